@@ -52,21 +52,38 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     aside = beside(path)
     with told(path, sum(map(len, files.values()))):
         try:
-            aside.mkdir(parents=True)
-            for name, data in files.items():
-                write_through(aside / name, data)
-            manifest = {name: entry(data) for name, data in files.items()}
-            write_through(aside / MANIFEST, json.dumps(manifest, indent=2).encode())
-            sync_folder(aside)
-            os.rename(aside, path)
+            complete_folder(aside, path, write_part(aside, files))
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
-        sync_folder(path.parent)
+
+
+def write_part(aside: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Write some files into the temporary folder of a folder; return their manifest."""
+    aside.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_through(aside / name, data)
+    return {name: entry(data) for name, data in files.items()}
+
+
+def complete_folder(aside: Path, path: Path, manifest: Mapping[str, Any]) -> None:
+    """Complete a folder whose files are all in ``aside``: add the manifest, then rename it."""
+    write_through(aside / MANIFEST, json.dumps(dict(manifest), indent=2).encode())
+    sync_folder(aside)
+    os.rename(aside, path)
+    sync_folder(path.parent)
 
 
 def read_folder(path: Path) -> dict[str, bytes]:
     """Return the files of a folder written by `write_folder`, each verified by its hash.
+
+    Errors: as `check_folder`.
+    """
+    return {name: read_bytes(path / name, MOST) for name in check_folder(path)}
+
+
+def check_folder(path: Path) -> list[str]:
+    """Return the names of the files of a folder, each verified by its hash.
 
     Errors: a file that is missing, not in the manifest, or of another hash; the line names it.
     """
@@ -77,15 +94,23 @@ def read_folder(path: Path) -> dict[str, bytes]:
         raise RegardError(f"{path} cannot be read: {error.strerror or error}") from None
     if odd := sorted(there ^ {MANIFEST, *manifest}):
         raise RegardError(f"{path} is damaged: {odd[0]!r} is missing, or not in {MANIFEST}")
-    files = {name: read_bytes(path / name, MOST) for name in manifest}
-    if broken := [name for name, data in files.items() if entry(data) != manifest[name]]:
-        raise RegardError(f"{path} is damaged: {broken[0]} differs from its hash in {MANIFEST}")
-    return files
+    for name in manifest:
+        if not (path / name).is_file():  # a pipe would be waited for
+            raise RegardError(f"{path / name} cannot be read: it is no file")
+        try:
+            with (path / name).open("rb") as file:
+                hashed = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+        except OSError as error:
+            raise RegardError(f"{path / name} cannot be read: {error.strerror or error}") from None
+        if manifest[name] != {"sha256": hashed, "bytes": size}:
+            raise RegardError(f"{path} is damaged: {name} differs from its hash in {MANIFEST}")
+    return list(manifest)
 
 
-def beside(path: Path) -> Path:
-    """Return the temporary name of this process: ``.step-4.PID.partial`` for ``step-4``."""
-    return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+def beside(path: Path, process: int = 0) -> Path:
+    """Return the temporary name of a process, by default of this one: ``.step-4.PID.partial``."""
+    return path.with_name(f".{path.name}.{process or os.getpid()}{PARTIAL}")
 
 
 def remove_folder(path: Path) -> None:

@@ -120,6 +120,27 @@ def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
         raise RegardError(f"{source} is no sound safetensors file: {_why(error)}") from None
 
 
+def open_tensors(path: Path) -> "dict[str, Tensor]":
+    """Return the tensors of a safetensors file, read when they are used. Errors: as parse_tensors.
+
+    The file must not change while they are in use; it may be deleted.
+    """
+    import safetensors
+
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (
+        safetensors.SafetensorError,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        RuntimeError,
+    ) as error:
+        raise RegardError(f"{path} is no sound safetensors file: {_why(error)}") from None
+
+
 @cache
 def _adapter(kind: Any) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter

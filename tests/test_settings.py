@@ -110,7 +110,8 @@ def test_a_word_far_from_every_choice_offers_none() -> None:
     with pytest.raises(RegardError, match=r"device='moon': input should be 'cpu' or 'cuda'$"):
         build(TrainingSettings, {"device": "moon"})
     with pytest.raises(
-        RegardError, match="no setting is called 'qqq'; there are: attention, attention_dropout"
+        RegardError,
+        match="no setting is called 'qqq'; there are: accumulate, activation_checkpointing, attention",
     ):
         Config.make("classification", "transformer", ["qqq=1"])
 

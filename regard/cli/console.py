@@ -1,6 +1,7 @@
 """Shared by all commands: options, console output, progress bars and JSON output."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,11 @@ def opened(folder: Path, command: str) -> "Run":
     from regard import runs
     from regard.data.titles import listed
     from regard.errors import RegardError
+    from regard.ranks import ranks
 
+    if not ranks().first:  # only one of several processes prints
+        out.quiet = err.quiet = True
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     paths = runs.below(folder)
     if not paths:
         return runs.load(folder)

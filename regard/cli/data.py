@@ -92,7 +92,7 @@ def tokenize(
     ] = 0,
     json: Json = False,
 ) -> None:
-    """Tokenise texts that do not fit into memory, once for many trainings.
+    """Tokenise texts that do not fit into memory, once.
 
     regard train language-modeling does the same when the tokens are missing. Run it again to go on
     after an interruption, or to verify the checksums of all tokens.

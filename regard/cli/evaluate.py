@@ -51,6 +51,7 @@ def evaluate(
     regard evaluate runs/classification-transformer --data more.csv --predictions answers.jsonl
     """
     from regard import atomic_io
+    from regard.ranks import ranks
     from regard.runs.run import READ
 
     if data is None and (text or label):
@@ -60,7 +61,7 @@ def evaluate(
     model = opened(run, "evaluate")
     evaluation = model.evaluate(data, text=text or "", label=label or "", labels=labels)
     notes = [note for note in model.notes if not (data and note == READ)]
-    if predictions is not None:
+    if predictions is not None and ranks().first:
         plain = evaluation.plain() if predictions.suffix != ".jsonl" else b""
         atomic_io.write_bytes(predictions, plain or evaluation.rows())
     if json:

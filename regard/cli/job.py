@@ -22,9 +22,9 @@ def job(
         bool, typer.Option("--trial", help="Only validate: a trial of a search (--tune).")
     ] = False,
 ) -> None:
-    """Run one job of a comparison in one thread: train a run and store its score.
+    """Run one job of a comparison, as compare --jobs prints it.
 
-    `regard compare … --jobs` prints these commands, one per run. A finished job returns at once, an
+    It trains one run with one thread and stores its score. A finished job returns at once, an
     interrupted one resumes from its last checkpoint, and only one process may write to a folder.
     """
     from regard.studies.progress import ProgressWriter, progress_path

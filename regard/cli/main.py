@@ -12,12 +12,13 @@ from typer.core import TyperCommand, TyperGroup
 
 import regard
 from regard.errors import RegardError
+from regard.stopping import PREEMPTED, StoppedError
 
 STOPPED = 130  # the exit code of shells for a program interrupted by Ctrl-C
 COMMANDS = {
     "lab": "Answer a question by an experiment, in about a minute.",
     "compare": "Train models with several seeds and test which one is better.",
-    "job": "Run one job of a comparison in one thread: train a run and store its score.",
+    "job": "Run one job of a comparison, as compare --jobs prints it.",
     "check": "Check your own score, mask, normaliser or layer.",
     "train": "Train a model on a task and evaluate it on the test split.",
     "evaluate": "Show the metrics of a run, overall and per label.",
@@ -25,7 +26,7 @@ COMMANDS = {
     "show": "Show which words of a text a model attends to.",
     "serve": "Explore answers and attention of models in the browser.",
     "report": "Write an HTML report of a run with answers to a few texts.",
-    "export": "Export a run for transformers or CTranslate2.",
+    "export": "Export a run for transformers, CTranslate2 or onnxruntime.",
     "bench": "Measure speed against other packages, or numerical accuracy.",
     "doctor": "Check this machine and suggest a fix for each problem.",
     "data": "Named data and your own files: list, fetch, check.",
@@ -90,6 +91,14 @@ def wait_briefly() -> None:
         os.environ["GOMP_SPINCOUNT"] = "2000"  # read when torch is imported, later
 
 
+def log_briefly() -> None:
+    """Leave out C++ stack traces of lost connections, unless the user has configured the log.
+
+    With several processes, every one prints the reason in one line; see `regard.watchdog`.
+    """
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported, later
+
+
 def _trust(files: list[Path]) -> list[Path]:
     if files:
         from regard.trusted import trust
@@ -142,6 +151,7 @@ def before_all(words: list[str]) -> list[str]:
 def main() -> None:
     """Run the command line; print a `RegardError` as one line on stderr and exit with code 2."""
     wait_briefly()
+    log_briefly()
     sys.argv[1:] = before_all(sys.argv[1:])
     debug = "--debug" in sys.argv[1:]
     try:
@@ -152,7 +162,7 @@ def main() -> None:
         from regard.cli.console import err
 
         err.print(f"error: {error}", markup=False, style="red" if err.is_terminal else None)
-        raise SystemExit(2) from None
+        raise SystemExit(PREEMPTED if isinstance(error, StoppedError) else 2) from None
     except SystemExit as end:
         if end.code == STOPPED:
             from regard.cli.console import err

@@ -109,12 +109,15 @@ def predict(
 
     from regard.data.files import table_kind
     from regard.data.text_rows import text_rows
+    from regard.ranks import ranks
 
     if texts and file:
         raise RegardError("texts and --file exclude each other; give only one of them")
     table = file is not None and not score and table_kind(file) is not None
     if column and not table:
         raise RegardError("--text names a table column; add --file FILE.csv, .tsv or .jsonl")
+    if not (texts or file) and ranks().world > 1:
+        raise RegardError("several processes cannot share stdin; give texts or --file")
     options: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
     options |= {"top_k": top_k, "seed": seed}
     chosen = {key: value for key, value in options.items() if value}

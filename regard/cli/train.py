@@ -158,7 +158,7 @@ def train(
         show_forecasts([runs.forecast(what, model, own) for what, own in plans], json)
         return
     from regard.memory import keep_freed_memory
-    from regard.training.ranks import ranks
+    from regard.ranks import ranks
 
     keep_freed_memory()
     out.quiet = err.quiet = not ranks().first  # only one of several processes prints
@@ -254,7 +254,9 @@ def pretrained(run: "Run", texts: str, end: bool, json: bool) -> bool:
 
 def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> None:
     """Train a run to its end, or end it now, with a progress bar; notes are always printed."""
-    with bar(what) if shown else hidden() as show:
+    from regard.stopping import stoppable
+
+    with bar(what) if shown else hidden() as show, stoppable():
         try:
             for progress in run.train(end=end):
                 for note in filter(None, (progress.note, progress.few_updates)):

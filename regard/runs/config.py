@@ -20,7 +20,11 @@ from regard.trusted import must_be_trusted, trust_named
 CONFIG = "config.toml"
 SECTIONS = ("data", "network", "training")
 CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # settings of tokenization
-FREE = {"data_dir", "save_every", "save_seconds", "track"}  # these do not affect results
+#: These do not affect results, or only by rounding (and, with several processes, dropout).
+FREE = {
+    "data_dir", "save_every", "save_seconds", "strategy", "accumulate", "activation_checkpointing",
+    "track",
+}  # fmt: skip
 PRETRAINED = "pretrained"  # tokenizer= of a run with weights=
 #: The default settings for fine-tuning a pretrained network. Devlin et al. 2019, A.3.
 FINE_TUNING: Mapping[str, Any] = {

@@ -15,6 +15,7 @@ from regard.errors import RegardError
 from regard.memory import peak_mb
 from regard.models.classifiers import Classifier
 from regard.plugins import digests
+from regard.ranks import ranks
 from regard.runs.build import begin, prepare
 from regard.runs.config import Config
 from regard.runs.environment import environment
@@ -26,7 +27,6 @@ from regard.tasks.task import Task
 from regard.training.checkpoints import weights
 from regard.training.loop import Progress, train, using_threads
 from regard.training.precision import Precision
-from regard.training.ranks import ranks
 from regard.training.settings import TrainingSettings
 from regard.trusted import remember
 
@@ -56,11 +56,23 @@ class Learner:
         return precision_of(self.folder)
 
     def work_beside(self, end: bool) -> Iterator[Progress]:
-        """Train in a further process; only the first one writes files and predicts."""
+        """Train and predict in a further process; only the first one writes results."""
         task = prepare(self.config)
         model, _ = begin(self.config, task)
         ranks().wait()  # until it has written ``env.json``
         yield from self._steps(task, model, end)
+        self._answers(task, model)
+
+    def _answers(self, task: Any, model: nn.Module) -> bytes:
+        """Return the predictions for the test split, divided among the processes."""
+        with (
+            using_threads(self.folder.environment()["threads"]),
+            self.precision.autocast(self.config.training.device),
+            using(kernels_of(self.folder)),
+            ranks().sharing(),
+        ):
+            answers: bytes = task.answer(model).rows()
+        return answers
 
     def _steps(self, task: Any, model: nn.Module, end: bool) -> Iterator[Progress]:
         """Train the network with the environment in ``env.json``."""
@@ -146,13 +158,15 @@ class Learner:
                 **begun,
                 "parts": digests(config.named),
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
-                **self._processes(),
             },
         )
         remember(config.named)
         atomic_io.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
         ranks().wait()
         lengths = task.lengths("train", config.training.seed, 0)
+        if ranks().world > 1:
+            environment["processes"] = ranks().world
+            environment["strategy"] = config.training.strategy
         environment["trained_on"] = {"examples": len(lengths), "tokens": int(lengths.sum())}
         log = MetricsLog(folder.metrics)
         with tracking(folder.path, config) as track:
@@ -172,12 +186,7 @@ class Learner:
             yield self._fit(task)
             return
         model, environment = yield from self._learn(task, end)
-        with (
-            using_threads(environment["threads"]),
-            self.precision.autocast(config.training.device),
-            using(kernels_of(self.folder)),
-        ):
-            answers = task.answer(model).rows()
+        answers = self._answers(task, model)
         atomic_io.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
         atomic_io.write_bytes(folder.predictions, answers)
         atomic_io.write_json(folder.environment_path, environment)
@@ -196,8 +205,3 @@ class Learner:
                     "give another --out"
                 )
         return {key: value for key, value in written.items() if key != "ended"}
-
-    def _processes(self) -> dict[str, int]:
-        """Return the number of processes, if more than one: the batches depend on it."""
-        several = ranks().world > 1 or "processes" in self.folder.environment()
-        return {"processes": ranks().world} if several else {}

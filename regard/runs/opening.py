@@ -6,11 +6,11 @@ from pathlib import Path
 
 from regard import atomic_io
 from regard.errors import RegardError
+from regard.ranks import ranks
 from regard.reading import read_json
 from regard.runs.config import CONFIG, Config
 from regard.runs.folder import Folder
 from regard.runs.run import Run
-from regard.training.ranks import ranks
 
 
 def start(

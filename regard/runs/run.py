@@ -16,6 +16,7 @@ from regard.attention.kernels.choose import Constants, using
 from regard.data.examples import Example
 from regard.errors import RegardError
 from regard.plugins import changed
+from regard.ranks import ranks
 from regard.runs.build import build_network, prepare, tokenizer_kind
 from regard.runs.config import Config
 from regard.runs.folder import Folder
@@ -28,7 +29,6 @@ from regard.training.checkpoints import load_weights, must_describe
 from regard.training.convergence import CONVERGED, MEANINGS, ONE_LABEL, outcome
 from regard.training.loop import NOTHING, Progress
 from regard.training.precision import Precision
-from regard.training.ranks import ranks
 
 ENDED = "the training was ended by --end after {:.0%} of its budget"
 READ = "evaluated on its training texts, since validation=0 holds none out"
@@ -71,17 +71,18 @@ class Run:
             raise RegardError(
                 f"{self.config.model} cannot be trained by several processes; start only one"
             )
-        if ranks().first:
-            with self.folder.locked():
-                if self.complete:  # another process had the lock, and completed the run
-                    return
-                atomic_io.remove_leftovers(self.folder.path)
-                yield from Learner(self.folder, self.config).work(end)
-                self.folder.seal()
-        else:
-            yield from Learner(self.folder, self.config).work_beside(end)
+        with ranks().guarded():
+            if ranks().first:
+                with self.folder.locked():
+                    if self.complete and ranks().world == 1:
+                        return  # another process had the lock, and completed the run
+                    atomic_io.remove_leftovers(self.folder.path)
+                    yield from Learner(self.folder, self.config).work(end)
+                    self.folder.seal()
+            else:
+                yield from Learner(self.folder, self.config).work_beside(end)
+            ranks().wait()
         self.__dict__.pop("_environment", None)
-        ranks().wait()
 
     def try_out(self) -> Iterator[Progress]:
         """Train and validate like `train`, without reading the test split.
@@ -304,12 +305,18 @@ class Run:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Use the precision and kernels of the training within the context.
+        """Use the precision and kernels of the training, and all processes, within the context.
 
         Errors: the run is not complete.
         """
         self.must_be_complete()
-        with torch.no_grad(), self._precision.autocast(), using(self._kernels):
+        with (
+            torch.no_grad(),
+            self._precision.autocast(),
+            using(self._kernels),
+            ranks().guarded(),
+            ranks().sharing(),
+        ):
             yield
 
     @cached_property

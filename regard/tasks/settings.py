@@ -34,8 +34,8 @@ DataFolder = Annotated[
 Tokenizer = Annotated[
     str,
     Field(
-        description="how texts are split into tokens: words (scripts without spaces, such as "
-        "Chinese, by character), characters, bpe or unigram"
+        description="how texts are split into tokens, words of scripts without spaces (Chinese) by "
+        "character: words, characters, bpe or unigram"
     ),
 ]
 Vocabulary = Annotated[int, Field(ge=3, description="maximum vocabulary size")]

@@ -16,6 +16,7 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeVar,
+    cast,
 )
 
 import numpy as np
@@ -63,8 +64,8 @@ class Answer(Protocol):
 class Learnable(ABC, Generic[B]):
     """The part of a task that the training loop uses: batches, a loss, a validation score.
 
-    ``B`` is the type of a batch. The order of the data depends only on (seed, epoch, rank), not on
-    the state of a random generator.
+    ``B`` is the type of a batch. The order of the data depends only on (seed, epoch), not on the
+    state of a random generator or the number of processes.
     """
 
     metric: str
@@ -85,8 +86,6 @@ class Learnable(ABC, Generic[B]):
         seed: int,
         epoch: int,
         shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
         examples: int = 0,
     ) -> Sequence[NDArray[np.integer]]:
         """Return the indexes of each batch of an epoch, examples of similar length together.
@@ -101,8 +100,6 @@ class Learnable(ABC, Generic[B]):
             seed=seed,
             epoch=epoch,
             shuffle=shuffle,
-            rank=rank,
-            world=world,
         )
         return [self.named(indexes, seed, epoch) for indexes in plan]
 
@@ -117,6 +114,18 @@ class Learnable(ABC, Generic[B]):
     @abstractmethod
     def loss(self, model: nn.Module, batch: B) -> Tensor:
         """Return the scalar to minimise, a mean over the batch."""
+
+    def means(self, model: nn.Module, batch: B) -> Tensor:
+        """Return the means whose sum is `loss`, by default that one alone."""
+        return self.loss(model, batch).reshape(1)
+
+    def items(self, batch: B) -> Sequence[float]:
+        """Return over how many items each of `means` is taken, by default over the examples.
+
+        With these weights, the means over the parts of a batch give the mean over the batch, so
+        that several processes train as one. Override it if `loss` is a mean over something else.
+        """
+        return [len(cast(Any, batch).lengths)]
 
     @abstractmethod
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:

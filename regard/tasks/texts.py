@@ -26,6 +26,7 @@ from regard.data.text_rows import parsed_sentences
 from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
+from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
 from regard.tasks.settings import TextSettings
 from regard.tasks.task import Split, Task, must_be_split
@@ -168,13 +169,19 @@ class TextTask(Task[Batch]):
         lengths = [len(text) for text in ids]
         rows = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
         device, budget = device_of(model), max([tokens, *lengths])
+        plan = plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False)
+
+        def work(indexes: NDArray[np.integer]) -> Arrays:
+            padded, sizes = pad([ids[index] for index in indexes])
+            parents = parents_of(trees, indexes)
+            parents = None if parents is None else parents.to(device)
+            outputs = outputs_of(model, padded.to(device), sizes.to(device), parents)
+            return {"outputs": outputs.float().cpu().numpy()}
+
         with evaluation_mode(model):
-            for indexes in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
-                padded, sizes = pad([ids[index] for index in indexes])
-                parents = parents_of(trees, indexes)
-                parents = None if parents is None else parents.to(device)
-                outputs = outputs_of(model, padded.to(device), sizes.to(device), parents)
-                rows[indexes] = outputs.float().cpu().numpy()
+            results = ranks().divide(plan, work)
+        for indexes, result in zip(plan, results, strict=True):
+            rows[indexes] = result["outputs"]
         return rows
 
     def attention(self, model: Any, text: str) -> list[LayerAttention]:

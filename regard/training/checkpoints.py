@@ -1,12 +1,15 @@
-"""Checkpoints of a training: written atomically, hashed, tensors in safetensors."""
+"""Checkpoints of a training: written beside it, atomically, hashed, tensors in safetensors."""
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import safetensors.torch
@@ -17,7 +20,9 @@ from regard import atomic_io
 from regard.errors import RegardError
 from regard.layers.device import without_numbers
 from regard.plugins import is_part
-from regard.reading import parse_json, parse_tensors
+from regard.ranks import ranks
+from regard.reading import open_tensors, parse_json, read_bytes
+from regard.training.sharded import is_sharded, local, put, rows
 
 Tensors = dict[str, Tensor]
 LARGEST = (
@@ -25,6 +30,9 @@ LARGEST = (
 )
 SLACK = 10_000_000  # parameters that a network may have in addition to the file's, such as heads
 STEP = re.compile(r"step-(\d+)")
+PART = re.compile(r"(.+)-(\d+)-of-(\d+)\.safetensors")
+STATE = "state.json"
+MOST_STATE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -32,32 +40,92 @@ class Checkpoint:
     """The state needed to resume a training: groups of tensors and plain numbers."""
 
     step: int
-    tensors: Mapping[str, Tensors]
+    tensors: Mapping[str, Mapping[str, Tensor]]
     state: Mapping[str, Any]
 
 
 class Checkpoints:
     """The folder of a run's checkpoints, ``step-N/`` each; the last `keep` are kept.
 
-    One process writes here at a time: a run holds its lock while it trains.
+    Process r of w writes the file ``GROUP-r-of-w.safetensors`` of each group of tensors, its rows
+    of every tensor (see `regard.training.sharded.rows`), so that any number of processes can read
+    what another number wrote. The first process adds ``state.json`` and the hashes of all files
+    and renames the folder, once all files are on the disk. All this happens in a thread, beside
+    the next steps. A run holds its lock while it trains, so that no other run writes here.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder, self.keep = folder, keep
+        self._writing: Future[None] | None = None
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint; once it is on the disk, delete the oldest ones.
 
         Errors: no space, with the size needed; the earlier checkpoints stay intact.
         """
-        files = {
-            f"{group}.safetensors": safetensors.torch.save(dict(tensors))
+        self.begin(checkpoint)
+        self.finish()
+
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Copy the state and start to write it, after the checkpoint before is written.
+
+        Errors: those of writing the checkpoint before.
+        """
+        self.finish()
+        rank, world = ranks().rank, ranks().world
+        copies = {
+            f"{group}-{rank + 1}-of-{world}.safetensors": {
+                name: (local(x) if is_sharded(x) else rows(x, rank, world))
+                .detach()
+                .to("cpu", copy=True, memory_format=torch.contiguous_format)
+                for name, x in tensors.items()
+            }
             for group, tensors in checkpoint.tensors.items()
         }
-        files["state.json"] = json.dumps(dict(checkpoint.state), allow_nan=False).encode()
-        with atomic_io.told(self.folder, sum(map(len, files.values()))):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        atomic_io.write_folder(self.folder / f"step-{checkpoint.step}", files)
+        path = self.folder / f"step-{checkpoint.step}"
+        aside = atomic_io.beside(path, int(ranks().broadcast(os.getpid())[0]))
+        state = json.dumps(dict(checkpoint.state), allow_nan=False).encode()
+        future: Future[None] = Future()
+        self._writing = future
+
+        def work() -> None:
+            try:
+                self._write(path, aside, copies, state)
+            except BaseException as error:
+                shutil.rmtree(aside, ignore_errors=True)
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        Thread(target=work, name="checkpoint", daemon=True).start()
+
+    def finish(self) -> None:
+        """Wait until the checkpoint is written. Errors: as `save`."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def failed(self) -> bool:
+        """Return whether the writing has ended with an error, which `finish` raises."""
+        writing = self._writing
+        return writing is not None and writing.done() and writing.exception() is not None
+
+    def _write(self, path: Path, aside: Path, parts: dict[str, Tensors], state: bytes) -> None:
+        """Write the files of this process; the first one completes the folder."""
+        size = sum(x.nbytes for tensors in parts.values() for x in tensors.values())
+        manifest: dict[str, Any] = {}
+        with atomic_io.told(path, size + len(state)):
+            for name in list(parts):
+                data = safetensors.torch.save(parts.pop(name))
+                manifest |= atomic_io.write_part(aside, {name: data})
+            if ranks().first:
+                manifest |= atomic_io.write_part(aside, {STATE: state})
+            told = ranks().collect(f"{aside.name}", json.dumps(manifest))
+            if not ranks().first:
+                return
+            for text in told:
+                manifest |= json.loads(text)
+            atomic_io.complete_folder(aside, path, manifest)
         for step in self.steps()[: -self.keep]:
             atomic_io.remove_folder(self.folder / f"step-{step}")
 
@@ -68,33 +136,74 @@ class Checkpoints:
 
     def load(self, step: int) -> Checkpoint:
         """Load a checkpoint and verify the hash of each file. Errors: a damaged file."""
-        files = atomic_io.read_folder(self.folder / f"step-{step}")
+        atomic_io.check_folder(self.folder / f"step-{step}")
+        return self.read(step)
+
+    def read(self, step: int) -> Checkpoint:
+        """Read a checkpoint whose hashes another process has verified.
+
+        Tensors stay in the file until they are used. Errors: a damaged file; a missing part.
+        """
         place = self.folder / f"step-{step}"
+        groups: dict[str, dict[int, Tensors]] = {}
+        counts = set()
+        for path in place.glob("*.safetensors"):
+            if (match := PART.fullmatch(path.name)) is None:
+                raise RegardError(f"{path} is no part of a checkpoint; remove it")
+            groups.setdefault(match[1], {})[int(match[2])] = open_tensors(path)
+            counts.add(int(match[3]))
+        if any(counts != {len(parts)} for parts in groups.values()):
+            raise RegardError(f"{place} is damaged: it has not all parts of one checkpoint")
         tensors = {
-            name.removesuffix(".safetensors"): parse_tensors(data, place / name)
-            for name, data in files.items()
-            if name.endswith(".safetensors")
+            group: Joined([parts[number] for number in sorted(parts)])
+            for group, parts in groups.items()
         }
-        return Checkpoint(step, tensors, parse_json(files.get("state.json", b""), place))
+        return Checkpoint(step, tensors, parse_json(read_bytes(place / STATE, MOST_STATE), place))
 
     def latest(self) -> tuple[Checkpoint | None, str]:
         """Return the newest readable checkpoint, and a message about damaged ones.
 
-        Leftovers of killed processes are removed; a damaged checkpoint is renamed to
-        ``step-N.damaged``, to make room for its replacement.
+        The first process looks, the others follow. Leftovers of killed processes are removed; a
+        damaged checkpoint is renamed to ``step-N.damaged``, to make room for its replacement.
         """
+        if not ranks().first:
+            (step,) = ranks().broadcast(0)
+            return (self.read(int(step)) if step else None), ""
+        checkpoint, messages = None, []
         atomic_io.remove_leftovers(self.folder)
-        messages: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return self.load(step), " ".join(messages)
+                checkpoint = self.load(step)
+                break
             except RegardError as error:
                 path = self.folder / f"step-{step}"
                 aside = path.with_name(f"{path.name}.damaged")
                 shutil.rmtree(aside, ignore_errors=True)
                 path.rename(aside)
                 messages.append(f"{error}; renamed to {aside.name}.")
-        return None, " ".join(messages)
+        ranks().broadcast(checkpoint.step if checkpoint else 0)
+        return checkpoint, " ".join(messages)
+
+
+class Joined(Mapping[str, Tensor]):
+    """The tensors of a group, each joined from its parts when it is asked for."""
+
+    def __init__(self, parts: Sequence[Tensors]) -> None:
+        self.parts = parts
+
+    def __getitem__(self, name: str) -> Tensor:
+        pieces = [part[name] for part in self.parts if name in part]
+        if not pieces:
+            raise KeyError(name)
+        if len(pieces) == 1 or not pieces[0].ndim:
+            return pieces[0]
+        return torch.cat(pieces)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for part in self.parts for name in part))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
 def weights(model: nn.Module) -> Tensors:
@@ -104,15 +213,14 @@ def weights(model: nn.Module) -> Tensors:
     return {name: named[name].detach().clone().contiguous() for name in named if name in saved}
 
 
-def load_weights(model: nn.Module, tensors: Tensors) -> None:
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Load the tensors of `weights` into a model. Errors: a name or shape that does not match."""
     saved = model.state_dict(keep_vars=True)
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     here = {name: value for name, value in named.items() if name in saved}
     must_fit(here, tensors, "these weights belong to another model")
     for name, value in here.items():
-        with torch.no_grad():
-            value.copy_(tensors[name])
+        put(value, tensors[name])
 
 
 def must_fit(here: Mapping[str, Tensor], there: Mapping[str, Tensor], why: str) -> None:

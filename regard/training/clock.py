@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.layers.device import to_device
 from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -84,13 +83,10 @@ def passes(training: "Training", indexes: NDArray[np.integer]) -> float:
     from regard.training.loop import seeded
 
     begun = time.monotonic()
-    training.model.train()
-    batch = to_device(training.model, training.task.batch("train", indexes))
-    kind = training.device.type
-    with seeded(0, training.device), training.precision.autocast(kind):
-        loss = training.task.loss(training.model, batch)
-    loss.backward()
-    loss.item()  # waits for a GPU
+    training.trained.train()
+    parts, _ = training.parts(indexes)
+    with seeded(0, training.device):
+        training.parallel.backward(parts).item()  # waits for a GPU
     training.optimizer.zero()
     return time.monotonic() - begun
 

@@ -1,13 +1,15 @@
 """The training loop: plain PyTorch in a generator that yields its progress.
 
-All randomness is a pure function of the seed and the step: the data order of (seed, epoch, rank),
-dropout of (seed, step, rank). So a checkpoint needs no generator state, and a training that was
-killed at any moment resumes to bit-identical weights.
+All randomness is a pure function of the seed and the step: the batches of (seed, epoch), dropout of
+(seed, step, rank). So a checkpoint needs no generator state, and a training that was killed at any
+moment resumes to bit-identical weights. Several processes divide each batch among them by examples,
+and weigh their losses so that gradients and losses are those of one process (see
+`regard.training.parallel`); without dropout they differ by rounding only.
 """
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -16,12 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from regard.errors import RegardError, UntrainableError
-from regard.layers.device import to_device
 from regard.memory import peak_mb, trim
+from regard.ranks import ranks
 from regard.reading import checked
+from regard.stopping import StoppedError, asked_to_stop, deferred
 from regard.tasks.task import Learnable
 from regard.training.checkpoints import (
     Checkpoint,
@@ -33,8 +36,8 @@ from regard.training.checkpoints import (
 )
 from regard.training.clock import FewUpdates, follow_the_clock
 from regard.training.optimizer import OPTIMIZERS
+from regard.training.parallel import Parallel, Share, clip
 from regard.training.precision import Precision, choose_device, choose_precision
-from regard.training.ranks import ranks
 from regard.training.schedules import factor
 from regard.training.settings import (
     BETWEEN,
@@ -43,6 +46,7 @@ from regard.training.settings import (
     MOST_TOKENS,
     TrainingSettings,
 )
+from regard.training.sharded import local, put
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
@@ -145,18 +149,45 @@ class Training:
         self.model, self.task, self.settings, self.precision = model, task, settings, precision
         self.device = choose_device(settings.device)
         model.to(self.device)
-        self.optimizer = OPTIMIZERS[settings.optimizer](model, settings.weight_decay)
+        self.ranks = ranks()
+        self.parallel = Parallel(
+            model,
+            task,
+            self.ranks,
+            precision,
+            strategy=settings.strategy,
+            activation_checkpointing=settings.activation_checkpointing,
+        )
+        self.trained = self.parallel.model
+        self.optimizer = OPTIMIZERS[settings.optimizer](self.trained, settings.weight_decay)
         self.state = State()
         self.best: Tensors = {}
-        self.mean: Tensors = weights(model) if settings.average else {}
+        self.mean: Tensors = weights(self.trained) if settings.average else {}
         self.batch_tokens = settings.batch_tokens or fitting_batch(task, settings.batch_size)
         self.begun = time.monotonic()
         self.earlier = (0.0, 0.0)  # seconds and share of the budget before this process
         self.few = FewUpdates()
-        self.ranks = ranks()
+        self.save_time = False  # whether the first process's clock says to save after this step
+        self.signal = ""  # that asks this process to stop; agreed on in `stopping`
+        self.stopping = False
 
     def run(self, checkpoints: Checkpoints | None = None, end: bool = False) -> Iterator[Progress]:
-        """Resume, train, validate and save; finally load the best weights into the model."""
+        """Resume, train, validate and save; finally load the best weights into the model.
+
+        After a stop signal it saves a checkpoint and raises `StoppedError`.
+        """
+        try:
+            with self.ranks.guarded(), deferred():
+                yield from self._run(checkpoints, end)
+        except GeneratorExit:
+            if checkpoints:
+                checkpoints.finish()
+            raise
+        finally:
+            self.parallel.close()
+
+    def _run(self, checkpoints: Checkpoints | None, end: bool) -> Iterator[Progress]:
+        self.ranks.wait()
         note = self.resume(checkpoints) if checkpoints else ""
         earlier, tokens_before = self.state.seconds, self.state.tokens
         self.earlier = earlier, self.done()
@@ -169,14 +200,20 @@ class Training:
             plan = self.plan()
             for indexes in plan[self.state.position :]:
                 rate = self.update(indexes)
-                self.tell_time(earlier)
-                measured = self.validate() if self.validation_due() else (None, None)
-                self.tell_time(earlier)
+                self.agree(earlier, saved)
+                measured: tuple[float | None, float | None] = (None, None)
+                if self.validation_due():
+                    measured = self.validate()
+                    self.agree(earlier, saved)
                 yield self.progress(rate, measured, tokens_before, note, self.few.says(self))
                 note = ""
-                if checkpoints and self.ranks.first and self.save_due(saved):
-                    checkpoints.save(self.checkpoint())
+                if checkpoints and self.save_due():
+                    checkpoints.begin(self.checkpoint())
                     saved = time.monotonic()
+                elif checkpoints and checkpoints.failed():
+                    checkpoints.finish()
+                if self.stopping and not self.finished():
+                    self.stop(checkpoints)
                 if time.monotonic() - trimmed >= TRIM:
                     trim()
                     trimmed = time.monotonic()
@@ -184,12 +221,36 @@ class Training:
                     break
             else:
                 self.state.epoch, self.state.position = self.state.epoch + 1, 0
+        if checkpoints:
+            checkpoints.finish()
         load_weights(self.model, self.best)
         self.model.eval()
 
-    def tell_time(self, earlier: float) -> None:
-        """Use the first process's clock, so that budgets and learning rates agree in all."""
-        (self.state.seconds,) = self.ranks.broadcast(earlier + time.monotonic() - self.begun)
+    def agree(self, earlier: float, saved: float) -> None:
+        """Agree with the other processes on the time, and on whether to save and to stop.
+
+        The first process's clock counts, so that budgets and learning rates agree in all.
+        """
+        first, now = float(self.ranks.first), time.monotonic()
+        time_to_save = now - saved >= self.settings.save_seconds
+        self.signal = self.signal or asked_to_stop()
+        self.state.seconds, save, stop = self.ranks.total(
+            first * (earlier + now - self.begun), first * time_to_save, float(bool(self.signal))
+        )
+        self.save_time, self.stopping = bool(save), bool(stop)
+
+    def stop(self, checkpoints: Checkpoints | None) -> None:
+        """Save a checkpoint of this step, unless there is one, and raise `StoppedError`."""
+        if checkpoints:
+            if not self.save_due():
+                checkpoints.begin(self.checkpoint())
+            checkpoints.finish()
+            self.ranks.wait()  # until the first process has completed it
+        raise StoppedError(
+            f"stopped by {self.signal or 'a signal to another rank'} after step "
+            f"{self.state.step:,}{'; a checkpoint is saved' if checkpoints else ''}; "
+            "run the same command again to go on"
+        )
 
     def judged_once_more(self, tokens_before: int, note: str) -> Progress:
         """Validate once more and return the final progress; patience ignores this validation."""
@@ -201,7 +262,7 @@ class Training:
         return self.progress(0.0, measured, tokens_before, note)
 
     def plan(self) -> Sequence[NDArray[np.integer]]:
-        """Return the batches of the current epoch, a pure function of (seed, epoch, rank)."""
+        """Return the batches of the current epoch, a pure function of (seed, epoch)."""
         plan = self.task.batches(
             "train",
             tokens=self.batch_tokens,
@@ -209,31 +270,44 @@ class Training:
             seed=self.settings.seed,
             epoch=self.state.epoch,
             shuffle=True,
-            rank=self.ranks.rank,
-            world=self.ranks.world,
         )
-        count = self.ranks.least(len(plan))
-        if not count:
+        if not len(plan):
             raise RegardError("there is nothing to train on: the train split is empty")
-        self.state.plan = count
-        return plan[:count]
+        self.state.plan = len(plan)
+        return plan
+
+    def parts(self, indexes: NDArray[np.integer]) -> tuple[list[Share], int]:
+        """Return this process's parts of a batch with their shares, and the tokens of the batch.
+
+        Process r of w takes every w-th example from the r-th on, in ``accumulate`` parts. A process
+        without an example takes part in the step with the first one and a share of 0.
+        """
+        rank, world, count = self.ranks.rank, self.ranks.world, self.settings.accumulate
+        mine = indexes[rank::world]
+        pieces = [mine[part::count] for part in range(min(count, len(mine)))] or [indexes[:1]]
+        batches = [self.task.batch("train", piece) for piece in pieces]
+        own = float(len(mine) > 0)
+        counts = [[own * x for x in self.task.items(batch)] for batch in batches]
+        tokens = sum(int(batch.lengths.sum()) for batch in batches) * own
+        sums = [sum(column) for column in zip(*counts, strict=True)]
+        *totals, tokens = self.ranks.total(*sums, tokens)
+        whole = torch.tensor(totals, dtype=torch.float64).clamp(min=1e-300)
+        shares = [torch.tensor(each, dtype=torch.float64) / whole for each in counts]
+        return list(zip(batches, shares, strict=True)), int(tokens)
 
     def update(self, indexes: NDArray[np.integer]) -> float:
         """Make one optimizer step on a batch and return its learning rate."""
-        batch, state, settings = self.task.batch("train", indexes), self.state, self.settings
+        state, settings = self.state, self.settings
+        parts, tokens = self.parts(indexes)
         rate = settings.learning_rate * factor(
             settings.schedule, self.done(), settings.warmup, state.step
         )
-        self.model.train()
+        self.trained.train()
         self.optimizer.zero()
         with seeded(step_seed(settings.seed, state.step, self.ranks.rank), self.device):
-            with self.precision.autocast(self.device.type):
-                loss = self.task.loss(self.model, to_device(self.model, batch))
-            loss.backward()
-        self.ranks.average(self.model)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)
-        value, tokens = self.ranks.total(loss.item(), int(batch.lengths.sum()))
-        value /= self.ranks.world
+            share = self.parallel.backward(parts)
+        norm = clip(self.trained, settings.clip or math.inf)
+        (value,) = self.ranks.total(share.item())
         if not math.isfinite(value + norm.item()):
             raise UntrainableError(
                 f"the loss or its gradient is not finite at step {state.step + 1}; "
@@ -244,7 +318,7 @@ class Training:
         state.step += 1
         self.follow()
         state.position += 1
-        state.tokens += int(tokens)
+        state.tokens += tokens
         state.loss = SMOOTH * state.loss + (1 - SMOOTH) * value
         return rate
 
@@ -289,7 +363,7 @@ class Training:
         """Return validation metric and loss; keep the weights if they are the best."""
         state, metric, loss = self.state, 0.0, 0.0
         with self.judged_weights(), self.precision.autocast(self.device.type):
-            if self.ranks.first:
+            with self.ranks.sharing():
                 metric, loss = self.task.judge(self.model, "validation", tokens=MOST_TOKENS)
             metric, loss = self.ranks.broadcast(metric, loss)
             if not (math.isfinite(metric) and math.isfinite(loss)):
@@ -305,7 +379,7 @@ class Training:
             if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
                 state.best, state.best_loss = metric, loss
                 state.best_step = state.step
-                self.best = weights(self.model)
+                self.best = {**weights(self.trained), **copies(self.mean)}
         return metric, loss
 
     @torch.no_grad()
@@ -318,16 +392,21 @@ class Training:
         if not self.mean:
             return
         step = self.state.step
-        now: Tensors = dict(self.model.named_parameters())
+        now: Tensors = dict(self.trained.named_parameters())
         share = 1 - min(self.settings.average, (1 + step) / (10 + step))
         names = [name for name in self.mean if name in now]
-        old, new = [self.mean[name] for name in names], [now[name] for name in names]
+        old, new = [local(self.mean[name]) for name in names], [local(now[name]) for name in names]
         torch._foreach_lerp_(old, new, share)
 
     @contextmanager
     def judged_weights(self) -> Iterator[None]:
-        """Load the running mean of the weights, if there is one, within the context."""
-        if not self.mean:
+        """Load the running mean of the weights, if there is one, within the context.
+
+        With FSDP2 the given model, which is whole, gets the mean or the weights of the sharded one.
+        """
+        if self.parallel.sharded:
+            load_weights(self.model, self.mean or weights(self.trained))
+        if self.parallel.sharded or not self.mean:
             yield
             return
         trained = weights(self.model)
@@ -337,19 +416,15 @@ class Training:
         finally:
             load_weights(self.model, trained)
 
-    def save_due(self, saved: float) -> bool:
+    def save_due(self) -> bool:
         """Return whether to save after this step; this does not affect results."""
         every = self.settings.save_every
-        return (
-            self.finished()
-            or bool(every and self.state.step % every == 0)
-            or time.monotonic() - saved >= self.settings.save_seconds
-        )
+        return self.finished() or bool(every and self.state.step % every == 0) or self.save_time
 
     def checkpoint(self) -> Checkpoint:
         """Return everything needed to resume this training."""
         tensors = {
-            "model": weights(self.model),
+            "model": weights(self.trained),
             "optimizer": self.optimizer.state(),
             "best": self.best,
             **({"mean": self.mean} if self.mean else {}),
@@ -364,18 +439,20 @@ class Training:
         checkpoint, message = checkpoints.latest()
         if checkpoint is None:
             return f"{message} Training restarts from the beginning." if message else ""
-        here, there = weights(self.model), checkpoint.tensors
+        here, there = weights(self.trained), checkpoint.tensors
         source = checkpoints.folder / f"step-{checkpoint.step}"
         state = checked(State, checkpoint.state, source)
         for group, due in (("model", True), ("best", state.best is not None),
                            ("mean", bool(self.mean))):  # fmt: skip
             must_fit(here if due else {}, there.get(group, {}), f"{source}: {group} does not match")
-        load_weights(self.model, there["model"])
+        load_weights(self.trained, there["model"])
         self.optimizer.load(there.get("optimizer", {}))
-        self.state, self.best = state, there.get("best", {})
+        self.state = state
         self.batch_tokens = state.batch_tokens or self.batch_tokens
-        mean = there.get("mean", {})
-        self.mean = {name: value.to(self.device) for name, value in mean.items()}
+        if state.best is not None:
+            self.best = filled(here, there["best"])
+        if self.mean:
+            self.mean = filled(weights(self.trained), there["mean"])
         return f"{message} Resumed from step {checkpoint.step}.".strip()
 
     def progress(
@@ -407,6 +484,18 @@ class Training:
             few_updates=few_updates,
             batch_tokens=state.batch_tokens,
         )
+
+
+def copies(tensors: Tensors) -> Tensors:
+    """Return copies of tensors by name."""
+    return {name: value.clone() for name, value in tensors.items()}
+
+
+def filled(tensors: Tensors, values: Mapping[str, Tensor]) -> Tensors:
+    """Copy values into tensors of the same names, and return these."""
+    for name, tensor in tensors.items():
+        put(tensor, values[name])
+    return tensors
 
 
 def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:

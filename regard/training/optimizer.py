@@ -4,6 +4,7 @@ That class imports torch's compiler, which takes over 2 seconds of processor tim
 and is not needed here. The state is stored by parameter name, ready for a checkpoint.
 """
 
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -14,6 +15,7 @@ from torch.optim.adamw import adamw
 from regard.errors import RegardError
 from regard.layers.embedding import WordEmbedding
 from regard.training.checkpoints import must_fit
+from regard.training.sharded import gathered, local, own_rows, put
 
 TABLES = (nn.Embedding, WordEmbedding)  # no weight decay for their rows
 ROWS = ("table", "distance_keys")  # one vector or score per position: tables too
@@ -67,10 +69,10 @@ class AdamW:
                     names.append(name)
                     gradients.append(parameter.grad)
             adamw(
-                [self.parameters[name] for name in names],
-                gradients,
-                [self.means[name] for name in names],
-                [self.squares[name] for name in names],
+                [local(self.parameters[name]) for name in names],
+                [local(gradient) for gradient in gradients],
+                [local(self.means[name]) for name in names],
+                [local(self.squares[name]) for name in names],
                 [],
                 [self.steps[name] for name in names],
                 fused=True,
@@ -92,12 +94,12 @@ class AdamW:
         }
 
     @torch.no_grad()
-    def load(self, state: dict[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor]) -> None:
         """Load what `state` returned. Errors: it belongs to another model."""
         here = self.state()
         must_fit(here, state, "this state belongs to another model or optimizer")
         for name, value in here.items():
-            value.copy_(state[name])
+            put(value, state[name])
 
     def _kinds(self) -> dict[str, dict[str, Tensor]]:
         return {"mean": self.means, "square": self.squares, "step": self.steps}
@@ -141,16 +143,17 @@ class Muon(AdamW):
             if self.parameters[name].grad is not None:
                 alike.setdefault(self.parameters[name].shape, []).append(name)
         for shape, names in alike.items():
-            moved: list[Tensor] = [self.parameters[name] for name in names]
-            gradients = [cast(Tensor, parameter.grad) for parameter in moved]
-            means = [self.means[name] for name in names]
+            parameters = [self.parameters[name] for name in names]
+            gradients = [local(cast(Tensor, parameter.grad)) for parameter in parameters]
+            means = [local(self.means[name]) for name in names]
             torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
-            ahead = torch.stack(torch._foreach_lerp(gradients, means, MOMENTUM))
+            ahead = torch._foreach_lerp(gradients, means, MOMENTUM)
             far = rate * AS_ADAM * max(shape) ** 0.5
-            turns = orthogonal(ahead).unbind()
+            turns = orthogonal(torch.stack(list(map(gathered, ahead, parameters)))).unbind()
+            moved = [local(parameter) for parameter in parameters]
             torch._foreach_mul_(moved, [1 - rate * self.decays[name] for name in names])
-            torch._foreach_sub_(moved, turns, alpha=far)
-            for parameter in moved:
+            torch._foreach_sub_(moved, list(map(own_rows, turns, parameters)), alpha=far)
+            for parameter in parameters:
                 parameter.grad = None
         super().step(rate)
 

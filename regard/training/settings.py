@@ -22,6 +22,7 @@ Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
 Optimizer = Literal["adamw", "muon"]
 Tracked = Literal["none", "tensorboard", "mlflow", "wandb"]
+Strategy = Literal["ddp", "fsdp2"]
 
 
 class Budget(NamedTuple):
@@ -109,6 +110,22 @@ class TrainingSettings(Settings):
         "cpu", description="cpu or cuda (a GPU, where results are not bit-identical)"
     )
     threads: int = Field(0, ge=0, description="CPU threads; 0 = the default of torch")
+    strategy: Strategy = Field(
+        "ddp",
+        description="how several processes (torchrun, srun) share the network: ddp = whole in each "
+        "one, fsdp2 = weights, gradients and optimizer state divided among them",
+    )
+    accumulate: int = Field(
+        1,
+        ge=1,
+        description="parts into which each process divides its share of a batch, one after "
+        "another, to need less memory",
+    )
+    activation_checkpointing: bool = Field(
+        False,
+        description="compute the activations of each Transformer block again in the backward pass "
+        "instead of storing them: less memory, more time",
+    )
     save_every: int = Field(0, ge=0, description="steps between checkpoints; 0 = by time only")
     save_seconds: float = Field(30.0, gt=0, description="maximum seconds between checkpoints")
     track: Tracked = Field(

@@ -31,7 +31,7 @@ def sealed(place, name, data):
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("model.safetensors", b"\x00" * 20),
+        ("model-1-of-1.safetensors", b"\x00" * 20),
         ("state.json", b"{"),
         ("state.json", b'{"step": NaN}'),
         ("state.json", b"[" * 5_000),
@@ -50,12 +50,12 @@ def test_content_that_is_unsound_though_its_hash_fits_is_put_aside(tmp_path, nam
 def test_a_checkpoint_whose_manifest_lost_a_file_is_not_taken(tmp_path):
     kept = saved(tmp_path)
     manifest = json.loads((tmp_path / "step-4" / atomic_io.MANIFEST).read_text())
-    del manifest["best.safetensors"]
+    del manifest["best-1-of-1.safetensors"]
     (tmp_path / "step-4" / atomic_io.MANIFEST).write_text(json.dumps(manifest))
     found, says = kept.latest()
     assert found is not None
     assert found.step == 2
-    assert "'best.safetensors' is missing, or not in MANIFEST.json" in says
+    assert "'best-1-of-1.safetensors' is missing, or not in MANIFEST.json" in says
 
 
 def test_the_state_of_an_optimizer_of_other_shapes_is_refused():

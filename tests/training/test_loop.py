@@ -167,12 +167,12 @@ def test_damaged_newest_falls_back_with_a_word(tmp_path: Path) -> None:
     for _ in islice(train(Bag(), Toy(), settings(save_every=3), checkpoints), 10):
         pass
     assert checkpoints.steps() == [6, 9]
-    victim = tmp_path / "step-9" / "optimizer.safetensors"
+    victim = tmp_path / "step-9" / "optimizer-1-of-1.safetensors"
     victim.write_bytes(victim.read_bytes()[:-1] + b"!")
     (tmp_path / ".step-12.partial").mkdir()
     told = run(resumed, checkpoints, save_every=3)
     assert told[0].step == 7
-    assert "optimizer.safetensors differs" in told[0].note
+    assert "optimizer-1-of-1.safetensors differs" in told[0].note
     assert told[0].note.endswith("Resumed from step 6.")
     assert same(whole, resumed)
     assert (tmp_path / "step-9.damaged").is_dir()
@@ -298,6 +298,7 @@ def test_a_failed_save_leaves_the_earlier_ones(tmp_path: Path, monkeypatch: Any)
     training = train(Bag(), Toy(), settings(save_every=3), checkpoints)
     for _ in islice(training, 7):
         pass
+    checkpoints.finish()
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -2,35 +2,40 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
-from copy import deepcopy
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-from torch.testing import assert_close
 
 import regard
+from regard import runs
 from regard.errors import RegardError
-from regard.training.loop import Training, TrainingSettings, seeded, step_seed
-from regard.training.precision import choose_precision
-from regard.training.ranks import Ranks, ranks
+from regard.ranks import Ranks, place
+from regard.stopping import StoppedError, asked_to_stop, deferred, stoppable
+from regard.training.checkpoints import Checkpoints
+from regard.training.loop import TrainingSettings, train
+from regard.training.sharded import rows
+from tests.training.together import trained
 from tests.training.toys import Bag, Toy
 
 ROOT = Path(regard.__file__).parents[1]
-SETTINGS = {"epochs": 3, "batch_tokens": 30, "learning_rate": 0.01, "threads": 1, "seed": 3}
-SCRIPT = f"""
-import sys
-from safetensors.torch import save_file
+#: A rank that fails in its own way after three steps.
+FAILING = """
+import os, signal
+from regard.ranks import ranks
 from regard.training.loop import TrainingSettings, train
 from tests.training.toys import Bag, Toy
-model = Bag()
-told = list(train(model, Toy(), TrainingSettings(**{SETTINGS!r})))
-save_file(dict(model.state_dict()), sys.argv[1])
-print(told[-1].step, told[-1].tokens, f"{{told[-1].loss:.6f}} {{told[-1].best:.6f}}")
+with ranks().guarded():
+    for progress in train(Bag(), Toy(), TrainingSettings(steps=100000, threads=1)):
+        if progress.step == 3 and ranks().rank == 1:
+            {way}
 """
 
 
@@ -48,102 +53,192 @@ def together(*words: str, count: int = 2) -> list[subprocess.CompletedProcess[st
         started.append(subprocess.Popen(command, env=env, cwd=ROOT, **pipes))
     ended = []
     for process in started:
-        out, error = process.communicate(timeout=120)
+        out, error = process.communicate(timeout=300)
         ended.append(subprocess.CompletedProcess(process.args, process.returncode, out, error))
     return ended
 
 
-class Second(Ranks):
-    """The first of two processes, where the other's gradients, loss and tokens are given."""
-
-    def hear(self, model: Bag, loss: torch.Tensor, tokens: int) -> None:
-        self.__dict__.update(other=[p.grad for p in model.parameters()], said=(loss.item(), tokens))
-
-    def average(self, model: torch.nn.Module) -> None:
-        for p, other in zip(model.parameters(), self.other, strict=True):
-            p.grad = (p.grad + other) / 2
-
-    def total(self, *numbers: float) -> list[float]:
-        return [a + b for a, b in zip(numbers, self.said, strict=True)]
+def alike(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Losses, validations and weights of two trainings in float64 differ by rounding only."""
+    np.testing.assert_allclose(ours["losses"], theirs["losses"], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(ours["validations"], theirs["validations"], rtol=0, atol=1e-10)
+    assert ours["weights"].keys() == theirs["weights"].keys()
+    for name, values in ours["weights"].items():
+        np.testing.assert_allclose(values, theirs["weights"][name], rtol=0, atol=1e-8, err_msg=name)
 
 
-def test_two_processes_take_the_steps_of_their_mean_gradient(tmp_path: Path) -> None:
-    first, second = together("-c", SCRIPT, str(tmp_path / "{rank}.safetensors"))
+def test_two_processes_train_as_one_and_hand_over_to_one(tmp_path: Path) -> None:
+    saved = f"checkpoints={tmp_path / 'saved'}"
+    harder = "optimizer=muon accumulate=2 activation_checkpointing=1 average=0.5".split()
+    first, second = together(
+        "-m", "tests.training.together", str(tmp_path / "out.json"), "strategy=ddp",
+        "--", "strategy=fsdp2", *harder, "--", "strategy=fsdp2", "save_every=3", "until=7", saved,
+    )  # fmt: skip
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
-    assert first.stdout == second.stdout
-    ours, theirs = (load_file(tmp_path / f"{rank}.safetensors") for rank in (0, 1))
-    for name, value in ours.items():
-        assert torch.equal(value, theirs[name]), name
+    ddp, fsdp2, interrupted = json.loads((tmp_path / "out.json").read_text())
+    alone = trained({})
+    alike(ddp, alone)
+    alike(fsdp2, trained(dict(word.split("=") for word in harder)))
+    assert len(ddp["losses"]) == 10
+    assert len(interrupted["losses"]) == 7
 
-    model, task, settings = Bag(), Toy(), TrainingSettings(**SETTINGS)
-    training = Training(model, task, settings, choose_precision("auto", "cpu"))
-    training.ranks, best = Second(0, 2), (-1.0, -1.0)
-    for epoch in range(3):
-        plans = [
-            task.batches("train", tokens=30, seed=3, epoch=epoch, rank=rank, world=2)
-            for rank in (0, 1)
-        ]
-        count = training.state.plan = min(map(len, plans))
-        training.state.epoch, training.state.position = epoch, 0
-        for mine, other in list(zip(*plans, strict=False))[:count]:
-            batch, copy = task.batch("train", other), deepcopy(model).train()
-            copy.zero_grad()
-            with seeded(step_seed(3, training.state.step, 1)):
-                with training.precision.autocast("cpu"):
-                    loss = task.loss(copy, batch)
-                loss.backward()
-            training.ranks.hear(copy, loss, int(batch.lengths.sum()))
-            training.update(mine)
-            if training.validation_due():
-                metric, nats = task.judge(model, "validation")
-                if (metric, -nats) > best:
-                    best, kept = (metric, -nats), deepcopy(model.state_dict())
-    assert first.stdout.split()[:2] == [str(training.state.step), str(training.state.tokens)]
-    for name, value in kept.items():
-        assert_close(ours[name], value, atol=1e-6, rtol=1e-6)
+    names = {path.name for path in (tmp_path / "saved" / "step-6").iterdir()}
+    assert {"model-1-of-2.safetensors", "optimizer-2-of-2.safetensors", "state.json"} <= names
+    resumed = trained({"checkpoints": tmp_path / "saved", "save_every": 3})
+    assert resumed["note"] == "Resumed from step 6."
+    alike(
+        {**resumed, "losses": []}, {**alone, "losses": [], "validations": alone["validations"][-2:]}
+    )
+    np.testing.assert_allclose(resumed["losses"][1:], alone["losses"][7:], rtol=0, atol=1e-10)
+    assert not torch.distributed.is_initialized()
 
 
 def test_a_run_is_trained_by_two_and_told_by_one(tmp_path: Path) -> None:
     out = str(tmp_path / "run")
-    tiny = "width=8 steps=6 examples=200 batch_tokens=600 evaluate_every=3 threads=1".split()
-    words = [
-        "-m",
-        "regard",
-        "train",
-        "classification",
-        "--model",
-        "transformer",
-        "--out",
-        out,
-        *tiny,
-    ]
-    first, second = together(*words)
+    tiny = (
+        "width=8 steps=6 examples=200 batch_tokens=600 evaluate_every=3 threads=1 dropout=0 "
+        "word_dropout=0 precision=fp32"
+    ).split()
+    words = ["-m", "regard", "train", "classification", "--model", "transformer"]
+    first, second = together(*words, "--out", out, *tiny)
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert "test accuracy" in first.stdout
     assert second.stdout == second.stderr == ""
     environment = json.loads((tmp_path / "run" / "env.json").read_text())
-    assert environment["processes"] == 2
-    assert (tmp_path / "run" / "MANIFEST.json").exists()
+    assert (environment["processes"], environment["strategy"]) == (2, "ddp")
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["step"] for row in rows] == [1, 3, 6]
-    (tmp_path / "run" / "MANIFEST.json").unlink()
-    alone = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert alone.returncode == 2
-    assert "the processes of" in alone.stderr
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+    both = runs.load(out)
+    alone = runs.start(tmp_path / "alone", "classification", "transformer", tiny)
+    for _ in alone.train():
+        pass
+    for name, x in both.network.state_dict().items():
+        torch.testing.assert_close(x, alone.network.state_dict()[name], atol=1e-4, rtol=1e-3)
+    texts = ["a good film", "a bad film"]
+    for ours, theirs in zip(both.predict(texts), alone.predict(texts), strict=True):
+        assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-3)
     refused, _ = together(*words[:5], "tfidf", "--out", f"{out}-2", "examples=200")
     assert "tfidf cannot be trained by several processes" in refused.stderr
 
 
-@pytest.mark.parametrize(("rank", "world"), [("2", "2"), ("-1", "2"), ("a", "2"), ("0", "two")])
-def test_a_place_that_is_none(monkeypatch: pytest.MonkeyPatch, rank: str, world: str) -> None:
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setenv("WORLD_SIZE", world)
-    ranks.cache_clear()
-    try:
-        with pytest.raises(RegardError, match=f"RANK={rank} and WORLD_SIZE={world} are invalid"):
-            ranks()
-    finally:
-        monkeypatch.undo()
-        ranks.cache_clear()
+@pytest.mark.parametrize(
+    ("way", "reason"),
+    [
+        ("raise ValueError('no more memory')", "rank 1: ValueError: no more memory"),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGKILL)", "rank 1 died or was", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_the_others_end_and_say_which_rank_failed_and_why(way: str, reason: str) -> None:
+    first, second = together("-c", FAILING.format(way=way))
+    assert first.returncode == 70
+    assert f"error: rank 0 ends: {reason}" in first.stderr
+    assert second.returncode not in (0, 70)
+
+
+def test_a_stop_signal_saves_a_checkpoint_from_which_training_goes_on(tmp_path: Path) -> None:
+    settings, undisturbed = TrainingSettings(steps=20, threads=1, batch_tokens=30), Bag()
+    list(train(undisturbed, Toy(), settings))
+    training = train(Bag(), Toy(), settings, Checkpoints(tmp_path))
+    with stoppable():
+        assert [progress.step for progress in islice(training, 6)][-1] == 6
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert next(training).step == 7
+        with pytest.raises(StoppedError, match="SIGUSR1 after step 7; a checkpoint is saved"):
+            next(training)
+    assert Checkpoints(tmp_path).steps() == [7]
+    resumed = Bag()
+    list(train(resumed, Toy(), settings, Checkpoints(tmp_path)))
+    for name, x in undisturbed.state_dict().items():
+        assert torch.equal(x, resumed.state_dict()[name]), name
+
+
+def test_a_stop_signal_outside_of_a_training_raises_at_once() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stoppable():
+        with deferred():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert asked_to_stop() == "SIGTERM"
+        with pytest.raises(StoppedError, match="stopped by SIGTERM"):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert asked_to_stop() == ""
+
+
+def test_a_stop_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.cli import main
+
+    def stopped() -> None:
+        raise StoppedError("stopped by SIGTERM")
+
+    monkeypatch.setattr(main, "app", stopped)
+    monkeypatch.setattr(sys, "argv", ["regard", "train", "x"])
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert end.value.code == 75
+
+
+@pytest.mark.parametrize(
+    ("environment", "here"),
+    [
+        ({}, (0, 1)),
+        ({"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "a"}, (2, 4)),
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "MASTER_ADDR": "a"}, (3, 8)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1)),  # the script of a job, before srun
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "RANK": "0", "WORLD_SIZE": "1"}, (0, 1)),
+    ],
+)
+def test_the_place_comes_from_torchrun_or_slurm(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], here: tuple[int, int]
+) -> None:
+    only(monkeypatch, environment)
+    assert place() == here
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 and WORLD_SIZE=2 are invalid"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK=-1 and WORLD_SIZE=2 are invalid"),
+        ({"RANK": "a", "WORLD_SIZE": "2"}, "RANK=a and WORLD_SIZE=2 are invalid"),
+        ({"RANK": "0", "WORLD_SIZE": "two"}, "RANK=0 and WORLD_SIZE=two are invalid"),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}, "export MASTER_ADDR="),
+    ],
+)
+def test_a_place_that_is_none(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], says: str
+) -> None:
+    only(monkeypatch, environment)
+    with pytest.raises(RegardError, match=says):
+        place()
+
+
+def only(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    """Set these variables and none of the others that say where a process is."""
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", *(x for x in os.environ if "SLURM" in x)):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_one_process_computes_everything_itself() -> None:
+    alone = Ranks()
+    with alone.sharing(), alone.guarded():
+        results = alone.divide([1, 2, 3], lambda x: {"square": np.array(x * x)})
+    assert [int(each["square"]) for each in results] == [1, 4, 9]
+    assert alone.total(1.5, 2.0) == [1.5, 2.0]
+    assert alone.collect("key", "text") == ["text"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 9])
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_the_rows_of_all_processes_are_the_tensor(count: int, world: int) -> None:
+    x = torch.arange(count * 2).reshape(count, 2)
+    parts = [rows(x, rank, world) for rank in range(world)]
+    assert torch.equal(torch.cat(parts), x)
+    chunks = torch.chunk(x, world)
+    for part, chunk in zip(parts, chunks, strict=False):
+        assert torch.equal(part, chunk)

@@ -35,6 +35,7 @@ from regard.errors import RegardError
 from regard.layers import special_tokens
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
+from regard.ranks import Arrays, ranks
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span
 from regard.tasks.pretraining.language_modeling import NextToken, NextTokens
@@ -319,16 +320,26 @@ class Answers(Writes[QuestionBatch]):
         states = model(batch.tokens, batch.lengths)
         return word_loss(model, states[batch.real], batch.wanted[batch.real])
 
+    def items(self, batch: QuestionBatch) -> Sequence[float]:
+        """Return the number of tokens over which the loss is a mean."""
+        return [int(batch.real.sum())]
+
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the exact match of greedily written answers, and the loss."""
+
+        def work(indexes: NDArray[np.integer]) -> Arrays:
+            batch = to_device(model, self.batch(split, indexes))
+            size = int(batch.real.sum())
+            return {"sums": np.array([float(self.loss(model, batch)) * size, size])}
+
         with evaluation_mode(model):
             total = count = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
-            for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
-                batch = to_device(model, self.batch(split, indexes))
-                size = int(batch.real.sum())
-                total += float(self.loss(model, batch)) * size
+            plan = self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False)
+            for result in ranks().divide(plan, work):
+                nats, size = result["sums"].tolist()
+                total += nats
                 count += size
             pairs = self.split(split).pairs
             written = self.write(model, [pair.source for pair in pairs])

@@ -107,6 +107,12 @@ class Classification(TextTask):
             weights = torch.from_numpy(self.weights).to(logits.device)
         return F.cross_entropy(logits, batch.labels, weights)
 
+    def items(self, batch: Batch) -> Sequence[float]:
+        """Return Σᵢ w[yᵢ], over which the loss is a mean."""
+        if self.weights is None:
+            return super().items(batch)
+        return [float(self.weights[batch.labels.numpy()].sum(dtype=np.float64))]
+
     def probabilities(
         self, model: Any, what: Split | Sequence[str | Example], *, tokens: int = 16_384
     ) -> NDArray[np.floating]:

@@ -133,12 +133,20 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
         Devlin et al. 2019, appendix A.2.
         """
+        return self.means(model, batch).sum()
+
+    def means(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, " means"]:
+        """Return the mean over the masked tokens, and that over the rows."""
         states = self._states(model, batch)
-        loss = word_loss(model, *self._asking(batch, states))
-        if not self.settings.next_sentence:
-            return loss
-        follows: Tensor = model.next_sentence(states)  # type: ignore[operator]
-        return loss + F.cross_entropy(follows.float(), batch.elsewhere)
+        losses = [word_loss(model, *self._asking(batch, states))]
+        if self.settings.next_sentence:
+            follows: Tensor = model.next_sentence(states)  # type: ignore[operator]
+            losses.append(F.cross_entropy(follows.float(), batch.elsewhere))
+        return torch.stack(losses)
+
+    def items(self, batch: MaskedBatch) -> Sequence[float]:
+        """Return the number of masked tokens, and of rows."""
+        return [*super().items(batch), *([len(batch.lengths)] * self.settings.next_sentence)]
 
     @torch.no_grad()
     def judge_next_sentence(

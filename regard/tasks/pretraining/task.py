@@ -25,6 +25,7 @@ from regard.layers import special_tokens
 from regard.layers.cross_entropy import parts_of, rows_at_a_time, word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.layers.special_tokens import SpecialTokens
+from regard.ranks import Arrays, ranks
 from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import NAMED, Columns, Split, Task, must_be_split, no_labels
@@ -225,20 +226,34 @@ class Pretraining(Task[B], Generic[B]):
         """Compute the mean cross entropy of the predicted tokens, in nats."""
         return word_loss(model, *self.targets(model, batch))
 
+    def items(self, batch: B) -> Sequence[float]:
+        """Return the number of predicted tokens, over which the loss is a mean."""
+        return [int(batch.real.sum())]
+
     @torch.no_grad()
     def judged(self, model: nn.Module, split: Split, tokens: int = 16_384) -> Iterator["Piece"]:
         """Yield the losses of each example of a split, always with the same corruption."""
+
+        def work(rows: Rows) -> Arrays:
+            batch = to_device(model, self.batch(split, rows))
+            nats, right = token_losses(model, *self.targets(model, batch))
+            return {
+                "nats": nats.double().cpu().numpy(),
+                "right": right.cpu().numpy(),
+                "counts": batch.real.sum(1).cpu().numpy(),
+            }
+
+        longest = int(self.lengths(split, 0, 0).max(initial=1))
+        plan = self.batches(split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False)
         with evaluation_mode(model):
-            longest = int(self.lengths(split, 0, 0).max(initial=1))
-            for rows in self.batches(
-                split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
-            ):
-                batch = to_device(model, self.batch(split, rows))
-                nats, right = token_losses(model, *self.targets(model, batch))
-                counts = batch.real.sum(1).tolist()
-                parts = zip(nats.split(counts), right.split(counts), strict=True)
-                for (_, _, index), (nats, right) in zip(rows.tolist(), parts, strict=True):
-                    yield Piece(index, nats.double().cpu().numpy(), right.cpu().numpy())
+            results = ranks().divide(plan, work)
+        for rows, result in zip(plan, results, strict=True):
+            ends = np.cumsum(result["counts"])[:-1]
+            parts = zip(
+                np.split(result["nats"], ends), np.split(result["right"], ends), strict=True
+            )
+            for (_, _, index), (nats, right) in zip(rows.tolist(), parts, strict=True):
+                yield Piece(index, nats, right)
 
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return exp(−loss) and the loss, in nats per predicted token."""

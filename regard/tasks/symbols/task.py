@@ -21,6 +21,7 @@ from regard.data.symbols import PARTS, UNASKED, Puzzle, Rows, Sizes
 from regard.data.tokenizers import Tokenizer, of_counts
 from regard.errors import RegardError
 from regard.layers.device import evaluation_mode, to_device
+from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch
 from regard.tasks.symbols import METRICS, PUZZLES, SymbolSettings
 from regard.tasks.tagging.evaluation import Counts, TagEvaluation
@@ -225,6 +226,10 @@ class SymbolTask(Tagging):
         logits, truth = self._asked(model, batch)
         return F.cross_entropy(logits, truth)
 
+    def items(self, batch: Batch) -> Sequence[float]:
+        """Return the number of answers, over which the loss is a mean."""
+        return [int((batch.labels != UNASKED).sum())]
+
     def _asked(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits at positions with an answer, and the numbers of the answers."""
         asked = batch.labels != UNASKED
@@ -254,17 +259,25 @@ class SymbolTask(Tagging):
         plan = plan_batches(
             sentences.lengths, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
         )
+
+        def work(indexes: NDArray[np.integer]) -> Arrays:
+            batch = to_device(model, self.batch(split, indexes))
+            assert isinstance(batch, TagBatch)
+            logits, truth = self._asked(model, batch)
+            return {
+                "loss": np.array(float(F.cross_entropy(logits, truth, reduction="sum"))),
+                "said": logits.argmax(-1).cpu().numpy(),
+                "places": (batch.labels != UNASKED).nonzero().cpu().numpy(),
+            }
+
         with evaluation_mode(model):
-            for indexes in plan:
-                batch = to_device(model, self.batch(split, indexes))
-                assert isinstance(batch, TagBatch)
-                logits, truth = self._asked(model, batch)
-                total += float(F.cross_entropy(logits, truth, reduction="sum"))
-                count += len(truth)
-                rows, columns = (batch.labels != UNASKED).nonzero(as_tuple=True)
-                said = logits.argmax(-1).tolist()
-                for row, column, answer in zip(rows.tolist(), columns.tolist(), said, strict=True):
-                    tags[indexes[row]][column] = self.labels[answer]
+            results = ranks().divide(plan, work)
+        for indexes, result in zip(plan, results, strict=True):
+            total += float(result["loss"])
+            count += len(result["said"])
+            answers = zip(result["places"].tolist(), result["said"].tolist(), strict=True)
+            for (row, column), answer in answers:
+                tags[indexes[row]][column] = self.labels[answer]
         return tags, total / max(count, 1)
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:

@@ -23,6 +23,7 @@ from regard.data.tagged import load_tagged, mark_spans, read_tagged, tags_by_nam
 from regard.data.tokenizers import UNKNOWN, WHOLE
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
+from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
 from regard.tasks.tagging import METRICS, TaggingSettings
 from regard.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
@@ -200,6 +201,14 @@ class Tagging(TextTask):
         )
         return total / (truth != UNTAGGED).sum().clamp(min=1)
 
+    def items(self, batch: Batch) -> Sequence[float]:
+        """Return the number of words that are read and have a known tag."""
+        assert isinstance(batch, TagBatch)
+        assert batch.words is not None
+        nothing = torch.zeros(*batch.words.shape, 1)
+        read = by_word(nothing, batch.words, batch.labels.shape[1])[1]
+        return [int(((batch.labels != UNTAGGED) & read).sum())]
+
     @torch.no_grad()
     def log_probabilities(
         self, model: Any, what: Split | Sequence[str | Example]
@@ -218,26 +227,31 @@ class Tagging(TextTask):
         device = device_of(model)
         answers: list[NDArray[np.float64]] = [np.zeros((0, len(self.labels)))] * len(examples)
         plan = plan_batches(lengths, tokens=max([16_384, *lengths]), seed=0, epoch=0, shuffle=False)
+
+        def work(indexes: NDArray[np.integer]) -> Arrays:
+            tokens, many = pad([sentences.ids[i] for i in indexes])
+            words = pad([sentences.words[i] + 1 for i in indexes])[0] - 1
+            parents = parents_of(sentences.trees, indexes)
+            parents = None if parents is None else parents.to(device)
+            logits = outputs_of(model, tokens.to(device), many.to(device), parents).float()
+            odds, read = by_word(logits, words.to(device), max(sizes[i] for i in indexes))
+            log_probs = F.log_softmax(odds, -1).masked_fill(~read[..., None], 0.0)
+            return {"log_probs": log_probs.double().cpu().numpy(), "read": read.cpu().numpy()}
+
         with evaluation_mode(model):
-            for indexes in plan:
-                tokens, many = pad([sentences.ids[i] for i in indexes])
-                words = pad([sentences.words[i] + 1 for i in indexes])[0] - 1
-                parents = parents_of(sentences.trees, indexes)
-                parents = None if parents is None else parents.to(device)
-                logits = outputs_of(model, tokens.to(device), many.to(device), parents).float()
-                odds, read = by_word(logits, words.to(device), max(sizes[i] for i in indexes))
-                log_probs = F.log_softmax(odds, -1).masked_fill(~read[..., None], 0.0)
-                for row, i in enumerate(indexes):
-                    answers[i] = self._with_unread(
-                        log_probs[row, : sizes[i]], read[row, : sizes[i]]
-                    )
+            results = ranks().divide(plan, work)
+        for indexes, result in zip(plan, results, strict=True):
+            several = zip(indexes, result["log_probs"], result["read"], strict=True)
+            for i, log_probs, read in several:
+                answers[i] = self._with_unread(log_probs[: sizes[i]].copy(), read[: sizes[i]])
         return answers
 
-    def _with_unread(self, log_probs: Tensor, read: Tensor) -> NDArray[np.float64]:
+    def _with_unread(
+        self, values: NDArray[np.float64], read: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
         """Return log probabilities of a sentence, with tag frequencies for words not read."""
-        values = log_probs.double().cpu().numpy()
         counts = np.array(list(self.counts.values()), dtype=np.float64)
-        values[~read.cpu().numpy()] = np.log(np.maximum(counts / counts.sum(), 1e-12))
+        values[~read] = np.log(np.maximum(counts / counts.sum(), 1e-12))
         return np.asarray(values)
 
     def tag(self, model: Any, what: Split | Sequence[str | Example]) -> list[list[str]]:

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
@@ -28,6 +28,7 @@ from regard.decoding import (
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.models.text_baselines import TextBaseline
+from regard.ranks import Arrays, ranks
 from regard.tasks.task import Task
 from regard.tasks.writing.evaluation import Text
 from regard.tasks.writing.streaming import LONGEST, WriteRequest, reread
@@ -242,12 +243,44 @@ def write(
             limits=limits,
         )
 
+    def batches(starts: Sequence[int]) -> list[Arrays]:
+        written = map(batch, starts) if device.type != "cpu" else side_by_side(batch, starts)
+        return [as_arrays(several) for several in written]
+
     starts = range(0, len(order), ROWS)
     with evaluation_mode(model):
-        written = map(batch, starts) if device.type != "cpu" else side_by_side(batch, starts)
-        for place, several in zip(order, chain.from_iterable(written), strict=True):
-            texts[place] = several
+        written = chain.from_iterable(map(from_arrays, ranks().divide_all(starts, batches)))
+    for place, several in zip(order, written, strict=True):
+        texts[place] = several
     return texts
+
+
+def as_arrays(texts: Sequence[Sequence[Written]]) -> Arrays:
+    """Return the texts written for each source as arrays, which processes can exchange."""
+    each = list(chain.from_iterable(texts))
+    return {
+        "several": np.array([len(several) for several in texts]),
+        "sizes": np.array([len(x.tokens) for x in each]),
+        "tokens": np.array([i for x in each for i in x.tokens], np.int64),
+        "numbers": np.array([[x.log_probability, x.score, x.ended] for x in each]).reshape(-1, 3),
+    }
+
+
+def from_arrays(arrays: Arrays) -> list[list[Written]]:
+    """Return the texts of `as_arrays`.
+
+    >>> texts = [[Written((5, 6), -0.5, -0.25, True)], [Written((), -1.0, -1.0, False)]]
+    >>> from_arrays(as_arrays(texts)) == texts
+    True
+    """
+    tokens = iter(arrays["tokens"].tolist())
+    each = iter(
+        Written(tuple(islice(tokens, size)), likelihood, score, bool(ended))
+        for size, (likelihood, score, ended) in zip(
+            arrays["sizes"].tolist(), arrays["numbers"].tolist(), strict=True
+        )
+    )
+    return [list(islice(each, several)) for several in arrays["several"].tolist()]
 
 
 def _drawn(

@@ -23,6 +23,7 @@ from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.models.text_baselines import TextBaseline
+from regard.ranks import Arrays, ranks
 from regard.tasks.settings import SequencesSettings
 from regard.tasks.task import NAMED, Columns, Split, must_be_split, no_labels
 from regard.tasks.writing.alignment import align
@@ -141,6 +142,10 @@ class Sequences(Writes[PairBatch]):
         states = model(batch.source, batch.source_lengths, batch.decoder_input, batch.real.sum(1))
         return word_loss(model, states, batch.wanted[batch.real], smoothing)
 
+    def items(self, batch: PairBatch) -> Sequence[float]:
+        """Return the number of tokens of the targets, over which the loss is a mean."""
+        return [int(batch.real.sum())]
+
     @torch.no_grad()
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the metric of greedy texts for `judged` of the pairs, and the loss of all pairs.
@@ -150,13 +155,19 @@ class Sequences(Writes[PairBatch]):
         """
         if not isinstance(model, nn.Module):
             return self._judge_baseline(model, split)
+
+        def work(indexes: NDArray[np.integer]) -> Arrays:
+            batch = to_device(model, self.batch(split, indexes))
+            count = int(batch.real.sum())
+            return {"sums": np.array([float(self._loss(model, batch, 0.0)) * count, count])}
+
         with evaluation_mode(model):
             total = words = 0.0
             budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
-            for indexes in self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False):
-                batch = to_device(model, self.batch(split, indexes))
-                count = int(batch.real.sum())
-                total += float(self._loss(model, batch, 0.0)) * count
+            plan = self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False)
+            for result in ranks().divide(plan, work):
+                nats, count = result["sums"].tolist()
+                total += nats
                 words += count
             encoded = self.split(split)
             chosen = spread(len(encoded), self.settings.judged)

@@ -1,0 +1,78 @@
+"""Train a tiny Transformer in float64, as one of several processes or alone: losses and weights.
+
+    python -m tests.training.together OUT.json strategy=ddp steps=10 … [-- strategy=fsdp2 …]
+
+Each list of settings after ``--`` is a further training; ``until`` interrupts it after so many
+steps. The first process writes OUT.json: for each training the losses of its steps, its validations
+and the final weights.
+"""
+
+import json
+import sys
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.ranks import ranks
+from regard.runs.build import build_network
+from regard.runs.config import Config
+from regard.training.checkpoints import Checkpoints
+from regard.training.loop import SMOOTH, TrainingSettings, train
+from regard.training.precision import Precision
+from tests.training.toys import WORDS, Toy
+
+NETWORK = ["width=8", "heads=2", "layers=2", "feedforward=12", "dropout=0", "word_dropout=0",
+           "length=16"]  # fmt: skip
+USUAL = {"batch_tokens": 60, "learning_rate": 0.01, "threads": 1, "seed": 3, "steps": 10}
+
+
+class Odd(nn.Module):
+    """A text classifier with a parameter without axes and a layer that no batch uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = Config.make("classification", "transformer", NETWORK)
+        self.inner = build_network(config, vocabulary=WORDS, labels=2)
+        self.scale, self.unused = nn.Parameter(torch.tensor(1.0)), nn.Linear(3, 3)
+        self.register_buffer("offset", torch.tensor([0.1, -0.1]))
+
+    def forward(self, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.inner(tokens, lengths)
+        return logits * self.scale + self.offset
+
+
+def trained(settings: dict[str, Any]) -> dict[str, Any]:
+    """Train once; return losses, validations and weights."""
+    place, until = settings.pop("checkpoints", ""), int(settings.pop("until", 1000))
+    torch.manual_seed(0)
+    model = Odd().double()
+    asked, losses, before = TrainingSettings(**{**USUAL, **settings}), [], 0.0
+    checkpoints = Checkpoints(Path(place)) if place else None
+    training = train(model, Toy(), asked, checkpoints, precision=Precision("fp32", ""))
+    steps = list(islice(training, until))
+    training.close()
+    for progress in steps:
+        mean = progress.loss * (1 - SMOOTH**progress.step)
+        losses.append((mean - SMOOTH * before) / (1 - SMOOTH))  # but the first after a resume
+        before = mean
+    weights = {name: x.tolist() for name, x in model.state_dict().items()}
+    validations = [x.validation_loss for x in steps if x.validation_loss is not None]
+    return {"losses": losses, "validations": validations, "weights": weights, "note": steps[0].note}
+
+
+def main() -> None:
+    """Train as often as the command line says."""
+    out, *words = sys.argv[1:]
+    results = []
+    for split, group in groupby(words, key=lambda word: word == "--"):
+        if not split:
+            results.append(trained(dict(word.split("=", 1) for word in group)))
+    if ranks().first:
+        Path(out).write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
