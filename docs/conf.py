@@ -8,7 +8,8 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from site_parts import reference, search, versions  # noqa: E402
+import myst_nb.core.render  # noqa: E402
+from site_parts import notebooks, reference, search, versions  # noqa: E402
 
 import regard  # noqa: E402
 
@@ -52,6 +53,7 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # seconds of a cell, on a busy machine
 nb_merge_streams = True
+myst_nb.core.render.coalesce_streams = notebooks.joined
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
