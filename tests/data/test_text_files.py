@@ -154,14 +154,22 @@ def test_a_change_since_the_listing_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.jsonl.gz", gzip.compress(lines("one" * 99))[:-20], "truncated"),
+        ("a.jsonl.gz", gzip.compress(lines("one" * 99), mtime=0)[:-20], "truncated"),
         ("a.jsonl.gz", b"no gzip", "damaged or not a gzip file"),
         ("a.jsonl", b'{"text": "a"}\n{"tex', r"a\.jsonl:2: not JSON"),
         ("a.jsonl", b'{"text": "a\xff"}\n', r"a\.jsonl:1: not UTF-8"),
         ("a.txt", b"fine\nb\xe9d\n", r"a\.txt:2: not UTF-8"),
         ("a.jsonl", lines("x" * 1_000_001), r"a\.jsonl:1: the line is longer than 1,000,000"),
-        ("a.jsonl.gz", gzip.compress(b" " * 9_000_000), "the line is longer|compression ratio"),
-        ("a.txt.gz", gzip.compress(b"\n" * 9_000_000), "the compression ratio exceeds 100"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(b" " * 9_000_000, mtime=0),
+            "the line is longer|compression ratio",
+        ),
+        (
+            "a.txt.gz",
+            gzip.compress(b"\n" * 9_000_000, mtime=0),
+            "the compression ratio exceeds 100",
+        ),
         ("a.txt", b"", "the file is empty"),
     ],
 )
