@@ -33,7 +33,7 @@ def test_constants_are_measured_written_and_read(
 
 def test_the_last_win_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     ratios = {1: 0.5, 2: 0.9, 4: 1.1, 8: 0.5}
-    monkeypatch.setattr(calibration, "in_turns", lambda a, b, budget: (a, b))
+    monkeypatch.setattr(calibration, "in_turns", lambda a, b, budget, device: (a, b))
     assert calibration.last_win(list(ratios), lambda n: (ratios[n], 1), 0) == 2
     assert calibration.last_win([4, 8], lambda n: (ratios[n], 1), 0) == 0
 
@@ -41,5 +41,6 @@ def test_the_last_win_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_smallest_strip_that_is_close_to_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = {1: 2.0, 2: 1.02, 4: 1.0, 8: 1.5}
     monkeypatch.setattr(calibration, "trained", lambda *how, **more: None)
-    monkeypatch.setattr(calibration, "seconds", lambda work: cost[choose.constants().strip_numbers])
+    timed = lambda work: cost[choose.constants().strip_numbers]  # noqa: E731
+    monkeypatch.setattr(calibration, "clock", lambda device: timed)
     assert calibration.best_strip(list(cost), 16) == 2
