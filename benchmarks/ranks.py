@@ -321,7 +321,7 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     if asked.what == "work":
         job = json.loads(asked.job)
-        result = {"losses": losses, "speed": speed}[job["do"]](job)
+        result = losses(job) if job["do"] == "losses" else speed(job)
         if ranks().first:
             asked.out.write_text(json.dumps(result))
         return
@@ -333,8 +333,7 @@ def main(arguments: list[str] | None = None) -> None:
         return
     with TemporaryDirectory() as place:
         where = Path(place)
-        equal = asked.what == "equality"
-        result = equality(where) if equal else throughput(where, asked.steps)
+        result = equality(where) if asked.what == "equality" else throughput(where, asked.steps)
     print(json.dumps(result))
     if asked.out:
         atomic_io.write_json(asked.out, result)

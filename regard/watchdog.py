@@ -47,6 +47,7 @@ class Watchdog(threading.Thread):
             PrefixStore(attempt(), store.clone())  # type: ignore[attr-defined]
             for _ in range(3)
         )
+        self.main.set(f"beat/{rank}", "0")  # before it joins: it may die in its first second
         self.leaving = threading.Event()
         self.failed = False  # whether some process has failed when this one leaves
         self.others = 0  # nesting of `meeting`

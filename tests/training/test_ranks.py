@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.distributed import PrefixStore
 
 import regard
 from regard import runs
@@ -22,6 +23,7 @@ from regard.stopping import StoppedError, asked_to_stop, deferred, stoppable
 from regard.training.checkpoints import Checkpoints
 from regard.training.loop import TrainingSettings, train
 from regard.training.sharded import rows
+from regard.watchdog import Watchdog, attempt
 from tests.training.together import trained
 from tests.training.toys import Bag, Toy
 
@@ -231,6 +233,12 @@ def test_one_process_computes_everything_itself() -> None:
     assert [int(each["square"]) for each in results] == [1, 4, 9]
     assert alone.total(1.5, 2.0) == [1.5, 2.0]
     assert alone.collect("key", "text") == ["text"]
+
+
+def test_a_process_that_dies_in_its_first_second_is_missed() -> None:
+    store = torch.distributed.TCPStore("127.0.0.1", 0, 1, True)
+    Watchdog(store, 1, 2)
+    assert PrefixStore(attempt(), store).get("beat/1") == b"0"
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 9])
