@@ -3,6 +3,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -290,8 +291,10 @@ def test_a_full_disk_loses_nothing(whole: Path, small_disk: Path) -> None:
     settings = [*SMALL, "save_every=2"]
     run = runs.start(small_disk / "run", "classification", "transformer", settings)
     training, ballast = run.train(), small_disk / "ballast"
-    for _ in islice(training, 3):  # one checkpoint is written
+    for _ in islice(training, 3):
         pass
+    while run.folder.checkpoints.steps() != [2]:  # written beside the training
+        time.sleep(0.01)
     with pytest.raises(OSError, match="No space left"):
         ballast.write_bytes(bytes(1 << 20))
     with pytest.raises(RegardError, match=r"step-4: No space left on device; it needs 0\.\d MB"):

@@ -14,11 +14,10 @@ from pydantic_core import PydanticUndefined
 
 import regard
 from regard.cli.main import COMMANDS, imported
-from regard.cli.train import in_words
 from regard.labs import LABS, open_lab
 from regard.labs.comparison import ComparisonLab
 from regard.labs.lab import MeasuringLab
-from regard.settings import Settings
+from regard.settings import Settings, in_words
 from regard.tasks import TASKS
 from regard.training.settings import TrainingSettings
 from regard.web.limits import Limits

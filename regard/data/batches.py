@@ -21,8 +21,6 @@ def plan_batches(
     seed: int,
     epoch: int,
     shuffle: bool = True,
-    rank: int = 0,
-    world: int = 1,
     examples: int = 0,
 ) -> list[NDArray[np.int64]]:
     """Split the indexes 0 … len(lengths) − 1 into batches of at most `tokens`, with padding.
@@ -30,12 +28,12 @@ def plan_batches(
     A batch also has at most `examples` examples, unless that is 0.
 
     The examples are shuffled, sorted by length inside windows of some 50 batches, split where
-    count × longest would exceed `tokens`, and the batches are shuffled. Over the `world` ranks each
-    index occurs in exactly one batch; a rank may get one batch more than another. The plan is a
-    pure function of the arguments, so a run resumes at (epoch, step) without further state.
+    count × longest would exceed `tokens`, and the batches are shuffled. Each index
+    occurs in exactly one batch. The plan is a pure function of the arguments, so a run resumes at
+    (epoch, step) without further state, and all processes of a training know the same plan.
     Without `shuffle` the batches run from the shortest to the longest example.
 
-    Errors: a length above `tokens`; a rank that is not below `world`.
+    Errors: a length above `tokens`.
 
     >>> [batch.tolist() for batch in
     ...  plan_batches([5, 2, 9, 1], tokens=10, seed=0, epoch=0, shuffle=False)]
@@ -45,8 +43,6 @@ def plan_batches(
     [[3, 1, 0], [2]]
     """
     sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
-    if not 0 <= rank < world:
-        raise RegardError(f"rank must be between 0 and {world - 1}, not {rank}")
     if not len(sizes):
         return []
     if sizes.max() > tokens:
@@ -64,7 +60,7 @@ def plan_batches(
     batches = _cut(order, sizes, tokens, examples or len(order))
     if shuffle:
         batches = [batches[i] for i in random.permutation(len(batches))]
-    return batches[rank::world]
+    return batches
 
 
 def _sorted_in_windows(

@@ -47,7 +47,8 @@ class _ShapesAlone(TorchFunctionMode):
         if func in (torch.randn, torch.rand):
             func = torch.empty
         tensors = [x for x in args if isinstance(x, torch.Tensor)]
-        if getattr(func, "__name__", "") in ELEMENTWISE and tensors and "out" not in kwargs:
+        known = getattr(func, "__name__", "") in ELEMENTWISE and "out" not in kwargs
+        if known and tensors and all(x.is_meta for x in tensors):
             shape = numpy.broadcast_shapes(
                 *(tuple(x.shape) for x in tensors)
             )  # torch's imports sympy

@@ -36,14 +36,23 @@ def test_list(tmp_path):
     assert "not downloaded; regard data fetch imdb (84 MB)" in text
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)["data"]
     assert [row["name"] for row in rows] == [
-        *("reviews", "reverse", "biographies", "pydoc", "dates", "ratings", "entities"),
+        *(
+            "reviews",
+            "reviews-zh",
+            "reverse",
+            "biographies",
+            "pydoc",
+            "dates",
+            "ratings",
+            "entities",
+        ),
         *PUZZLES,
         *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
-    built_in = 7 + len(PUZZLES)
+    built_in = 8 + len(PUZZLES)
     assert [row["where"] for row in rows[: built_in + 1]] == [*["built in"] * built_in, None]
-    assert [row["used_for"] for row in rows[:4]] == [
-        *("classification", "translation", "birthplace", "pretraining")
+    assert [row["used_for"] for row in rows[:5]] == [
+        *("classification", "classification", "translation", "birthplace", "pretraining")
     ]
 
 

@@ -11,18 +11,11 @@ def lengths_of_reviews(count, seed=0):
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_every_index_stands_in_one_batch_of_one_rank(world, shuffle):
+def test_every_index_stands_in_one_batch(shuffle):
     lengths = lengths_of_reviews(2311)
-    plans = [
-        plan_batches(lengths, tokens=1500, seed=4, epoch=2, shuffle=shuffle, rank=rank, world=world)
-        for rank in range(world)
-    ]
-    indexes = np.concatenate([batch for plan in plans for batch in plan])
-    assert sorted(indexes.tolist()) == list(range(2311))
-    assert max(map(len, plans)) - min(map(len, plans)) <= 1
-    for plan in plans:
-        assert all(lengths[batch].max() * len(batch) <= 1500 for batch in plan)
+    plan = plan_batches(lengths, tokens=1500, seed=4, epoch=2, shuffle=shuffle)
+    assert sorted(np.concatenate(plan).tolist()) == list(range(2311))
+    assert all(lengths[batch].max() * len(batch) <= 1500 for batch in plan)
 
 
 def test_little_padding_and_full_batches():
@@ -65,8 +58,6 @@ def test_empty_texts_count_as_one_token_and_no_texts_as_no_batch():
 def test_what_cannot_be_planned():
     with pytest.raises(RegardError, match="a text of 9 tokens does not fit into batches of 8"):
         plan_batches([3, 9], tokens=8, seed=0, epoch=0)
-    with pytest.raises(RegardError, match="rank must be between 0 and 1, not 2"):
-        plan_batches([3], tokens=8, seed=0, epoch=0, rank=2, world=2)
 
 
 def test_pad():

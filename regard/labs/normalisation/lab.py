@@ -67,7 +67,7 @@ def measure(settings: NormalisationSettings, say: Say, show: Show) -> Measured:
 LAB = MeasuringLab(
     settings=NormalisationSettings,
     reference_time=ReferenceTime(
-        78, "one core of an AMD EPYC (processor time)", scales_with=("steps", "seeds")
+        78, "one core of an AMD EPYC (processor time)", scales_with=("steps",)
     ),
     measure=measure,
     answer=lambda measured: " ".join(part.answer for part in measured.parts),

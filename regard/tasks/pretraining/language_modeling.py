@@ -190,19 +190,16 @@ class LanguageModeling(NextToken):
         seed: int,
         epoch: int,
         shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
         examples: int = 0,
     ) -> Sequence[Rows]:
         """Return the rows of each batch; of a stream on the disk each is computed when asked."""
         if not isinstance(self.stream(split), TokenStream):
-            plan = super().batches(
+            return super().batches(
                 split, tokens=tokens, seed=seed, epoch=epoch, shuffle=shuffle, examples=examples
             )
-            return plan[rank::world]
         lengths = self.lengths(split, seed, epoch)
         size = max(tokens // int(lengths[0]), 1)
-        windows = WindowPlan(
+        return WindowPlan(
             len(lengths),
             min(size, examples) if examples else size,
             seed=seed,
@@ -210,7 +207,6 @@ class LanguageModeling(NextToken):
             shuffle=shuffle,
             name=lambda indexes: self.named(indexes, seed, epoch),
         )
-        return windows[rank::world]
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Return chunk lengths: all equal, but the last one of validation and test may be shorter.
