@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.errors import LockedError, RegardError
 from regard.reading import read_bytes, read_json
 
 MANIFEST = "MANIFEST.json"
@@ -184,3 +184,32 @@ def configuration() -> Path:
     in ``~/.config``."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(home) / "regard"
+
+
+@contextmanager
+def locked(file: Path, *, wait: bool) -> Iterator[None]:
+    """Hold a lock file, which has this process's id; the system frees the lock of a dead process.
+
+    With `wait`, wait for another holder. Errors: without it, a LockedError with the holder's id.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows: no lock there
+        yield
+        return
+    with told(file, 0):
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            owner = os.pread(handle, 20, 0).decode(errors="replace").strip() or "another"
+            raise LockedError(
+                f"process {owner} is writing to {file.parent}; wait for it or give another --out"
+            ) from None
+        with told(file, 20):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)

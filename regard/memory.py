@@ -1,7 +1,8 @@
-"""Memory of this process: current and peak use, and settings of glibc's allocator."""
+"""Memory of this process, settings of glibc's allocator, and processors that it may use."""
 
 import ctypes
 import gc
+import os
 import platform
 import sys
 from pathlib import Path
@@ -114,3 +115,10 @@ def _of(path: Path, name: str) -> float:
         return 0.0
     fields = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:")]
     return int(fields[0]) * 1024 / MEGABYTE if fields else 0.0
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

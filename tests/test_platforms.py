@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard import memory
-from regard.cli.doctor import cores, memory_finding
+from regard.cli.doctor import memory_finding
 from regard.runs import environment
 from regard.runs.folder import Folder
 from regard.web import api
@@ -65,7 +65,7 @@ def test_without_affinity_and_sysconf_the_doctor_still_answers(
 ) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.delattr(os, "sysconf")
-    assert cores() == (os.cpu_count() or 1)
+    assert memory.cores() == (os.cpu_count() or 1)
     assert list(memory_finding()) == []
 
 

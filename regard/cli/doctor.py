@@ -12,6 +12,7 @@ from typing import NamedTuple
 import typer
 
 from regard.cli.console import Json, emit_json, out, say
+from regard.memory import cores
 
 
 class Finding(NamedTuple):
@@ -69,13 +70,6 @@ def quick_findings() -> Iterator[Finding]:
         compiler or "none",
         "" if compiler else "torch.compile needs a C++ compiler (Debian: apt-get install g++)",
     )
-
-
-def cores() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def memory_finding() -> Iterator[Finding]:

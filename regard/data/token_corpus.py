@@ -8,14 +8,13 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, parent_process
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
-from regard.atomic_io import remove_leftovers, told
+from regard.atomic_io import locked, remove_leftovers, told
 from regard.data.fetch import Show, progress_lines
 from regard.data.text_files import files_at
 from regard.data.token_shards import (
@@ -34,6 +33,7 @@ from regard.data.token_shards import (
 from regard.data.tokenizers import Tokenizer, must_be_known
 from regard.data.tokenizing import TOKENIZER, Recipe, Tokenising, end_of, learn, place_of, recipe_of
 from regard.errors import RegardError
+from regard.memory import cores
 
 INTERVAL = 0.5  # seconds between two looks at the processes
 LOOKED_AT = 1_000_000  # tokens of train that must be known
@@ -123,7 +123,7 @@ def load_tokens(
     if not (folder / INDEX).is_file():
         with told(folder, 0):
             folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
+        with locked(folder / LOCK, wait=True):
             if not (folder / INDEX).is_file():  # else another process has just written it
                 remove_leftovers(folder)
                 work = Tokenising.begin(
@@ -184,7 +184,7 @@ def _write(work: Tokenising, processes: int, show: Show) -> None:
         show(min(before + read, total - 1), total, f"text ({rows + count:,} documents)")
 
     tell(0, 0)
-    some = min(processes or _processors(), len(todo))
+    some = min(processes or cores(), len(todo))
     if some > 1 and not any(file.address.startswith(HERE) for file in files):
         _in_processes(work.folder, todo, some, tell)
     else:
@@ -203,12 +203,6 @@ def _write(work: Tokenising, processes: int, show: Show) -> None:
 
 def _rows(shard: Shard) -> int:
     return sum(shard.documents.values())
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _in_processes(
@@ -281,20 +275,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes the folder; the system frees the lock of a dead one."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock there
-        yield
-        return
-    with told(folder / LOCK, 0):
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

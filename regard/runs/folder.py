@@ -1,6 +1,5 @@
 """The folder of a run: one writer at a time, and hashes of all files once it is complete."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from regard import atomic_io
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.tokenizers import Tokenizer
-from regard.errors import LockedError, RegardError
+from regard.errors import RegardError
 from regard.reading import checked, parse_tensors, read_json
 from regard.runs.config import CONFIG
 from regard.runs.environment import Environment
@@ -103,27 +102,8 @@ class Folder:
 
         Errors: another process holds the lock, with its process id.
         """
-        try:
-            import fcntl
-        except ImportError:  # Windows: no lock there
+        with atomic_io.locked(self.path / LOCK, wait=False):
             yield
-            return
-        with atomic_io.told(self.path / LOCK, 0):
-            handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.pread(handle, 20, 0).decode(errors="replace").strip() or "another"
-                raise LockedError(
-                    f"process {owner} is writing to {self.path}; wait for it or give another --out"
-                ) from None
-            with atomic_io.told(self.path / LOCK, 20):
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-            yield
-        finally:
-            os.close(handle)
 
     def holds_something_else(self) -> bool:
         """Return whether the folder contains files that are not a run's."""
