@@ -42,15 +42,15 @@ class MaskContext:
     @property
     def on_host(self) -> Positions | None:
         """Return the positions on the CPU if reading them waits for no GPU, else None."""
-        if self.counted is not None:
-            (row, column), (n, m) = self.counted, self.shape[-2:]
-            return (
-                torch.arange(row, row + n, device="cpu"),
-                torch.arange(column, column + m, device="cpu"),
-            )
         if on_cpu(self.rows) and on_cpu(self.columns):
             return self.rows, self.columns
-        return None
+        if self.counted is None:
+            return None
+        (row, column), (n, m) = self.counted, self.shape[-2:]
+        return (
+            torch.arange(row, row + n, device="cpu"),
+            torch.arange(column, column + m, device="cpu"),
+        )
 
     @property
     def allowed(self) -> Tensor | None:
