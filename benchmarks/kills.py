@@ -106,13 +106,21 @@ def strike(folder: Path, chance: random.Random, aims: bool, length: float, tally
     checkpoints = Checkpoints(folder / "checkpoints")
     tally.kills += 1
     tally.inside_save += writing(checkpoints, process)
-    for step in checkpoints.steps():
-        tally.checkpoints_read += 1
+    read, unreadable = read_all(checkpoints)
+    tally.checkpoints_read += read
+    tally.unreadable += unreadable
+    return True
+
+
+def read_all(checkpoints: Checkpoints) -> tuple[int, int]:
+    """Load every checkpoint; return how many there are and how many are unreadable."""
+    steps, unreadable = checkpoints.steps(), 0
+    for step in steps:
         try:
             checkpoints.load(step)
         except RegardError:
-            tally.unreadable += 1
-    return True
+            unreadable += 1
+    return len(steps), unreadable
 
 
 def wait(

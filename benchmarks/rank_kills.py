@@ -26,9 +26,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from benchmarks.kills import MODEL, fingerprint
+from benchmarks.kills import MODEL, fingerprint, read_all
 from regard import atomic_io, runs
-from regard.errors import RegardError
 from regard.tasks import TASKS
 from regard.training.checkpoints import Checkpoints
 from regard.training.loop import Training
@@ -211,13 +210,9 @@ def assault(kills: int, place: Path, seed: int = 0) -> Tally:
             group = Group(folder, strategy)
             if not strike(group, MOMENTS[tally.kills % 3], chance, length * 0.25, tally):
                 break
-            checkpoints = Checkpoints(folder / "checkpoints")
-            for step in checkpoints.steps():
-                tally.checkpoints_read += 1
-                try:
-                    checkpoints.load(step)
-                except RegardError:
-                    tally.unreadable += 1
+            read, unreadable = read_all(Checkpoints(folder / "checkpoints"))
+            tally.checkpoints_read += read
+            tally.unreadable += unreadable
         if not (folder / atomic_io.MANIFEST).exists():
             group = Group(folder, strategy)
             group.wait(PATIENCE)
