@@ -103,8 +103,8 @@ class Attended:
 class Source(NamedTuple):
     """A tensor that the weights depend on, with its state when attention was computed.
 
-    ``bits`` is a checksum of a parameter, because fused optimizers do not increase its version;
-    None for other tensors.
+    ``bits`` is a checksum of a parameter, because fused optimizers do not increase its version.
+    It is None for inputs, which are large: a checksum of them takes longer than short attention.
 
     >>> x = torch.nn.Parameter(torch.ones(2))
     >>> source = Source.of(x)
@@ -120,7 +120,7 @@ class Source(NamedTuple):
     @classmethod
     def of(cls, tensor: Tensor) -> Self:
         """Record the current state of a tensor."""
-        stepped = tensor.is_leaf and tensor.requires_grad
+        stepped = isinstance(tensor, nn.Parameter) and tensor.requires_grad
         return cls(tensor, version_of(tensor), bits_of(tensor) if stepped else None)
 
     def changed(self) -> bool:
@@ -144,12 +144,15 @@ def version_of(tensor: Tensor) -> int:
 
 
 def bits_of(tensor: Tensor) -> Tensor:
-    """Return Σ (2 i + 1) bᵢ over a tensor's numbers read as integers bᵢ, exact in any order.
+    """Return Σ (2 i + 1) bᵢ over a tensor's numbers read as integers bᵢ, modulo 2 to their bits.
+
+    Integers wrap around, so that the sum is exact in any order.
 
     >>> x = torch.tensor([1.5, 1.5])
     >>> bool(bits_of(x) == bits_of(x + torch.tensor([0.25, -0.25])))
     False
     """
     whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}.get(tensor.element_size(), torch.uint8)
-    bits = tensor.detach().contiguous().view(whole).flatten().long()
-    return bits.dot(2 * torch.arange(len(bits), device=bits.device) + 1)
+    bits = tensor.detach().contiguous().view(whole).flatten()
+    odd = torch.arange(1, 2 * len(bits), 2, device=bits.device).to(whole)
+    return (bits * odd).sum(dtype=whole)  # a GPU has no dot product of integers

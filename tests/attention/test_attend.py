@@ -22,6 +22,7 @@ from regard.attention import (
     lengths,
     window,
 )
+from regard.attention import attended as attended_module
 from regard.attention.kernels.choose import KernelNotTaken, use
 from regard.errors import RegardError
 from tests.attention.parts import gradients
@@ -408,6 +409,16 @@ def test_weights_are_refused_after_a_step_of_a_fused_optimizer(kernel):
     torch.optim.AdamW(made.parameters(), lr=0.1, fused=True).step()
     with pytest.raises(RegardError, match="have changed since"):
         _ = given.weights
+
+
+def test_inputs_that_need_gradients_cost_no_more_than_others(monkeypatch):
+    """A checksum of queries, keys and values takes longer than attention among 128 words."""
+    summed = []
+    given = attended_module.bits_of
+    monkeypatch.setattr(attended_module, "bits_of", lambda x: summed.append(x.shape) or given(x))
+    x, score = torch.randn(2, 5, 4, requires_grad=True), SCORES["general"](4, 4)
+    attend(x, x, x, score)
+    assert summed == [each.shape for each in score.parameters()]
 
 
 @pytest.mark.parametrize("kernel", ["exact", "tiled", "fused"])
