@@ -185,10 +185,13 @@ class Result:
         """Return whether there is evidence (α = 5 %) that arm a is ahead of b, or behind.
 
         The evidence is about these steps: with more of them an arm that was still rising may catch
-        up.
+        up. An arm with only one seed left of several, since the others failed, is no evidence.
         """
         verdict = self.verdict(a, b)
         if verdict is None or verdict["p"] is None or not verdict["p"] < 0.05:
+            return UNCLEAR
+        asked = self.record.get("seeds", 1)
+        if min(self.arm(name).get("seeds", asked) for name in (a, b)) < min(2, asked):
             return UNCLEAR
         return AHEAD if verdict["difference"] > 0 else BEHIND
 

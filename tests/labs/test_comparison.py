@@ -7,7 +7,15 @@ import pytest
 
 from regard.errors import RegardError
 from regard.labs import LabRequest, open_lab
-from regard.labs.comparison import ANY_DATA, ComparisonLab, Preset, PretrainFirst
+from regard.labs.comparison import (
+    ANY_DATA,
+    BEHIND,
+    UNCLEAR,
+    ComparisonLab,
+    Preset,
+    PretrainFirst,
+    Result,
+)
 from regard.settings import Settings
 from regard.studies.arms import Arm
 
@@ -102,3 +110,21 @@ def test_the_example_of_a_lab_of_ones_own(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "lab" / "results.json").read_text()) == record
     assert own.question in (tmp_path / "lab" / "report.html").read_text(encoding="utf-8")
     assert len(EXAMPLE.read_text().splitlines()) <= 20
+
+
+@pytest.mark.parametrize(
+    ("left", "asked", "standing"), [(3, 3, BEHIND), (1, 3, UNCLEAR), (1, 1, BEHIND)]
+)
+def test_an_arm_whose_other_seeds_failed_is_no_evidence(
+    left: int, asked: int, standing: str
+) -> None:
+    record = {
+        "seeds": asked,
+        "arms": [
+            {"name": "a", "mean": 0.5, "seeds": left},
+            {"name": "b", "mean": 0.9, "seeds": asked},
+        ],
+        "verdicts": [{"a": "a", "b": "b", "difference": -0.4, "p": 0.003}],
+    }
+    found = Result(lab({"reviews": REVIEWS}).plan(LabRequest()), Path(), record, [])
+    assert found.standing("a", "b") == standing
