@@ -47,21 +47,23 @@ def test_a_head_off_without_an_output_projection_is_zero() -> None:
 
 def classifier(layers: int = 2) -> TextClassifier:
     torch.manual_seed(1)
-    settings = TextClassifierSettings(width=8, heads=2, layers=layers, init_std=1.0)
+    settings = TextClassifierSettings.model_validate(
+        {"width": 8, "heads": 2, "layers": layers, "init_std": 1.0}
+    )
     return TextClassifier(settings, vocabulary=12, labels=3).eval()
 
 
 @pytest.mark.parametrize("head", [Head("blocks.9.attention", 1), Head("blocks.0.attention", 3)])
 def test_an_unknown_head_is_refused(head: Head) -> None:
-    with pytest.raises(RegardError, match=r"choose one of|has heads 1 to 2"):
-        with without_heads(classifier(), [head]):
-            pass
+    wrong = pytest.raises(RegardError, match=r"choose one of|has heads 1 to 2")
+    with wrong, without_heads(classifier(), [head]):
+        pass
 
 
 def test_a_model_without_heads_is_refused() -> None:
-    with pytest.raises(RegardError, match="no attention by heads"):
-        with without_heads(nn.Linear(2, 2), [Head("", 1)]):
-            pass
+    wrong = pytest.raises(RegardError, match="no attention by heads")
+    with wrong, without_heads(nn.Linear(2, 2), [Head("", 1)]):
+        pass
 
 
 def test_names_of_recorded_layers_name_heads() -> None:
@@ -109,5 +111,5 @@ def test_states_that_do_not_fit_are_refused() -> None:
         ({"states": states, "positions": [9]}, "not in both"),
         ({"states": {"blocks.0": states["blocks.0"][:, :2]}}, "give positions"),
     ):
-        with pytest.raises(RegardError, match=message), patched(model, **options):  # type: ignore[arg-type]
+        with pytest.raises(RegardError, match=message), patched(model, **options):
             model(ONE, LENGTHS)
