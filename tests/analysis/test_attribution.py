@@ -34,14 +34,16 @@ def model_and_forward(**settings: object) -> tuple[TextClassifier, Callable[[int
     return model, forward
 
 
-def test_integrated_gradients_sum_to_the_difference() -> None:
+@pytest.mark.parametrize(("steps", "within"), [(32, 0.05), (512, 0.003)])
+def test_integrated_gradients_sum_to_the_difference(steps: int, within: float) -> None:
+    """The gradient jumps at the kinks of ReLU, so that the sum converges slowly with steps."""
     model, forward = model_and_forward()
-    result = integrated_gradients(forward, model.embedding)
+    result = integrated_gradients(forward, model.embedding, steps)
     assert result.values.shape == (5,)
     assert result.output == pytest.approx(forward(1).item(), abs=1e-3)
     difference = result.output - result.baseline
-    assert abs(difference) > 0.01
-    assert result.values.sum() == pytest.approx(difference, abs=2e-3 * max(1, abs(difference)))
+    assert abs(difference) > 0.5
+    assert result.values.sum() == pytest.approx(difference, rel=within)
 
 
 def test_no_steps_are_refused() -> None:

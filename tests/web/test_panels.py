@@ -46,6 +46,7 @@ def test_a_head_off_and_attribution_are_shown(
     page.click("text=Attribute the answer")
     page.wait_for_selector("text=Spearman")
     page.fill("[aria-label='Other text']", "<b>the</b> bad plot")
+    page.fill("[aria-label=Positions]", "0 1")
     page.click("button:has-text('Patch')")
     page.wait_for_selector("th:has-text('other text')")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

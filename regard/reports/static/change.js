@@ -24,7 +24,7 @@ function attributions(found) {
   const rows = found.tokens.map((/** @type {string} */ token, /** @type {number} */ i) => h("tr", {}, h("th", { scope: "row", dir: "auto" }, token),
     h("td", {}, num(found.integrated_gradients[i], 4)), h("td", {}, found.attention_gradients ? num(found.attention_gradients[i], 4) : "–")));
   return h("div", {}, h("p", {}, `Spearman’s ρ: ${found.spearman === null ? "–" : num(found.spearman, 2)}. ${found.says}`),
-    h("p", { class: "note" }, `Integrated gradients add up to ${num(found.output - found.baseline, 3)}, the score of the answer less that of an empty text.`),
+    h("p", { class: "note" }, `Integrated gradients add up to ${num(found.integrated_gradients.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0), 4)}; the score of the answer less that with all word vectors at zero is ${num(found.output - found.baseline, 4)}. Their difference is the error of the sum over 32 steps.`),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Attribution" }, h("table", {},
       h("thead", {}, h("tr", {}, ["word", "integrated gradients", "attention × gradient"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));
 }
