@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from regard.analysis.record import record
@@ -33,8 +32,8 @@ def integrated_gradients(forward: Forward, embedding: nn.Module, steps: int = ST
     """Return Σ_d x_d ∫₀¹ ∂f(αx) / ∂x_d dα for the embedding x of each token.
 
     Sundararajan, Taly and Yan 2017, with zero vectors as the baseline, by the Gauss-Legendre rule
-    in t, α = t³, with ``steps`` points in one batch. ``forward(copies)`` runs the model on so many copies of one
-    text and returns the output to explain for each. Errors: ``steps`` below 1.
+    in t, α = t³, with ``steps`` points in one batch. ``forward(copies)`` runs the model on so many
+    copies of one text and returns the output to explain for each. Errors: ``steps`` below 1.
 
     >>> table = nn.Embedding.from_pretrained(torch.tensor([[2.0], [3.0]]))
     >>> tokens = torch.tensor([0, 1])
@@ -168,6 +167,8 @@ def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
     >>> agreement([1, 2, 3], [2, 4, 9]), agreement([1, 1, 1], [1, 2, 3])
     (1.0, None)
     """
+    from scipy.stats import spearmanr  # takes long to import
+
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return None
     return round(float(spearmanr(first, second).statistic), 6)
