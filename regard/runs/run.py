@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from regard import atomic_io
+from regard.analysis.attribution import Attributed
 from regard.analysis.cost import count_parameters
 from regard.analysis.layer_attention import LayerAttention
 from regard.attention.kernels.choose import Constants, using
@@ -195,6 +196,15 @@ class Run:
         with self.computing():
             layers: tuple[list[LayerAttention], int | None] = self.task.at_work(self.network, text)
         return layers
+
+    def attribute(self, text: str) -> Attributed:
+        """Return integrated gradients and attention × gradient of a text's tokens.
+
+        Errors: a baseline; a task whose answer is not one number.
+        """
+        with self.computing():
+            result: Attributed = self.task.attribute(self.network, text)
+        return result
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a text that the model reads, in readable form.

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.attribution import Attributed
 from regard.analysis.layer_attention import LayerAttention
 from regard.data.batches import plan_batches
 from regard.data.conllu import is_conllu
@@ -272,6 +273,16 @@ class Task(Learnable[B]):
     def weigh(self, model: Any, text: str, answer: Any) -> Any:
         """Return each word's contribution to a baseline's answer. Errors: a model without them."""
         raise RegardError("this baseline has no weights of single words, so there is no picture")
+
+    def attribute(self, model: nn.Module, text: str) -> Attributed:
+        """Return what each token added to the answer, beside attention.
+
+        Errors: an answer that is not one number, such as a text; a model that cannot be attributed.
+        """
+        raise RegardError(
+            "attribution explains one number, the score of a label or a predicted value; this task "
+            "answers with several, so there is none to explain"
+        )
 
     @property
     @abstractmethod

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.attribution import Attributed, attributed
 from regard.analysis.cost import flops_per_example
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
@@ -206,6 +207,36 @@ class TextTask(Task[Batch]):
             )
             for each in layers
         ]
+
+    def attribute(self, model: nn.Module, text: str) -> Attributed:
+        """Return what each token added to the largest output: a label's logit, or the number.
+
+        Errors: one answer per token, as in tagging; a model of trees; a text without words; a model
+        without an embedding of this text.
+        """
+        if getattr(model, "reads_trees", False):
+            raise RegardError(NO_TREES.format("this model"))
+        tokens, embedding = self.tokens(text), getattr(model, "embedding", None)
+        if not tokens:
+            raise RegardError("this text has no words, so there is nothing to attribute")
+        if not isinstance(embedding, nn.Module):
+            raise RegardError("this model has no table of word vectors to attribute to")
+        padded, lengths = pad(self.encode([text]))
+        if padded.shape[1] != len(tokens):
+            raise RegardError("this model adds tokens of its own, which attribution cannot name")
+        padded, lengths = padded.to(device_of(model)), lengths.to(device_of(model))
+        with evaluation_mode(model):
+            with torch.no_grad():
+                outputs: Tensor = model(padded, lengths)
+            if outputs.ndim != 2:
+                return super().attribute(model, text)
+            best = int(outputs[0].argmax())
+
+            def forward(copies: int) -> Tensor:
+                one: Tensor = model(padded.expand(copies, -1), lengths.expand(copies))
+                return one[:, best].float()
+
+            return attributed(model, forward, embedding, tokens)
 
     @property
     def room(self) -> int:

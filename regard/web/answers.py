@@ -56,7 +56,7 @@ class Answers:
     ) -> list[list[dict[str, Any]]]:
         model = self.registry.model(name)
         for text in (text for texts in several for text in texts):
-            self._check_length(model.count(text))
+            self.check_length(model.count(text))
         results = iter(model.predict([text for texts in several for text in texts], best))
         return [[next(results) for _ in texts] for texts in several]
 
@@ -100,7 +100,7 @@ class Answers:
         model = self.registry.model(name)
         own = model.temperature if temperature is None else temperature
         drawing = drawing._replace(temperature=own)
-        self._check_length(model.count(text))
+        self.check_length(model.count(text))
         for piece in model.write(text, drawing):
             yield piece._asdict()
 
@@ -129,7 +129,7 @@ class Answers:
 
     def _look(self, name: str, text: str, written: Written) -> Look:
         model = self.registry.model(name)
-        self._check_length(model.count(text) + len(written or ()))
+        self.check_length(model.count(text) + len(written or ()))
         try:
             with at_most(self.limits.weights):
                 answer, layers, read = _ask(model, text, written)
@@ -140,7 +140,8 @@ class Answers:
     def _cached_bytes(self) -> int:
         return sum(layer.weights.nbytes for kept in self._looks.values() for layer in kept.layers)
 
-    def _check_length(self, tokens: int) -> None:
+    def check_length(self, tokens: int) -> None:
+        """Raise an error for a text of more tokens than the limit."""
         if tokens > self.limits.tokens:
             raise over("tokens", self.limits.tokens, tokens)
 

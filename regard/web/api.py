@@ -21,6 +21,7 @@ from regard.tasks.writing.streaming import Drawing
 from regard.web.answers import Answers
 from regard.web.connections import Connections
 from regard.web.guard import LOCAL, Guard
+from regard.web.interventions import add_interventions
 from regard.web.limits import Limits
 from regard.web.metrics import Metrics
 from regard.web.page import add_page
@@ -202,6 +203,7 @@ def create_app(
     _add_errors(app)
     _add_runs(app, api)
     _add_questions(app, api)
+    add_interventions(app, api)
     add_page(app)
     return Guard(app, limits, api.metrics, hosts)
 

@@ -56,7 +56,7 @@ class ServedPretrained:
         return TEMPERATURE if self.loaded.kind == "gpt" else 0.0
 
     @property
-    def model(self) -> nn.Module:
+    def network(self) -> nn.Module:
         """The network."""
         return self.loaded.model
 
@@ -78,8 +78,8 @@ class ServedPretrained:
         if self.loaded.kind == "t5":
             pieces = self.write(text, Drawing(SHORT))
             return self.reread(text, [piece.id for piece in pieces if piece.id is not None]).layers
-        with torch.no_grad(), record(self.model) as recording:
-            self.model(torch.tensor([ids]))
+        with torch.no_grad(), record(self.network) as recording:
+            self.network(torch.tensor([ids]))
             return looked(recording, self._names(ids))
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
@@ -97,7 +97,7 @@ class ServedPretrained:
         """Return the attention while `write` wrote these tokens. Errors: the model is BERT."""
         if self.writer is None:
             raise RegardError(f"{self.name} fills in all masks at once; leave out written")
-        return reread(self.model, self._request(text, max(len(written), 1)), written)
+        return reread(self.network, self._request(text, max(len(written), 1)), written)
 
     def _request(self, text: str, most: int) -> WriteRequest:
         assert self.writer is not None
@@ -132,8 +132,8 @@ class ServedPretrained:
         if not places:
             raise RegardError(f"{self.name} fills in masks: put {name} into the text")
         with torch.no_grad():
-            states = self.model(torch.tensor([ids]))[0, places]
-            logits: Tensor = cast(Any, self.model).to_logits(states)
+            states = self.network(torch.tensor([ids]))[0, places]
+            logits: Tensor = cast(Any, self.network).to_logits(states)
         log_probabilities, best = logits.float().log_softmax(-1).max(-1)
         for place, token in zip(places, best.tolist(), strict=True):
             ids[place] = token

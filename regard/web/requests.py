@@ -115,6 +115,30 @@ class WritingRequest(TextRequest):
     seed: int = Field(default=0, ge=0, le=2**32, description="Random seed for sampling.")
 
 
+class HeadRequest(BaseModel):
+    """A head, counted from 1, of a layer that /parts lists."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    layer: Text = Field(max_length=400)
+    head: int = Field(ge=1, le=1_000_000)
+
+
+class WithoutRequest(TextRequest):
+    """A request to answer a text with some heads switched off."""
+
+    heads: list[HeadRequest] = Field(min_length=1, max_length=4096)
+
+
+class PatchRequest(TextRequest):
+    """A request to answer a text with a block's states taken from another text."""
+
+    other: Text
+    block: Text = Field(max_length=400, description="Name of a block, as listed by /parts.")
+    positions: list[Annotated[int, Field(ge=0, le=1_000_000)]] | None = Field(
+        default=None, max_length=4096, description="Tokens to replace, from 0; null: all."
+    )
+
+
 class DisagreementsRequest(BaseModel):
     """A request for texts that only one of two runs gets right: a filter and a page."""
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from torch import nn
+
 from regard.analysis.layer_attention import LayerAttention
 from regard.decoding import Writer
 from regard.errors import RegardError
@@ -98,6 +100,15 @@ class ServedRun:
         if getattr(self.run.task, "behind", False):
             return self.run.attention(text)
         return self.run.at_work(text)[0]
+
+    @property
+    def network(self) -> nn.Module:
+        """The network, for interventions. Errors: a baseline."""
+        return self.run.network
+
+    def attribute(self, text: str) -> dict[str, Any]:
+        """Return attributions of the tokens. Errors: as `Run.attribute`."""
+        return self.run.attribute(text).json()
 
     @property
     def residual(self) -> float:

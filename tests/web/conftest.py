@@ -129,9 +129,11 @@ def serving() -> Iterator[Callable[..., Server]]:
 class Opened:
     """A page of the server, what it asked for elsewhere, and what it complained about."""
 
-    def __init__(self, browser: Any, server: str, **options: Any) -> None:
+    def __init__(self, browser: Any, server: str, first: bool = False, **options: Any) -> None:
         self.page = browser.new_page(**{"accept_downloads": True, **options})
         self.page.set_default_timeout(20_000)
+        if not first:
+            self.page.add_init_script("localStorage.setItem('regard-tour', 'seen')")
         self.server, self.elsewhere, self.complaints = server, list[str](), list[str]()
         self.page.on("request", lambda r: self._asked(r.url))
         self.page.on("console", lambda m: self.complaints.append(m.text))

@@ -3,6 +3,7 @@ import { ask, readState, writeState } from "./ask.js";
 import { compareView } from "./compare.js";
 import { h, shown } from "./dom.js";
 import { learnView } from "./learn.js";
+import { tour } from "./tour.js";
 import { tryView } from "./try.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -50,6 +51,7 @@ addEventListener("state", mark);
 try {
   known = await ask("/runs");
   show();
+  tour();
 } catch (error) {
   main.replaceChildren(h("p", { class: "problem", role: "alert" }, `The server does not respond: ${shown(/** @type {any} */ (error).message)}`));
 }

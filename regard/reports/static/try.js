@@ -1,5 +1,6 @@
 // Try it: the model's answer and its attention, updated while you type.
 import { ask, askBytes, writeState } from "./ask.js";
+import { changePanel } from "./change.js";
 import { h, num, percent, settled, shown } from "./dom.js";
 import { headsView, probabilityBars, telling } from "./heads.js";
 import { Look } from "./packed.js";
@@ -59,7 +60,7 @@ export function tryView(context, wide) {
   const { runs, state } = context;
   const named = runs.find((run) => run.name === state.run);
   const able = runs.filter((run) => !run.error && (run.attends || !wide));
-  if (!able.length) return h("p", { class: "empty" }, "No model here has attention layers, so there are no heads to show.");
+  if (!able.length) return h("p", { class: "empty" }, "No model here has attention layers, so there are no heads to show. Train one with: regard train classification transformer");
   const kin = (/** @type {import("./ask.js").RunRow} */ r) => r.attends && r.task === named?.task && r.data === named?.data;
   let run = able.find((r) => r === named) ?? able.find(kin) ?? able.find((r) => r.attends) ?? able[0];
   let text = state.text ?? "";
@@ -76,6 +77,7 @@ export function tryView(context, wide) {
   const about = h("p", { class: "note" });
   const place = h("div", {});
   const status = h("p", { class: "status soft", role: "status" });
+  const change = wide ? changePanel(() => ({ run: run.name, text })) : null;
   const goesOn = () => run.writes === "on";
   const type = settled((/** @type {string} */ now) => {
     text = now;
@@ -201,6 +203,7 @@ export function tryView(context, wide) {
   function choose() {
     about.textContent = aboutRun(run);
     writer?.of();
+    change?.again();
     place.replaceChildren(...(run.writes && writer ? [writer.node] : []));
     if (field.own(text)) begin();
     field.offer(run.name, (texts) => {
@@ -216,5 +219,5 @@ export function tryView(context, wide) {
   return h("div", { class: "view" },
     h("h1", {}, wide ? "Heads" : "Try it"),
     h("p", { class: "lead" }, wide ? "Every head of every layer on one text: choose a head, then point at words." : "Type a text to see the model’s answer and the words it attends to."),
-    h("div", { class: "card" }, runPicker("Model", able, run.name, pick), about, field.node, status), answer, place, seen);
+    h("div", { class: "card" }, runPicker("Model", able, run.name, pick), about, field.node, status), answer, place, seen, change);
 }
