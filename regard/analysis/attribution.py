@@ -14,6 +14,7 @@ from regard.attention import Attended
 from regard.errors import RegardError
 
 STEPS = 32
+FEWEST = 5  # tokens whose orders are compared
 Forward = Callable[[int], Tensor]  # copies of the text → one output for each, (copies,)
 
 
@@ -162,14 +163,16 @@ def _values(model: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation; None below 3 tokens or where all values are equal.
+    """Return Spearman's rank correlation; None below 5 tokens or where all values are equal.
 
-    >>> agreement([1, 2, 3], [2, 4, 9]), agreement([1, 1, 1], [1, 2, 3])
+    Among 4 tokens or fewer, even equal orders happen by chance more than once in 20.
+
+    >>> agreement([1, 2, 3, 4, 5], [2, 4, 9, 10, 11]), agreement([1, 2, 3], [1, 2, 3])
     (1.0, None)
     """
     from scipy.stats import spearmanr  # takes long to import
 
-    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+    if len(first) < FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return None
     return round(float(spearmanr(first, second).statistic), 6)
 
@@ -178,17 +181,19 @@ def in_words(correlation: float | None) -> str:
     """Return what an agreement means, as a sentence.
 
     >>> in_words(0.9)
-    'They rank the words much alike: here attention is a fair guide to what moved the answer.'
+    'Both rank the words much alike.'
     """
     if correlation is None:
-        return "Their agreement is not defined: too few words, or all of them weigh the same."
-    if correlation >= 0.7:
         return (
-            "They rank the words much alike: here attention is a fair guide to what moved the "
-            "answer."
+            f"Their agreement is not defined: fewer than {FEWEST} words, or all of them weigh the "
+            "same."
         )
+    if correlation >= 0.7:
+        return "Both rank the words much alike."
     if correlation >= 0.3:
         return "They agree in part: read attention as a hint, not as the reason for the answer."
     if correlation > -0.3:
-        return "They hardly agree: the most attended words are not those that moved the answer."
-    return "They rank the words in opposite orders: attended words spoke against the answer."
+        return "They hardly agree: attention does not show which words moved the answer."
+    return (
+        "They rank the words in nearly opposite orders: attention is no guide to the answer here."
+    )

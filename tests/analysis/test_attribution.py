@@ -79,7 +79,8 @@ def test_attention_times_gradient_is_that_of_a_scaled_value(groups: int) -> None
 
 
 def test_agreement_is_spearmans() -> None:
-    assert agreement([1, 2, 3, 4], [4, 3, 2, 1]) == -1
-    assert agreement([1, 2], [1, 2]) is None
+    assert agreement([1, 2, 3, 4, 5], [5, 4, 3, 2, 1]) == -1
+    assert agreement([1, 2, 3, 4], [1, 2, 3, 4]) is None
+    assert agreement([1, 2, 3, 4, 5], [7, 7, 7, 7, 7]) is None
     says = {in_words(value) for value in (None, 0.8, 0.5, 0.0, -0.5)}
     assert len(says) == 5
