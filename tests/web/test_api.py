@@ -386,6 +386,7 @@ def test_the_schema_is_there_and_its_pages_are_not(client: Ask) -> None:
     schema = client("GET", "/openapi.json").json()
     assert set(schema["paths"]) == {
         "/runs", "/comparison", "/disagreements", "/metrics", "/health", "/predict", "/translate",
-        "/generate", "/attention", "/look", "/matrix", "/examples",
+        "/generate", "/attention", "/look", "/matrix", "/examples", "/parts", "/without", "/patch",
+        "/attribute",
     }  # fmt: skip
     assert client("GET", "/docs").status_code == client("GET", "/redoc").status_code == 404
