@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "Train a model on a task and evaluate it on the test split.",
     "evaluate": "Show the metrics of a run, overall and per label.",
     "predict": "Predict labels or generate texts, line by line.",
+    "runs": "List, compare, tag and delete runs.",
     "show": "Show which words of a text a model attends to.",
     "serve": "Explore answers and attention of models in the browser.",
     "report": "Write an HTML report of a run with answers to a few texts.",

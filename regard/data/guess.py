@@ -67,9 +67,9 @@ def guess(data: str, text: str = "", label: str = "") -> Guess:
 
 def _of_columns(path: Path, named: dict[str, str]) -> Guess:
     names, rows = head(path)
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     if not rows:
         raise RegardError(f"{path}: no rows below the column names {listed(names)}")
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     for key, name in named.items():
         if name not in columns:
             raise RegardError(f"{path}: no {key} column {name!r}; columns: {listed(names)}")
