@@ -23,6 +23,7 @@ COMMANDS = {
     "init": "Write a commented configuration file for your data.",
     "train": "Train a model on a task and evaluate it on the test split.",
     "evaluate": "Show the metrics of a run, overall and per label.",
+    "embed": "Write an embedding of each text, as .npy or .parquet.",
     "predict": "Predict labels or generate texts, line by line.",
     "runs": "List, compare, tag and delete runs.",
     "show": "Show which words of a text a model attends to.",

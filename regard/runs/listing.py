@@ -10,7 +10,7 @@ from typing import Any
 
 from regard import atomic_io
 from regard.errors import RegardError
-from regard.reading import parse_json, read_bytes, read_json
+from regard.reading import parse_json, read_bytes
 from regard.runs.config import CONFIG, LOCK
 
 TAGS = ".tags.json"  # hidden: the manifest of a complete run does not list it
@@ -121,7 +121,7 @@ def _best(file: Path) -> float | None:
 def tags_of(path: Path) -> list[str]:
     """Return the tags of a run; empty where there are none or the file is not regard's."""
     try:
-        values = read_json(path / TAGS)
+        values = parse_json(read_bytes(path / TAGS), TAGS)
     except RegardError:
         return []
     return [str(value) for value in values][:MOST_TAGS] if isinstance(values, list) else []
