@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 from rich.console import Console
 
+from regard.cli import completion
+
 if TYPE_CHECKING:
     from regard.runs import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a completed run.")]
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="Folder of a completed run.", autocompletion=completion.runs
+    ),
+]
 
 out = Console(highlight=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)

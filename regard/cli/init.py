@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli import completion
 from regard.cli.console import Json, emit_json, printable, say
 from regard.errors import RegardError
 
@@ -33,10 +34,22 @@ def init(
         ),
     ],
     task: Annotated[
-        str, typer.Option(help="Task to learn.", show_default="guessed from the data")
+        str,
+        typer.Option(
+            help="Task to learn.",
+            show_default="guessed from the data",
+            autocompletion=completion.tasks,
+        ),
     ] = "",
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Model.", show_default="depends on the task")
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Model.",
+            show_default="depends on the task",
+            autocompletion=completion.models,
+        ),
     ] = "",
     text: Annotated[str, typer.Option(help="Text column.", show_default="guessed")] = "",
     label: Annotated[str, typer.Option(help="Label column.", show_default="guessed")] = "",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard.cli import completion
 from regard.cli.console import Json, emit_json, out, printable, say
 from regard.errors import RegardError
 
@@ -31,7 +32,14 @@ KEYS: dict[str, Callable[["Row"], Any]] = {
     "when": lambda row: row.finished,
     "size": lambda row: row.size,
 }
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+RunArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="Folder of a run.",
+        autocompletion=completion.runs,
+    ),
+]
 
 
 @app.command("list")
@@ -109,8 +117,22 @@ def _print(rows: Sequence[Sequence[str]], right: set[str]) -> None:
 
 @app.command()
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a run.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Folder of another run.")],
+    first: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A",
+            help="Folder of a run.",
+            autocompletion=completion.runs,
+        ),
+    ],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            metavar="B",
+            help="Folder of another run.",
+            autocompletion=completion.runs,
+        ),
+    ],
     json: Json = False,
 ) -> None:
     """Show the settings that differ and the scores of two runs.
@@ -201,7 +223,14 @@ def tag_run(
 
 @app.command("delete")
 def delete_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="Folders of runs.",
+            autocompletion=completion.runs,
+        ),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:

@@ -13,7 +13,8 @@ from regard.runs.embedding import embed
 
 from .conftest import Command
 
-SMALL = ["width=8", "heads=2", "layers=1", "steps=2", "threads=1", "precision=fp32"]
+STACK = ["width=8", "heads=2", "layers=1"]
+FEW = ["validation=0", "examples=40"]
 TEXTS = ["a good film", "", "not a bad film at all", "a good film"]
 
 
@@ -65,17 +66,17 @@ def test_parquet_has_the_texts_and_reads_them(
         (
             "language-modeling",
             "gpt",
-            ["width=8", "heads=2", "layers=1", "validation=0", "examples=40"],
+            [*STACK, *FEW],
         ),
         (
             "masked-modeling",
             "bert",
-            ["width=8", "heads=2", "layers=1", "validation=0", "examples=40"],
+            [*STACK, *FEW],
         ),
         (
             "span-corruption",
             "t5",
-            ["width=8", "heads=2", "layers=1", "validation=0", "examples=40"],
+            [*STACK, *FEW],
         ),
         ("reverse", "transformer", ["width=8", "heads=2", "layers=1", "examples=99", "judged=9"]),
         ("reverse", "bahdanau", ["width=8", "hidden=8", "examples=99", "judged=9"]),
@@ -98,9 +99,7 @@ def test_every_model_with_states_embeds(
 
 
 def test_the_mean_is_over_the_tokens_of_the_text(tmp_path: Path) -> None:
-    run = run_of(
-        tmp_path / "run", "language-modeling", "gpt", *SMALL[:3], "validation=0", "examples=40"
-    )
+    run = run_of(tmp_path / "run", "language-modeling", "gpt", *STACK, *FEW)
     (vector,) = embed(run, ["import"])
     tokens, lengths = pad([run.task.whole("import")])
     with torch.no_grad():
