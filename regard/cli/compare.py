@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli import completion
 from regard.cli.console import Bar, Json, bar, duration, emit_json, err, out, say, showable
 from regard.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
@@ -29,6 +30,7 @@ def compare(
         typer.Argument(
             metavar="TASK",
             help=f"Task to learn: {TASKS_IN_WORDS}. With --predictions: the first file.",
+            autocompletion=completion.tasks,
         ),
     ],
     settings: Annotated[
@@ -37,6 +39,7 @@ def compare(
             metavar="KEY=VALUE",
             help="Settings for all arms; a model setting applies to the arms whose model has it. "
             "`regard train TASK --model NAME --settings` lists them.",
+            autocompletion=completion.settings,
         ),
     ] = None,
     arms: Annotated[
@@ -48,6 +51,7 @@ def compare(
             "gru,bahdanau,transformer. Settings of one arm follow a colon: "
             "transformer:score=additive,heads=2 (a comma before key=value continues the arm, a "
             "semicolon always ends it). Repeatable.",
+            autocompletion=completion.models,
         ),
     ] = None,
     data: Annotated[
@@ -56,7 +60,8 @@ def compare(
             help="Named data (see `regard data list`) or a .csv, .tsv or .jsonl file (also .gz). "
             "Labelled texts may also be a .txt (label, tab, text), a .parquet, a folder with one "
             "file or folder per label, or neg.txt,pos.txt; pairs also FILE,FILE. Other splits: "
-            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1."
+            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1.",
+            autocompletion=completion.data,
         ),
     ] = "",
     seeds: Annotated[

@@ -12,19 +12,44 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 from rich.console import Console
 
+from regard.cli import completion
+
 if TYPE_CHECKING:
     from regard.runs import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a completed run.")]
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="Folder of a completed run.", autocompletion=completion.runs
+    ),
+]
 
 out = Console(highlight=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def say(text: str = "", *, quiet: bool = False) -> None:
-    """Print a message on stdout, or if `quiet` on stderr, to keep stdout clean for results."""
-    (err if quiet else out).print(text, markup=False)
+    """Print a message on stdout, or if `quiet` on stderr, to keep stdout clean for results.
+
+    Control characters of data are printed as escapes, since a terminal would obey them.
+    """
+    (err if quiet else out).print(printable(text), markup=False)
+
+
+def printable(text: str) -> str:
+    """Return a text with an escape for each control and format character but newline and tab.
+
+    >>> print(printable("a\x1b[2Jb\u202ec"))
+    a\\x1b[2Jb\\u202ec
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t\u200d" or (c.isspace() and ord(c) > 0x9F)
+        else c.encode("unicode_escape").decode()
+        for c in text
+    )  # fmt: skip
 
 
 def emit_json(result: Any) -> None:

@@ -1,5 +1,7 @@
 """``regard predict``: predictions for texts from the command line, a file or a pipe."""
 
+import json as _json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, opened, say
+from regard.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ def predict(
         typer.Option(
             "--file",
             "-f",
-            help="Input file: one text per line, per row of a .csv, .tsv or .jsonl, or per parsed "
-            "sentence of a .conllu.",
+            help="Input file: one text per line, per row of a .csv, .tsv, .jsonl or .parquet, or "
+            "per parsed sentence of a .conllu.",
         ),
     ] = None,
     column: Annotated[
@@ -81,6 +83,14 @@ def predict(
         bool,
         typer.Option("--score", help="Score given targets: each text is SOURCE<tab>TARGET."),
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write the answers to this file instead of stdout: a .jsonl with one object per "
+            "text, or lines as printed. It appears when all are written.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Predict labels or generate texts, line by line.
@@ -102,20 +112,22 @@ def predict(
 
     regard predict runs/classification-transformer --file reviews.csv --text body > labels.tsv
 
+    regard predict runs/classification-transformer --file reviews.csv --out answers.jsonl
+
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
 
     regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
     """
 
-    from regard.data.files import table_kind
-    from regard.data.text_rows import text_rows
     from regard.ranks import ranks
 
     if texts and file:
         raise RegardError("texts and --file exclude each other; give only one of them")
-    table = file is not None and not score and table_kind(file) is not None
+    table = file is not None and not score and is_table(file)
     if column and not table:
-        raise RegardError("--text names a table column; add --file FILE.csv, .tsv or .jsonl")
+        raise RegardError(
+            "--text names a table column; add --file FILE.csv, .tsv, .jsonl or .parquet"
+        )
     if not (texts or file) and ranks().world > 1:
         raise RegardError("several processes cannot share stdin; give texts or --file")
     options: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
@@ -127,23 +139,89 @@ def predict(
     loaded = opened(run, "predict")
     answer = _how(loaded, chosen, score, top)
     name = str(file) if file else "text" if texts else "stdin"
-    source: "Iterable[str | Example]" = [as_utf8(text) for text in texts] if texts else lines(file)
-    if file and table:
-        source = text_rows(file, column, empty=True)
-    elif file and (own := loaded.task.read_file(file)) is not None:
-        source = own
-    answers: list[dict[str, object]] = []
-    done = 0
-    for chunk in chunks(source):
-        for printed, values in answer(chunk, name, done):
+
+    def source() -> "Iterable[str | Example]":
+        if texts:
+            return [as_utf8(text) for text in texts]
+        if file and table:
+            return rows_of(file, column)
+        own = loaded.task.read_file(file) if file else None
+        return lines(file) if own is None else own
+
+    def answers(show: Bar) -> Iterator[Answer]:
+        total = sum(1 for _ in source()) if file and output else 0
+        done = 0
+        for chunk in chunks(source()):
+            yield from answer(chunk, name, done)
+            done += len(chunk)
+            if total:
+                show(done, total, "texts")
+
+    if output:
+        with bar("predict") if err.is_terminal else hidden() as show:
+            count = write(output, answers(show), first=ranks().first)
+        if json:
+            emit_json({"run": str(run), "out": str(output), "texts": count})
+        else:
+            say(f"{output}: {count:,} texts")
+        return
+    collected: list[dict[str, object]] = []
+    with hidden() as show:
+        for printed, values in answers(show):
             if json:
-                answers.append(values)
+                collected.append(values)
             else:
                 sys.stdout.write("".join(f"{line}\n" for line in printed))
-        sys.stdout.flush()
-        done += len(chunk)
+                sys.stdout.flush()
     if json:
-        emit_json({"run": str(run), **loaded.task.about(), "predictions": answers})
+        emit_json({"run": str(run), **loaded.task.about(), "predictions": collected})
+
+
+def write(path: Path, answers: Iterable[Answer], *, first: bool = True) -> int:
+    """Write answers to a file as they come, and return their number.
+
+    The file replaces an older one when all are written. Only the ``first`` of several processes
+    writes.
+    """
+    from regard import atomic_io
+
+    count = 0
+    if not first:
+        return sum(1 for _ in answers)
+    aside, as_json = atomic_io.beside(path), path.suffix.lower() == ".jsonl"
+    with atomic_io.told(path, 0):
+        try:
+            with aside.open("w", encoding="utf-8", newline="\n") as file:
+                for printed, values in answers:
+                    text = [_json.dumps(values, ensure_ascii=False)] if as_json else printed
+                    file.write("".join(f"{line}\n" for line in text))
+                    count += 1
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        atomic_io.sync_folder(path.absolute().parent)
+    return count
+
+
+def is_table(file: Path) -> bool:
+    """Return whether a file has columns."""
+    from regard.data.files import table_kind
+
+    return table_kind(file) is not None or file.suffix.lower() == ".parquet"
+
+
+def rows_of(file: Path, column: str) -> Iterator[str]:
+    """Return the texts of a table's column in order, empty ones included."""
+    from regard.data import arrow
+    from regard.data.text_files import files_at
+    from regard.data.text_rows import text_rows
+
+    if file.suffix.lower() == ".parquet":
+        return arrow.texts(files_at(str(file))[0], column)
+    return text_rows(file, column, empty=True)
 
 
 def _how(

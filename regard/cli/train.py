@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli import completion
 from regard.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
 from regard.plugins import short
 from regard.trusted import trust_named
@@ -37,13 +38,21 @@ SAMPLES = {
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help=f"Task to learn: {TASKS_IN_WORDS}.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help=f"Task to learn: {TASKS_IN_WORDS}.",
+            autocompletion=completion.tasks,
+        ),
+    ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
             help="Settings of task, model and training, such as learning_rate=0.002 heads=2; "
             "--settings lists them all.",
+            autocompletion=completion.settings,
         ),
     ] = None,
     model: Annotated[
@@ -54,6 +63,7 @@ def train(
             help=f"Model. For classification: {MODELS_IN_WORDS}; for tasks that write text: "
             f"{WRITERS_IN_WORDS}.",
             show_default="depends on the task",
+            autocompletion=completion.models,
         ),
     ] = "",
     data: Annotated[
@@ -64,7 +74,8 @@ def train(
             "file or folder per label, or neg.txt,pos.txt; texts without labels a .txt or .md, "
             "split at empty lines, or else at each line, a .parquet, a pattern or an address: "
             "'s3://bucket/*.jsonl.gz' (docs/scale.md); pairs also FILE,FILE. Other splits: "
-            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1."
+            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1.",
+            autocompletion=completion.data,
         ),
     ] = "",
     budget: Annotated[
@@ -74,6 +85,7 @@ def train(
         Path | None,
         typer.Option(
             metavar="RUN",
+            autocompletion=completion.runs,
             help="Start from the weights and tokenizer of a completed run, such as one of "
             "birthplace-pretrain, language-modeling, masked-modeling or span-corruption; its "
             "network settings become the defaults.",

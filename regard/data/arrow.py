@@ -95,6 +95,23 @@ def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[
                 yield text
 
 
+def head(path: Path, most: int) -> tuple[list[str], list[list[str]]]:
+    """Return the column names and the first rows as strings; null is "".
+
+    Errors: as `rows`.
+    """
+    pyarrow = _pyarrow(path)
+    with _told(path, pyarrow):
+        for batch in _batches(path, pyarrow):
+            batch.validate(full=True)  # else a damaged file ends the process
+            rows = [
+                ["" if value is None else str(value) for value in row.values()]
+                for row in batch.slice(0, most).to_pylist()
+            ]
+            return batch.schema.names, rows
+    raise RegardError(f"{path}: contains no rows")
+
+
 def _columns_of(source: Any) -> Any:
     """Open Parquet so that a column is read in parts, not a whole row group of it at once."""
     import pyarrow.parquet

@@ -141,7 +141,10 @@ def _columns(
             places = [names.index(name) for name in wanted]
             titled = True
         elif kind != "jsonl" and all(name.isdecimal() for name in wanted):
-            places, titled = [int(name) - 1 for name in wanted], _usual(header, kind) is not None
+            places, titled = (
+                [int(name) - 1 for name in wanted],
+                usual_sides(header, kind) is not None,
+            )
             if not all(0 <= place < len(names) for place in places):
                 raise RegardError(
                     f"{here}: {len(names)} columns, so no column {max(map(int, wanted))}"
@@ -156,7 +159,7 @@ def _columns(
         return places[0], places[1], titled
     if any(wanted):
         raise RegardError(f"{here}: name both sides or none, not only {asked[0] or asked[1]!r}")
-    if usual := _usual(header, kind):
+    if usual := usual_sides(header, kind):
         return *usual, True
     if set(names) & set(TEXT_NAMES) and set(names) & set(LABEL_NAMES) - {"target"}:
         raise RegardError(
@@ -173,7 +176,7 @@ def _columns(
     )
 
 
-def _usual(header: Sequence[str], kind: str) -> tuple[int, int] | None:
+def usual_sides(header: Sequence[str], kind: str) -> tuple[int, int] | None:
     """Return the columns of both sides if their names are common ones.
 
     A tab-separated table may have no header: there Hi and Ja are words, hi and ja languages.

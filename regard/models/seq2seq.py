@@ -91,6 +91,13 @@ class Seq2Seq(nn.Module):
         """Return states, matrix (words, hidden) and bias: logits = states @ matrixᵀ + bias."""
         return states, self.to_logits.weight, self.to_logits.bias
 
+    def encode(
+        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch read hidden"]:
+        """Return the memory, the encoder's states, which are zeros for padding."""
+        memory: Tensor = self.encoder(self.source(source, source_lengths), source_lengths)[0]
+        return memory
+
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> "Writing":

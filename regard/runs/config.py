@@ -18,6 +18,7 @@ from regard.training.settings import BUDGETS, TrainingSettings
 from regard.trusted import must_be_trusted, trust_named
 
 CONFIG = "config.toml"
+LOCK = ".lock"  # held by the process that writes to the folder
 SECTIONS = ("data", "network", "training")
 CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # settings of tokenization
 #: These do not affect results, or only by rounding (and, with several processes, dropout).

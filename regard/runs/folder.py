@@ -10,11 +10,10 @@ from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.reading import checked, parse_tensors, read_json
-from regard.runs.config import CONFIG
+from regard.runs.config import CONFIG, LOCK
 from regard.runs.environment import Environment
 from regard.training.checkpoints import Checkpoints, Tensors
 
-LOCK = ".lock"
 TokenizerKind = type[Tokenizer] | type[EncoderTokenizer]
 
 

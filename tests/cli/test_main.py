@@ -47,7 +47,16 @@ def test_help_says_what_each_command_is_in_one_whole_line(words: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["lab", "--help"], ["lab"], ["data", "list"], ["bench"], ["train", "-h"]]
+    "words",
+    [
+        ["--help"],
+        ["lab", "--help"],
+        ["lab"],
+        ["data", "list"],
+        ["bench"],
+        ["train", "-h"],
+        ["runs", "list", "docs"],
+    ],
 )
 def test_light_commands_do_not_load_torch(words: list[str]) -> None:
     code = (

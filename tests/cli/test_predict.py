@@ -191,3 +191,50 @@ def test_a_table_is_answered_row_by_row(regard: Command, trained: Path, tmp_path
     nowhere = regard("predict", trained, "a film", "--text", "words")
     assert (nowhere.status, nowhere.out) == (2, "")
     assert "--text names a table column; add --file" in nowhere.err
+
+
+def test_answers_to_a_file(regard: Command, trained: Path, tmp_path: Path) -> None:
+    file, out, lines = tmp_path / "x.csv", tmp_path / "x.jsonl", tmp_path / "x.tsv"
+    file.write_text("text,n\n" + "".join(f"a {w} film,1\n" for w in ["good", "bad"] * 400))
+    said = regard("predict", trained, "--file", file, "--out", out)
+    assert (said.status, said.out, said.err) == (0, f"{out}: 800 texts\n", "")
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["text"] for row in rows] == ["a good film", "a bad film"] * 400
+    assert set(rows[0]) == {"text", "label", "probabilities"}
+    assert regard("predict", trained, "--file", file, "--out", lines).status == 0
+    assert lines.read_text() == regard("predict", trained, "--file", file).out
+    said = regard("predict", trained, "--file", file, "--out", out, "--json")
+    assert json.loads(said.out) == {"run": str(trained), "out": str(out), "texts": 800}
+
+
+def test_an_error_leaves_the_older_answers(regard: Command, trained: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "x.txt", tmp_path / "x.jsonl"
+    file.write_bytes(b"a good film\n" * 600 + b"\xff\n")
+    out.write_text("older")
+    said = regard("predict", trained, "--file", file, "--out", out)
+    assert (said.status, said.out, out.read_text()) == (2, "", "older")
+    assert "x.txt:601: not valid UTF-8" in said.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.jsonl", "x.txt"]
+    said = regard("predict", trained, "a", "--out", tmp_path / "no" / "x.jsonl")
+    assert (said.status, "cannot write" in said.err) == (2, True)
+
+
+def test_a_terminal_gets_a_bar(
+    regard: Command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import contextmanager
+
+    from regard.cli import predict
+
+    seen: list[tuple[float, float]] = []
+
+    @contextmanager
+    def bar(what: str):
+        yield lambda done, total, says, left=None: seen.append((done, total))
+
+    monkeypatch.setattr(predict, "bar", bar)
+    monkeypatch.setattr(predict.err, "_force_terminal", True)
+    file = tmp_path / "x.txt"
+    file.write_text("a good film\n" * 600)
+    assert regard("predict", trained, "--file", file, "--out", tmp_path / "y").status == 0
+    assert seen == [(512, 600), (600, 600)]
