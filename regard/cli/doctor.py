@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,7 +126,40 @@ def torch_findings() -> Iterator[Finding]:
     yield Finding("vectors", None, torch.backends.cpu.get_cpu_capability())
     precision, why = choose_precision("auto")
     yield Finding("precision", None, f"{precision}: {why}")
-    gpu = "none; training uses the CPU"
-    if torch.cuda.is_available():
-        gpu = f"{torch.cuda.get_device_name()}; use it by `regard train … device=cuda`"
-    yield Finding("cuda", None, gpu)
+    yield from gpu_findings()
+
+
+def gpu_findings() -> Iterator[Finding]:
+    """Yield each GPU with its memory and what regard uses there, or why there is none."""
+    import torch
+
+    from regard.training.precision import choose_precision
+
+    if not torch.cuda.is_available():
+        built = torch.version.cuda
+        why = f"torch is built for CUDA {built}, but finds no driver or device" if built else ""
+        yield Finding(
+            "gpu",
+            None,
+            f"no GPU: {why or 'this build of torch has no CUDA'}; training uses the CPU",
+            "if there should be one, look whether nvidia-smi shows it" if built else "",
+        )
+        return
+    for index in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(index)
+        size = (
+            f"{about.total_memory / 2**30:.0f} GiB, compute capability {about.major}.{about.minor}"
+        )
+        use = "" if index else "; use it by `regard train … device=cuda`"
+        yield Finding("gpu", None, f"{about.name}, {size}, CUDA {torch.version.cuda}{use}")
+    precision, why = choose_precision("auto", "cuda")
+    yield Finding("on the gpu", None, f"{precision}: {why}")
+    tiles = find_spec("triton") is not None
+    yield Finding(
+        "triton",
+        None,
+        "scores without a kernel of torch run as Triton tiles"
+        if tiles
+        else "not installed: scores without a kernel of torch run in strips",
+        "" if tiles else "pip install -c constraints.txt '.[triton]'",
+    )

@@ -1,12 +1,16 @@
 """The command as a stranger meets it: help that is quick, mistakes that are one line."""
 
+import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from regard.cli.main import COMMANDS
+from regard.cli.main import COMMANDS, STOPPED
+from regard.stopping import PREEMPTED
+from regard.watchdog import STOPPED_BY_ANOTHER
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -132,3 +136,9 @@ def test_unknown_option_is_a_usage_error() -> None:
     assert found.returncode == 2
     assert "no-such-thing" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_every_exit_code_is_documented() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/reference/commands.md").read_text()
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.M)]
+    assert codes == sorted({0, 1, 2, STOPPED_BY_ANOTHER, PREEMPTED, STOPPED})
