@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import completion
-from regard.cli.console import Bar, Json, bar, duration, emit_json, err, out, say, showable
+from regard.cli.console import (
+    Bar,
+    Browse,
+    Json,
+    bar,
+    browse,
+    duration,
+    emit_json,
+    err,
+    out,
+    say,
+    showable,
+)
 from regard.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
 from regard.errors import RegardError, look_up
@@ -115,6 +127,7 @@ def compare(
     ] = None,
     launch: Launch = "",
     jobs: Jobs = False,
+    open_page: Browse = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run one step per arm; forecast time and memory.")
     ] = False,
@@ -169,7 +182,7 @@ def compare(
                   "--jobs": jobs}  # fmt: skip
         if given := [name for name, value in trains.items() if value]:
             raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
-        _of_files([task, *(settings or [])], metric, reference, folder, json)
+        _of_files([task, *(settings or [])], metric, reference, folder, json, open_page)
         return
     if metric:
         raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
@@ -193,11 +206,7 @@ def compare(
             task, arms or [], **options, workers=workers, launcher=launcher, ladder=ladder,
             on_event=Watch(show),
         )  # fmt: skip
-    comparison = with_report(comparison)
-    if json:
-        emit_json(comparison.json())
-    else:
-        show_comparison(comparison)
+    comparison = _shown(comparison, json, open_page)
     if comparison.failures:
         raise typer.Exit(2)
 
@@ -228,7 +237,12 @@ def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str])
 
 
 def _of_files(
-    files: Sequence[str], metric: str, reference: str, folder: Path | None, json: bool
+    files: Sequence[str],
+    metric: str,
+    reference: str,
+    folder: Path | None,
+    json: bool,
+    open_page: bool,
 ) -> None:
     """Compare the predictions of other programs."""
     from regard.studies.predictions import OUT, compare_predictions
@@ -237,11 +251,19 @@ def _of_files(
     comparison = compare_predictions(
         files, metric=metric or "accuracy", reference=reference or None, out=place
     )
+    _shown(comparison, json, open_page)
+
+
+def _shown(comparison: "Comparison", json: bool, open_page: bool) -> "Comparison":
+    """Write the report, and print the comparison."""
     comparison = with_report(comparison)
     if json:
         emit_json(comparison.json())
     else:
         show_comparison(comparison)
+    if open_page:
+        browse(Path(comparison.report))
+    return comparison
 
 
 class Watch:

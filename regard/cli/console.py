@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.runs import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout.")]
+Browse = Annotated[bool, typer.Option("--open", help="Open the result in a browser.")]
 RunFolder = Annotated[
     Path,
     typer.Argument(
@@ -50,6 +51,15 @@ def printable(text: str) -> str:
         else c.encode("unicode_escape").decode()
         for c in text
     )  # fmt: skip
+
+
+def browse(target: str | Path) -> None:
+    """Open an address or a file in the browser; without one, say where it is."""
+    import webbrowser
+
+    address = target if isinstance(target, str) else target.resolve().as_uri()
+    if not webbrowser.open(address):
+        say(f"no browser was found; open {address}", quiet=True)
 
 
 def emit_json(result: Any) -> None:

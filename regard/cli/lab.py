@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import Bar, Json, bar, emit_json, say
+from regard.cli.console import Bar, Browse, Json, bar, browse, emit_json, say
 from regard.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.labs import LABS, LabRequest, open_lab
 
@@ -41,6 +41,7 @@ def lab(
     ] = None,
     launch: Launch = "",
     jobs: Jobs = False,
+    open_page: Browse = False,
     as_json: Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Forecast time and memory without training.")
@@ -68,6 +69,8 @@ def lab(
         follow.close()
     if as_json:
         emit_json(result)
+    if open_page and result.get("report"):
+        browse(Path(result["report"]))
 
 
 class Follow:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, opened, say
+from regard.cli.console import Browse, Json, RunFolder, browse, emit_json, opened, say
 
 
 def report(
@@ -18,6 +18,7 @@ def report(
         Path | None,
         typer.Option(help="Output file.", show_default="RUN/report.html"),
     ] = None,
+    open_page: Browse = False,
     json: Json = False,
 ) -> None:
     """Write an HTML report of a run with answers to a few texts.
@@ -34,3 +35,5 @@ def report(
         emit_json({"run": str(run), "report": str(path), "bytes": path.stat().st_size})
     else:
         say(f"{path}: {path.stat().st_size:,} bytes, opens in any browser")
+    if open_page:
+        browse(path)

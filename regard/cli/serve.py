@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import say
+from regard.cli.console import Browse, browse, say
 from regard.errors import RegardError
 
 
@@ -24,7 +24,7 @@ def serve(
         list[str] | None,
         typer.Option(help="Additional host name to accept, as written in the browser."),
     ] = None,
-    browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_page: Browse = False,
 ) -> None:
     """Explore answers and attention of models in the browser.
 
@@ -56,9 +56,7 @@ def serve(
         say(f"serving {runs}: {url}  (Ctrl-C to stop)")
         if host not in ("127.0.0.1", "::1", "localhost"):
             say("anyone who can reach this address can query these models", quiet=True)
-        if browse:
-            import webbrowser
-
-            webbrowser.open(url)
+        if open_page:
+            browse(url)
 
     serve(registry, limits, listening, allow or [], ready)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, opened, out, say
+from regard.cli.console import Browse, Json, RunFolder, browse, emit_json, opened, out, say
 from regard.cli.predict import as_utf8
 from regard.errors import RegardError
 
@@ -37,6 +37,7 @@ def show(
         Path | None,
         typer.Option("--out", help="Also draw to this .html or .svg file.", metavar="FILE"),
     ] = None,
+    open_page: Browse = False,
     json: Json = False,
 ) -> None:
     """Show which words of a text a model attends to.
@@ -60,11 +61,15 @@ def show(
 
     if picture is not None and picture.suffix.lower() not in (".html", ".svg"):
         raise RegardError(f"--out {picture}: the name must end in .html (page) or .svg (picture)")
+    if open_page and picture is None:
+        raise RegardError("--open: there is no drawing to open; add --out FILE.html")
     text, loaded = as_utf8(text), opened(run, "show")
     if loaded.config.entry.baseline:
         if layer is not None or head is not None:
             raise RegardError(f"{loaded.config.model} has no layers; leave --layer and --head out")
         show_words(loaded, text, picture, json)
+        if open_page and picture is not None:
+            browse(picture)
         return
     answer = loaded.predict(text)
     layers = looks(loaded, text)
@@ -78,6 +83,8 @@ def show(
     phrase = answer.phrase()
     if picture is not None:
         write_picture(picture, text, phrase, [attention for _, attention in chosen])
+    if open_page and picture is not None:
+        browse(picture)
     if json:
         emit_json(
             {

@@ -1,11 +1,14 @@
 import json
 import shutil
+import webbrowser
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from regard import runs
+from regard.cli.main import app
 from regard.cli.show import coloured
 
 from .conftest import Command
@@ -52,6 +55,7 @@ def test_mistakes(regard: Command, trained: Path) -> None:
         (["--layer", 3], "choose 1 to 2"),
         (["--layer", 2, "--head", 2], "choose 1 to 1"),
         (["--layer", 1, "--head", 3], "choose 1 to 2"),
+        (["--open"], "add --out FILE.html"),
     ):
         said = regard("show", trained, TEXT, *words)
         assert said.status == 2
@@ -157,3 +161,17 @@ def test_colour_follows_weight() -> None:
     text = captured.get()
     assert "48;2;80;150;255mfor" in text.replace("\x1b[30;", "")
     assert "48;2;128;88;0magainst" in text.replace("\x1b[37;", "")
+
+
+def test_a_page_is_opened_on_request(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: asked.append(address) or False)
+    page = tmp_path / "look at.html"
+    call = ["show", str(trained), "a good film", "--out", str(page), "--open"]
+    found = CliRunner().invoke(app, call)
+    assert asked == [f"file://{tmp_path}/look%20at.html"]
+    assert f"no browser was found; open file://{tmp_path}/look%20at.html" in found.stderr
+    CliRunner().invoke(app, ["report", str(trained), "--out", str(tmp_path / "r.html"), "--open"])
+    assert asked[1:] == [f"file://{tmp_path}/r.html"]
