@@ -3,8 +3,8 @@
     python -m benchmarks.animation --out docs/pictures/explorer.webp
 
 A small transformer is trained on the built-in reviews and served on loopback. Chromium types a
-sentence, shows the answer and the attention, opens the heads, and switches one off. Needs
-playwright, pillow and a Chromium of this machine.
+sentence, shows the answer and the attention, opens the heads, and switches off the one that
+matters most. Needs playwright, pillow and a Chromium of this machine.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SETTINGS = [
     "layers=2", "heads=4", "width=32", "feedforward=64", "examples=5000", "epochs=8",
     "batch_tokens=1000", "precision=fp32", "threads=1",
 ]  # fmt: skip
-SIZE: Any = {"width": 860, "height": 620}
+SIZE: Any = {"width": 720, "height": 660}
 
 
 class Film:
@@ -77,7 +77,7 @@ def head_that_matters(run: Run) -> int:
     before = run.predict(SENTENCE)
     moved = list[float]()
     for layer, attention in layers_with_heads(run.network).items():
-        for head in range(1, attention.heads + 1):
+        for head in range(1, int(attention.heads) + 1):  # type: ignore[arg-type]
             with without_heads(run.network, [Head(layer, head)]):
                 after = run.predict(SENTENCE)
             label = before.label
@@ -105,22 +105,26 @@ def act(page: Any, url: str, head: int) -> Film:
     page.hover(f".tokens [data-i]:has-text('{POINTED}')")
     page.wait_for_timeout(300)
     film.shoot(1500)
-    page.evaluate("scrollTo(0, 0)")
     page.click("a:has-text('See all')")
     page.wait_for_selector(".thumb")
+    page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(500)
     film.shoot(700)
     film.show(".seen-place")
     page.locator(".thumb").nth(head).click()
     page.wait_for_timeout(500)
-    film.shoot(1500)
+    film.shoot(900)
+    film.show("text=/^layer .*, head/")
+    page.hover(f".tokens [data-i]:has-text('{POINTED}')")
+    page.wait_for_timeout(300)
+    film.shoot(1800)
     page.click(".change summary")
     page.wait_for_selector(".change input[type=checkbox]")
     film.show(".change")
     film.shoot(500)
     page.locator(".change input[type=checkbox]").nth(head).check()
     page.wait_for_selector(".change table")
-    film.shoot(2500)
+    film.shoot(2800)
     return film
 
 
