@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, opened, out, say
+from regard.cli.console import Json, RunFolder, emit_json, opened, out, printable, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.tasks.evaluation import Evaluation
+
+LENGTH = 200  # characters of a text among the worst errors
 
 
 def evaluate(
@@ -41,6 +43,9 @@ def evaluate(
             "answers, one per line, unless the file is a .jsonl."
         ),
     ] = None,
+    errors: Annotated[
+        int, typer.Option(min=0, help="Number of wrong answers to list, the worst first.")
+    ] = 0,
     json: Json = False,
 ) -> None:
     """Show the metrics of a run, overall and per label.
@@ -49,6 +54,8 @@ def evaluate(
     the model predicts a labelled file of yours now.
 
     regard evaluate runs/classification-transformer --data more.csv --predictions answers.jsonl
+
+    regard evaluate runs/classification-transformer --errors 10
     """
     from regard import atomic_io
     from regard.ranks import ranks
@@ -71,6 +78,7 @@ def evaluate(
                 "data": str(data or ("test split" if model.held_out else "train split")),
                 "notes": notes,
                 **evaluation.json(),
+                **({"errors": errors_of(evaluation, errors)} if errors else {}),
             }
         )
         return
@@ -78,8 +86,34 @@ def evaluate(
         say(note)
     split = "test" if model.held_out else "train"
     show(evaluation, str(data) if data else f"the run's {split} split")
+    if errors:
+        show_errors(evaluation, errors)
     if predictions is not None:
         say(f"answers: {predictions}")
+
+
+def errors_of(evaluation: "Evaluation", count: int) -> list[dict[str, str]]:
+    """Return the worst wrong answers as plain values."""
+    return [
+        {
+            "source": example.source,
+            "text": example.text,
+            "true": example.label,
+            "predicted": answer,
+        }
+        for example, answer in evaluation.worst(count)
+    ]
+
+
+def show_errors(evaluation: "Evaluation", count: int) -> None:
+    """Print the worst wrong answers, each text in one line."""
+    rows = errors_of(evaluation, count)
+    say()
+    say("the worst errors:" if rows else "no answer is listed as wrong")
+    for row in rows:
+        text = " ".join(row["text"].split())
+        text = text if len(text) <= LENGTH else f"{text[: LENGTH - 1]}…"
+        say(f"  predicted {row['predicted']}, true {row['true']}: {text}  ({row['source']})")
 
 
 def show(evaluation: "Evaluation", data: str) -> None:
@@ -92,11 +126,11 @@ def show(evaluation: "Evaluation", data: str) -> None:
         say(f"{name:<18} {words}")
     for heads, *rows in evaluation.tables():
         table = Table(box=None, pad_edge=False)
-        table.add_column(escape(heads[0]), overflow="fold")
+        table.add_column(escape(printable(heads[0])), overflow="fold")
         for head in heads[1:]:
-            table.add_column(escape(head), justify="right")
+            table.add_column(escape(printable(head)), justify="right")
         for row in rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*(escape(printable(cell)) for cell in row))
         say()
         out.print(table)
     if evaluation.note:

@@ -111,6 +111,23 @@ class Evaluation(ABC):
         return np.asarray(self.correct, dtype=np.float64)
 
     @property
+    def wrongness(self) -> NDArray[np.float64]:
+        """Return how wrong the answer to each example is, to sort by."""
+        return -self.per_example
+
+    def worst(self, count: int) -> list[tuple[Example, str]]:
+        """Return wrong answers with their examples, the worst first.
+
+        Tasks evaluated token by token have none.
+        """
+        examples, answers = self.examples, self.predictions
+        if len(examples) != len(answers):
+            return []
+        wrong = np.flatnonzero(~np.asarray(self.correct, dtype=bool))
+        order = wrong[np.argsort(-self.wrongness[wrong], kind="stable")]
+        return [(examples[i], answers[i]) for i in order[:count]]
+
+    @property
     def is_constant(self) -> bool:
         """Return whether all answers are equal and the references are not: nothing was learned."""
         return False

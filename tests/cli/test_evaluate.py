@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.cli.evaluate import show
+from regard.cli.evaluate import errors_of, show, show_errors
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reports.mistakes import confusion_drawn
@@ -167,3 +167,27 @@ def test_labels_of_a_file_by_other_names(regard: Command, trained: Path, tmp_pat
         assert (said.status, said.err.count("\n"), hint in said.err) == (2, 1, True)
     said = regard("evaluate", trained, "--labels", "0:negative")
     assert "--labels needs a file: add --data FILE" in said.err
+
+
+def test_the_worst_errors_are_the_most_confident(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [Example(f"text\n{i} \x1b[2J", "no", f"x.csv:{i}") for i in range(4)]
+    chances = np.array([[0.4, 0.6], [0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
+    found = LabelEvaluation.judge(["no", "yes"], texts, chances)
+    assert [row["source"] for row in errors_of(found, 2)] == ["x.csv:1", "x.csv:3"]
+    show_errors(found, 9)
+    printed = capsys.readouterr().out
+    assert "predicted yes, true no: text 1 \\x1b[2J  (x.csv:1)\n" in printed
+    assert printed.count("predicted yes") == 3
+    right = LabelEvaluation.judge(["no", "yes"], texts[2:3], chances[2:3])
+    show_errors(right, 9)
+    assert "no answer is listed as wrong" in capsys.readouterr().out
+
+
+def test_errors_of_a_run(regard: Command, trained: Path) -> None:
+    found = json.loads(regard("evaluate", trained, "--errors", 3, "--json").out)
+    wrong = sum(map(sum, found["confusion"])) - sum(
+        row[i] for i, row in enumerate(found["confusion"])
+    )
+    assert len(found["errors"]) == min(3, wrong)
+    assert all(row["true"] != row["predicted"] for row in found["errors"])
+    assert regard("evaluate", trained, "--errors", -1).status == 2

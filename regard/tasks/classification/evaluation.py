@@ -196,6 +196,11 @@ class LabelEvaluation(Evaluation):
         return metrics.per_example(setting, self.predicted, self.truth, len(self.labels), nats)
 
     @property
+    def wrongness(self) -> NDArray[np.float64]:
+        """Return the probability of each text's predicted label: confident mistakes are worst."""
+        return np.asarray(self.probabilities, np.float64).max(1)
+
+    @property
     def is_constant(self) -> bool:
         """Return whether all texts have the same predicted label but different true ones."""
         return len(np.unique(self.predicted)) == 1 < len(np.unique(self.truth))
