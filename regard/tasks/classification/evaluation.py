@@ -198,7 +198,7 @@ class LabelEvaluation(Evaluation):
     @property
     def wrongness(self) -> NDArray[np.float64]:
         """Return the probability of each text's predicted label: confident mistakes are worst."""
-        return np.asarray(self.probabilities, np.float64).max(1)
+        return np.asarray(self.probabilities.max(1), np.float64)
 
     @property
     def is_constant(self) -> bool:
