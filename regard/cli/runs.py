@@ -32,14 +32,11 @@ KEYS: dict[str, Callable[["Row"], Any]] = {
     "when": lambda row: row.finished,
     "size": lambda row: row.size,
 }
-RunArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN",
-        help="Folder of a run.",
-        autocompletion=completion.runs,
-    ),
-]
+
+
+def _folder(metavar: str, help: str) -> Any:
+    """Return an argument that is the folder of a run, with its completion."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=completion.runs)
 
 
 @app.command("list")
@@ -117,22 +114,8 @@ def _print(rows: Sequence[Sequence[str]], right: set[str]) -> None:
 
 @app.command()
 def compare(
-    first: Annotated[
-        Path,
-        typer.Argument(
-            metavar="A",
-            help="Folder of a run.",
-            autocompletion=completion.runs,
-        ),
-    ],
-    second: Annotated[
-        Path,
-        typer.Argument(
-            metavar="B",
-            help="Folder of another run.",
-            autocompletion=completion.runs,
-        ),
-    ],
+    first: Annotated[Path, _folder("A", "Folder of a run.")],
+    second: Annotated[Path, _folder("B", "Folder of another run.")],
     json: Json = False,
 ) -> None:
     """Show the settings that differ and the scores of two runs.
@@ -199,7 +182,7 @@ def _advice(configs: "tuple[Config, ...]") -> str:
 
 @app.command("tag")
 def tag_run(
-    run: RunArgument,
+    run: Annotated[Path, _folder("RUN", "Folder of a run.")],
     words: Annotated[list[str] | None, typer.Argument(metavar="TAG", help="Tags to add.")] = None,
     remove: Annotated[
         list[str] | None, typer.Option(help="Tag to remove; may be repeated.", metavar="TAG")
@@ -223,14 +206,7 @@ def tag_run(
 
 @app.command("delete")
 def delete_runs(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN",
-            help="Folders of runs.",
-            autocompletion=completion.runs,
-        ),
-    ],
+    runs: Annotated[list[Path], _folder("RUN", "Folders of runs.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
