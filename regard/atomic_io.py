@@ -26,10 +26,20 @@ FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write data to path atomically. Errors: no space, no permission, in one line."""
+    with replacing(path, len(data)) as aside:
+        write_through(aside, data)
+
+
+@contextmanager
+def replacing(path: Path, size: int = 0) -> Iterator[Path]:
+    """Give a file to write, flushed, in this context; at its end it replaces path.
+
+    Errors: as `write_bytes`. After an error nothing is left of it.
+    """
     aside = beside(path)
-    with told(path, len(data)):
+    with told(path, size):
         try:
-            write_through(aside, data)
+            yield aside
             os.replace(aside, path)
         except BaseException:
             aside.unlink(missing_ok=True)

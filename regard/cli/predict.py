@@ -188,21 +188,17 @@ def write(path: Path, answers: Iterable[Answer], *, first: bool = True) -> int:
     count = 0
     if not first:
         return sum(1 for _ in answers)
-    aside, as_json = atomic_io.beside(path), path.suffix.lower() == ".jsonl"
-    with atomic_io.told(path, 0):
-        try:
-            with aside.open("w", encoding="utf-8", newline="\n") as file:
-                for printed, values in answers:
-                    text = [_json.dumps(values, ensure_ascii=False)] if as_json else printed
-                    file.write("".join(f"{line}\n" for line in text))
-                    count += 1
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-        atomic_io.sync_folder(path.absolute().parent)
+    as_json = path.suffix.lower() == ".jsonl"
+    with (
+        atomic_io.replacing(path) as aside,
+        aside.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        for printed, values in answers:
+            text = [_json.dumps(values, ensure_ascii=False)] if as_json else printed
+            file.write("".join(f"{line}\n" for line in text))
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
     return count
 
 
