@@ -1,16 +1,16 @@
 """Cross entropy over a large vocabulary without keeping all logits in memory."""
 
-import math
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.layers.vocabulary import aligned, parts_of
+
 CHUNK = 2**22  # logits computed at a time; as many fit into a processor's cache
-ALIGNED, MANY = 16, 1024  # many words: rows that begin at multiples of 64 bytes are 1.4 × faster
 
 
 def vocabulary_cross_entropy(
@@ -52,14 +52,6 @@ def word_loss(
     return vocabulary_cross_entropy(*parts_of(model, states), wanted, smoothing)
 
 
-def parts_of(
-    model: nn.Module, states: Float[Tensor, "rows width"]
-) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "words width"], Tensor | None]:
-    """Return states, matrix and bias with logits = states @ matrixᵀ + bias."""
-    logit_parts = cast(Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]], model.logit_parts)
-    return logit_parts(states)
-
-
 def rows_at_a_time(count: int, words: int) -> Iterator[slice]:
     """Split ``count`` rows into slices whose logits of ``words`` words fit into a cache."""
     step = max(CHUNK // max(words, 1), 1)
@@ -90,14 +82,10 @@ class _CrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=sums) if needed[1] else None
         grad_bias = torch.zeros_like(bias, dtype=sums) if bias is not None and needed[2] else None
         words = weight.shape[0]
-        more = -words % ALIGNED if words >= MANY else 0
         if smoothing:  # the mean of a row's logits is the product of its state and the mean word
             mean = inputs.sum(0, dtype=sums) @ matrix.mean(0, dtype=sums)
             total -= smoothing * (mean if bias is None else mean + len(inputs) * bias.mean())
-        if more:  # words that are never written: their logits are −∞
-            matrix = nn.functional.pad(matrix, (0, 0, 0, more))
-            offsets = matrix.new_zeros(words) if offsets is None else offsets
-            offsets = nn.functional.pad(offsets, (0, more), value=-math.inf)
+        matrix, offsets = aligned(matrix, offsets)
         for rows in rows_at_a_time(len(inputs), words):
             h, target = inputs[rows], wanted[rows, None]
             logits = torch.nn.functional.linear(h, matrix, offsets)

@@ -21,6 +21,7 @@ from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 from regard.layers.feedforward import FeedForward
 from regard.layers.sublayers import EncoderBlock
+from regard.layers.vocabulary import WordLogits
 from regard.models.settings import GPTSettings
 from regard.models.stack import attention_of
 from regard.plugins import at_layer
@@ -126,6 +127,7 @@ class Writing:
 
     def __init__(self, model: GPT, source: Tensor, lengths: Tensor) -> None:
         self.model, self.caches = model, [KeyValueCache() for _ in model.blocks]
+        self.logits = WordLogits(model)
         self.lengths, self.steps = lengths.clamp(min=1), 0
         time = max(source.shape[1], 1)
         if not source.shape[1]:
@@ -152,7 +154,7 @@ class Writing:
                 parents = None
             states = self._read(tokens, positions, self.ancestry.step(tokens, parents))
         self.steps += 1
-        return self.model.to_logits(states)
+        return self.logits(states)
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Drop all texts but these."""

@@ -13,6 +13,7 @@ from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
 from regard.layers.embedding import WordEmbedding, inside
 from regard.layers.recurrent import Bidirectional
+from regard.layers.vocabulary import WordLogits
 from regard.models.settings import Seq2SeqSettings
 
 
@@ -146,6 +147,7 @@ class Writing:
     ) -> None:
         self.model, self.memory, self.state = model, memory, state
         self.lengths, self.steps = lengths, 0
+        self.logits = WordLogits(model)
         self.prepared = KeyValueCache(fixed=True)
 
     @property
@@ -178,7 +180,7 @@ class Writing:
         self.state = state
         if model.attend_step == "current":
             context = self._attend(state, positions)
-        logits: Tensor = model.to_logits(self._readout(state, words, context))
+        logits: Tensor = self.logits(self._readout(state, words, context))
         return logits
 
     def read(self, tokens: Int[Tensor, "batch time"], parents: None) -> Tensor:

@@ -27,6 +27,7 @@ from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 from regard.layers.feedforward import FeedForward
 from regard.layers.sublayers import DecoderBlock, EncoderBlock, Norm
+from regard.layers.vocabulary import WordLogits
 from regard.models.settings import T5Settings
 from regard.plugins import at_layer
 
@@ -169,6 +170,7 @@ class Writing:
         self.model, self.memory, self.lengths = model, memory, lengths
         self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
         self.ancestry, self.steps = BeamAncestry(), 0
+        self.logits = WordLogits(model)
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
@@ -192,7 +194,7 @@ class Writing:
                 memory_cache=memory,
             )
         self.steps += 1
-        return model.to_logits(model.decoder_norm(x))
+        return self.logits(model.decoder_norm(x))
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Drop all texts but these."""

@@ -22,6 +22,7 @@ from regard.layers.dropout import drop
 from regard.layers.embedding import WordEmbedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.sublayers import DecoderBlock, EncoderBlock
+from regard.layers.vocabulary import WordLogits
 from regard.models.settings import TransformerSettings
 from regard.models.stack import attention_of
 from regard.plugins import at_layer
@@ -200,6 +201,7 @@ class Writing:
         self.memory_mask = up_to(lengths)
         self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
         self.ancestry, self.steps = BeamAncestry(), 0
+        self.logits = WordLogits(model)
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
@@ -223,7 +225,7 @@ class Writing:
                 memory_cache=memory,
             )
         self.steps += 1
-        return model.to_logits(model.decoder_norm(x))
+        return self.logits(model.decoder_norm(x))
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Drop all texts but these."""

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from regard.layers import cross_entropy
+from regard.layers import cross_entropy, vocabulary
 from regard.layers.cross_entropy import vocabulary_cross_entropy
 
 
@@ -20,7 +20,7 @@ def make(rows: int = 11, words: int = 7, width: int = 5, *, bias: bool = True):
 @pytest.mark.parametrize("many", [1, 1024])
 def test_equals_torch_and_so_do_its_gradients(monkeypatch, many, chunk, bias, smoothing):
     monkeypatch.setattr(cross_entropy, "CHUNK", 7 * chunk)
-    monkeypatch.setattr(cross_entropy, "MANY", many)  # from how many words on rows are aligned
+    monkeypatch.setattr(vocabulary, "MANY", many)  # from how many words on rows are aligned
     states, weight, offsets, wanted = make(bias=bias)
     of = [x for x in (states, weight, offsets) if x is not None]
     ours = vocabulary_cross_entropy(states, weight, offsets, wanted, smoothing)

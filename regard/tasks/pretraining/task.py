@@ -22,9 +22,10 @@ from regard.data.texts import TextCorpus, load_texts, read_texts
 from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers import special_tokens
-from regard.layers.cross_entropy import parts_of, rows_at_a_time, word_loss
+from regard.layers.cross_entropy import rows_at_a_time, word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.layers.special_tokens import SpecialTokens
+from regard.layers.vocabulary import parts_of
 from regard.ranks import Arrays, ranks
 from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.settings import PretrainingSettings
