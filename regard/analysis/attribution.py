@@ -29,16 +29,17 @@ Forward = Callable[[int], Tensor]  # copies of the text → the number for each,
 class Scalar(NamedTuple):
     """A number that a model computes from a text, such as the log-probability of a tag.
 
-    ``name`` says what it is. ``forward(copies)`` runs the model on so many copies of the text and
-    returns the number for each. ``texts`` has the tokens of each text that the model reads: one, or
-    a source and what the model has written before. Each is embedded by one call of one of
-    ``embeddings``, in this order.
+    ``name`` says of what it is, ``unit`` what it is. ``forward(copies)`` runs the model on so many
+    copies of the text and returns the number for each. ``texts`` has the tokens of each text that
+    the model reads: one, or a source and what the model has written before. Each is embedded by one
+    call of one of ``embeddings``, in this order.
     """
 
     name: str
     forward: Forward
     embeddings: Sequence[nn.Module]
     texts: Sequence[Sequence[str]]
+    unit: str = "ln p"
 
     @property
     def tokens(self) -> list[str]:
@@ -223,6 +224,7 @@ class Attributed(NamedTuple):
     layers: list[tuple[str, NDArray[np.float64]]]
     choice: int
     choices: list[str]
+    unit: str
 
     def json(self) -> dict[str, Any]:
         """Return it as plain values, with the agreement of both and what that means."""
@@ -235,6 +237,7 @@ class Attributed(NamedTuple):
             "sizes": self.sizes,
             "choice": self.choice,
             "choices": self.choices,
+            "unit": self.unit,
             "integrated_gradients": own,
             "output": self.gradients.output,
             "baseline": self.gradients.baseline,
@@ -259,7 +262,7 @@ def attributed(model: nn.Module, explainable: Explainable, choice: int | None = 
             rows.append((name, placed))
     names = [each.name for each in explainable.scalars]
     sizes = [len(text) for text in scalar.texts]
-    return Attributed(scalar.tokens, sizes, gradients, rows, index, names)
+    return Attributed(scalar.tokens, sizes, gradients, rows, index, names, scalar.unit)
 
 
 @contextmanager

@@ -228,15 +228,20 @@ class TextTask(Task[Batch]):
             outputs: Tensor = model(padded, lengths)
             best = int(outputs[0].argmax())
         scalars = [
-            Scalar(name, forward(i), [embedding], [names])
+            Scalar(name, forward(i), [embedding], [names], self.output_unit)
             for i, name in enumerate(self.output_names)
         ]
         return Explainable(scalars, best)
 
     @property
     def output_names(self) -> list[str]:
-        """Return what each output of a network is, for people."""
+        """Return of what each output of a network speaks, for people."""
         return [f"output {number}" for number in range(1, self.sizes["labels"] + 1)]
+
+    @property
+    def output_unit(self) -> str:
+        """Return what an output of a network is: a logit or a number."""
+        return "number" if self.numbers else "logit"
 
     def embedded(self, model: nn.Module, text: str) -> tuple[nn.Module, list[str]]:
         """Return a network's table of word vectors and the names of the tokens that it embeds.

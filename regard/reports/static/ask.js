@@ -7,10 +7,16 @@
  * @returns {Promise<Response>}
  */
 async function fetched(path, body, signal) {
-  const answer = await fetch(path, body === undefined ? { signal } : {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  let answer;
+  try {
+    answer = await fetch(path, body === undefined ? { signal } : {
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Error("The server does not respond. See whether regard serve is still running, and try again.");
+  }
   if (answer.ok) return answer;
-  let message = `${answer.status}`;
+  let message = `The server failed with status ${answer.status}. Try again; its terminal says more.`;
   try {
     message = (await answer.json()).error;
   } catch { /* no JSON: the status alone */ }
