@@ -30,7 +30,7 @@ def continuations(model: nn.Module, request: WriteRequest, count: int = 5) -> Ex
         for word in ahead
     ]
     for place in range(1, len(ids)):
-        name = f"word {place + 1}, {request.named(ids[place])}, given those before it"
+        name = f"word {place + 1}, {visible(request.named(ids[place]))}, given those before it"
         scalars.append(_continued(model, request, ids[: place + 1], place, name))
     return Explainable(scalars)
 
@@ -51,7 +51,7 @@ def outputs(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> 
             return _continued(model, request, [*ids, *written[:stop]], len(ids) + first, name)
         return _translated(model, request, written[:stop], first, name)
 
-    words = [f"output word {i}, {request.named(x)}" for i, x in enumerate(written, 1)]
+    words = [f"output word {i}, {visible(request.named(x))}" for i, x in enumerate(written, 1)]
     scalars = [scalar(i, i + 1, name) for i, name in enumerate(words)]
     if len(written) > 1:
         scalars.append(scalar(0, len(written), "the whole output"))
@@ -94,8 +94,20 @@ def filled(
     )
 
 
+def visible(token: str) -> str:
+    """Return a token with visible spaces and line breaks, as the page shows it.
+
+    >>> visible(" a"), visible("\\n")
+    ('·a', '⏎')
+    """
+    inner = token.replace("\n", "⏎")
+    left = len(inner) - len(inner.lstrip())
+    right = len(inner) - len(inner.rstrip())
+    return "·" * left + inner.strip() + "·" * (right if inner.strip() else 0) or "∅"
+
+
 def _sure(word: NextWord) -> str:
-    return f"{word.token} ({word.probability:.1%})"
+    return f"{visible(word.token)} ({word.probability:.1%})"
 
 
 def _continued(

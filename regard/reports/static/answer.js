@@ -18,6 +18,11 @@ function said(answer) {
   return { title: "Prediction", text: answer.label, note: `${percent(answer.probabilities[answer.label], 1)} sure` };
 }
 
+/** Return whether an answer is a text, or tags of one: too long for a column. @param {any} answer */
+export function isText(answer) {
+  return answer.written !== undefined || answer.tags !== undefined;
+}
+
 /** Return an answer in one line. @param {any} answer */
 export function answerLine(answer) {
   const { text, note } = said(answer);

@@ -3,6 +3,7 @@
 /** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, temperature?: number, error?: string}} RunRow */
 
 /**
+ * Request an answer. Errors say what to do; `asked` is true if the same request would fail again.
  * @param {string} path @param {any} [body] @param {AbortSignal} [signal]
  * @returns {Promise<Response>}
  */
@@ -20,7 +21,7 @@ async function fetched(path, body, signal) {
   try {
     message = (await answer.json()).error;
   } catch { /* no JSON: the status alone */ }
-  throw new Error(message);
+  throw Object.assign(new Error(message), { asked: answer.status < 500 && answer.status !== 408 });
 }
 
 /** Return the answer as JSON. @param {string} path @param {any} [body] @param {AbortSignal} [signal] */

@@ -1,7 +1,8 @@
 // Change the model and see the answer move: heads off, states of another text, attribution to words.
-import { answerLine } from "./answer.js";
+import { answerLine, isText } from "./answer.js";
 import { ask } from "./ask.js";
 import { choice, failure, h, num, percent } from "./dom.js";
+import { readable } from "./tokens.js";
 
 const LABELS = 12; // maximum labels in a table
 const LEVELS = 8; // shades of a number
@@ -15,21 +16,25 @@ function table(name, head, rows) {
       : [h("th", { scope: "row", dir: "auto" }, row[0]), row.slice(1).map((/** @type {any} */ cell) => (cell instanceof Node ? cell : h("td", { dir: "auto" }, cell)))])))));
 }
 
-/** Answers beside one another; what differs from the first one is bold. @param {[string, any][]} answers */
+/** Answers beside one another, texts below one another; what differs from the first one is bold. @param {[string, any][]} answers */
 function beside(answers) {
   const [[, first]] = answers;
-  const cells = (/** @type {(answer: any) => string} */ say) => answers.map(([, answer]) => h("td", { dir: "auto", class: say(answer) === say(first) ? "" : "moved" }, say(answer)));
-  const row = (/** @type {string} */ name, /** @type {(answer: any) => string} */ say) => [name, ...cells(say)];
-  const same = answers.every(([, answer]) => answer.words?.join("\n") === first.words?.join("\n"));
-  const rows = first.tags && same
-    ? first.words.map((/** @type {string} */ word, /** @type {number} */ i) => row(word, (answer) => answer.tags[i]))
-    : [row("answer", answerLine), ...Object.keys(first.probabilities ?? {}).slice(0, LABELS).map((label) => row(label, (answer) => percent(answer.probabilities[label] ?? 0, 1)))];
   const names = answers.map(([name]) => name);
-  const node = h("div", {}, table("Answers", [first.tags && same ? "word" : "", ...names], rows));
+  const cell = (/** @type {any} */ answer, /** @type {(answer: any) => string} */ say) => h("td", { dir: "auto", class: say(answer) === say(first) ? "" : "moved" }, say(answer));
+  const row = (/** @type {string} */ name, /** @type {(answer: any) => string} */ say) => [name, ...answers.map(([, answer]) => cell(answer, say))];
+  const node = h("div", {});
+  if (first.tags && answers.every(([, answer]) => answer.words.join("\n") === first.words.join("\n"))) {
+    node.append(table("Answers", ["word", ...names], first.words.map((/** @type {string} */ word, /** @type {number} */ i) => row(word, (answer) => answer.tags[i]))));
+  } else if (isText(first)) {
+    node.append(h("div", { class: "lines" }, table("Answers", ["", "answer"], answers.map(([name, answer]) => [name, cell(answer, answerLine)]))));
+  } else {
+    const labels = Object.keys(first.probabilities ?? {}).slice(0, LABELS);
+    node.append(table("Answers", ["", ...names], [row("answer", answerLine), ...labels.map((label) => row(label, (answer) => percent(answer.probabilities[label] ?? 0, 1)))]));
+  }
   if (first.next) {
-    const word = (/** @type {any} */ next) => (next ? `${next.token} ${percent(next.probability, 1)}` : "–");
+    const word = (/** @type {any} */ next) => (next ? `${readable(next.token)} ${percent(next.probability, 1)}` : "–");
     const ranks = first.next.map((/** @type {any} */ _, /** @type {number} */ i) => row(String(i + 1), (answer) => word(answer.next?.[i])));
-    node.append(h("h4", {}, "The likeliest next words"), table("The likeliest next words", ["rank", ...names], ranks));
+    node.append(h("h4", {}, "The likeliest next words"), h("div", { class: "ranks" }, table("The likeliest next words", ["rank", ...names], ranks)));
   }
   return node;
 }
@@ -45,7 +50,7 @@ function attributions(found, pick) {
   const own = found.integrated_gradients;
   const theirs = found.attention_gradients;
   const [most, mostOfTheirs] = [own, theirs ?? []].map((values) => Math.max(0, ...values.map(Math.abs)));
-  const rows = found.tokens.map((/** @type {string} */ token, /** @type {number} */ i) => [token, shaded(own[i], most), ...(theirs ? [shaded(theirs[i], mostOfTheirs)] : [])]);
+  const rows = found.tokens.map((/** @type {string} */ token, /** @type {number} */ i) => [readable(token), shaded(own[i], most), ...(theirs ? [shaded(theirs[i], mostOfTheirs)] : [])]);
   if (found.sizes.length > 1) {
     rows.splice(found.sizes[0], 0, "written before it");
     rows.unshift("source");

@@ -113,11 +113,11 @@ export function choice(label, options, value, pick) {
 }
 
 /**
- * Say why a request failed, with a button to try again.
+ * Say why a request failed, with a button to try again unless the request itself was wrong.
  * @param {any} error @param {() => void} [again]
  */
 export function failure(error, again) {
-  return h("div", { class: "failure" }, h("p", { class: "problem", role: "alert" }, error.message ?? error), again && h("button", { type: "button", onclick: again }, "Try again"));
+  return h("div", { class: "failure" }, h("p", { class: "problem", role: "alert" }, error.message ?? error), again && !error.asked && h("button", { type: "button", onclick: again }, "Try again"));
 }
 
 /**
