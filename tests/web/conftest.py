@@ -213,6 +213,14 @@ def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
         page.page.close()
 
 
+@pytest.fixture(scope="module")
+def server_of_every(every: Path) -> Iterator[str]:
+    begun = Server(every, "deadline=60")
+    yield begun.url
+    begun.process.kill()
+    begun.process.communicate()
+
+
 def look_at(texts: list[str]) -> dict[str, Any]:
     """What the server answers a look with, every text in it one of these."""
     from regard.analysis.layer_attention import LayerAttention
