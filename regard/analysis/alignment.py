@@ -30,7 +30,16 @@ def of_source(recording: Recording, batch: int) -> dict[str, Weights]:
     """Return the cross-attention layers of a recording by name, calls concatenated."""
     rows: dict[str, list[Tensor]] = {}
     for name, seen in recording.layers:  # one call for all words, or one for each
-        if name == "attention" or "memory_attention" in name:
+        if is_across(name):
             weights = table(seen).float()
             rows.setdefault(name, []).append(weights.reshape(batch, -1, *weights.shape[-2:]))
     return {name: torch.cat(parts, 2) for name, parts in rows.items()}
+
+
+def is_across(name: str) -> bool:
+    """Return whether a layer of a sequence-to-sequence model attends to the source.
+
+    >>> is_across("decoder.0.memory_attention.work.attention"), is_across("decoder.0.attention")
+    (True, False)
+    """
+    return name == "attention" or "memory_attention" in name

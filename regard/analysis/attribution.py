@@ -1,4 +1,8 @@
-"""Attribution of an output to tokens, beside attention: how much each token added to it."""
+"""Attribution of one number of an answer to tokens, beside attention: what each token added to it.
+
+A task says which numbers its answers consist of (`Explainable`); all else here is the same for
+every task.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,95 +13,193 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.alignment import is_across
 from regard.analysis.record import record
-from regard.attention import Attended
+from regard.attention import Attended, Attention
 from regard.errors import RegardError
 
-STEPS = 32
+STEPS = (32, 96, 288)  # tried until the sum is close to what completeness asks for
+CLOSE = 0.002  # largest error of the sum, as a share of the sum of absolute values
+ROUNDING = 5e-5  # an error that float32 may leave
+DENSE = 8  # α = t⁸
+AT_ONCE = 4096  # maximum tokens of the copies of a text in one batch
 FEWEST = 5  # tokens whose orders are compared
-Forward = Callable[[int], Tensor]  # copies of the text → one output for each, (copies,)
+Forward = Callable[[int], Tensor]  # copies of the text → the number for each, (copies,)
+
+
+class Scalar(NamedTuple):
+    """A number that a model computes from a text, such as the log-probability of a tag.
+
+    ``name`` says of what it is, ``unit`` what it is. ``forward(copies)`` runs the model on so many
+    copies of the text and returns the number for each. ``texts`` has the tokens of each text that
+    the model reads: one, or a source and what the model has written before. Each is embedded by one
+    call of one of ``embeddings``, in this order.
+    """
+
+    name: str
+    forward: Forward
+    embeddings: Sequence[nn.Module]
+    texts: Sequence[Sequence[str]]
+    unit: str = "ln p"
+
+    @property
+    def tokens(self) -> list[str]:
+        """Return the tokens of all texts."""
+        return [token for text in self.texts for token in text]
+
+
+class Explainable(NamedTuple):
+    """The numbers of an answer that can be attributed, and which one is meant by default."""
+
+    scalars: list[Scalar]
+    default: int = 0
+
+    def choose(self, choice: int | None) -> tuple[int, Scalar]:
+        """Return a number and its index, from 0. Errors: no such index."""
+        index = self.default if choice is None else choice
+        if not 0 <= index < len(self.scalars):
+            raise RegardError(
+                f"choice {index}: this answer has choices 0 to {len(self.scalars) - 1}"
+            )
+        return index, self.scalars[index]
 
 
 class Gradients(NamedTuple):
-    """Integrated gradients (n,), and the output for the text and for the baseline.
+    """Integrated gradients (n,), and the number for the text and for the baseline.
 
-    The sum of ``values`` is about ``output`` − ``baseline`` (completeness).
+    The sum of ``values`` is about ``output`` − ``baseline`` (completeness); the more ``steps``, the
+    closer.
     """
 
     values: NDArray[np.float64]
     output: float
     baseline: float
+    steps: int
+
+    @property
+    def close(self) -> bool:
+        """Return whether the sum is as close as `CLOSE` and `ROUNDING` ask."""
+        missing = abs(self.values.sum() - (self.output - self.baseline))
+        return bool(missing <= max(CLOSE * np.abs(self.values).sum(), ROUNDING))
 
 
-def integrated_gradients(forward: Forward, embedding: nn.Module, steps: int = STEPS) -> Gradients:
-    """Return Σ_d x_d ∫₀¹ ∂f(αx) / ∂x_d dα for the embedding x of each token.
+def integrated_gradients(scalar: Scalar, steps: int) -> Gradients:
+    """Return Σ_d x_d ∫₀¹ ∂f(αx) / ∂x_d dα for the embedding x of each token of all texts.
 
     Sundararajan, Taly and Yan 2017, with zero vectors as the baseline, by the Gauss-Legendre rule
-    in t, α = t³, with ``steps`` points in one batch. ``forward(copies)`` runs the model on so many
-    copies of one text and returns the output to explain for each. Errors: ``steps`` below 1.
+    in t, α = t⁸, with ``steps`` points. Errors: ``steps`` below 1; a model that embeds other tokens
+    than those of ``scalar.texts``.
 
     >>> table = nn.Embedding.from_pretrained(torch.tensor([[2.0], [3.0]]))
     >>> tokens = torch.tensor([0, 1])
-    >>> found = integrated_gradients(lambda n: table(tokens.expand(n, 2)).prod(1)[:, 0], table, 4)
+    >>> def product(copies):
+    ...     return table(tokens.expand(copies, 2)).prod(1)[:, 0]
+    >>> found = integrated_gradients(Scalar("a · b", product, [table], [["a", "b"]]), 8)
     >>> found.values.round(4).tolist(), found.output
     ([3.0, 3.0], 6.0)
     """
     if steps < 1:
         raise RegardError(f"integrated gradients need at least 1 step, not {steps}")
     points, weights = np.polynomial.legendre.leggauss(steps)
-    # The ends of the path, whose outputs completeness compares, come in the same batch.
-    # With α = t³, points are dense near 0, where a norm of the scaled vectors changes fastest.
+    # Points are dense near α = 0: where a norm follows each sublayer of a network without biases,
+    # its output changes at α of about √ε, ε, ε√ε, … for the ε of the norm.
     t = (points + 1) / 2
-    along = torch.tensor([*t**3, 1.0, 0.0], dtype=torch.float32)
-    kept: list[Tensor] = []
+    # The ends of the path, whose outputs completeness compares, come first.
+    along = torch.tensor([1.0, 0.0, *t**DENSE], dtype=torch.float32)
+    shares = torch.tensor([0.0, 0.0, *(weights / 2 * DENSE * t ** (DENSE - 1))])
+    size = max(1, AT_ONCE // max(len(scalar.tokens), 1))
+    ends, mean = list[float](), torch.zeros(len(scalar.tokens), dtype=torch.float64)
+    for alphas, share in zip(along.split(size), shares.split(size), strict=True):
+        with torch.enable_grad(), _embedded(scalar, alphas) as (whole, path):
+            outputs = scalar.forward(len(alphas))
+            inside = share > 0  # at α = 0, a norm may have no slope
+            _must_match(scalar, path)
+            if inside.any():
+                slopes = torch.autograd.grad(
+                    outputs[inside.to(outputs.device)].sum(), path, allow_unused=True
+                )
+                mean += torch.cat(
+                    [
+                        torch.zeros(vectors.shape[1], dtype=torch.float64)
+                        if slope is None
+                        else _summed(slope, vectors, share)
+                        for slope, vectors in zip(slopes, whole, strict=True)
+                    ]
+                )
+        ends += outputs.detach().tolist()
+    return Gradients(mean.numpy(), ends[0], ends[1], steps)
+
+
+def close_gradients(scalar: Scalar) -> Gradients:
+    """Return integrated gradients with the fewest of `STEPS` that are close, at most the last."""
+    for steps in STEPS:
+        gradients = integrated_gradients(scalar, steps)
+        if gradients.close:
+            break
+    return gradients
+
+
+def _summed(slope: Tensor, vectors: Tensor, share: Tensor) -> Tensor:
+    """Return Σ_copies share · Σ_d x_d · slope_d for each token; no slope counts without a share."""
+    products = (slope.double() * vectors.double()).sum(-1).cpu()
+    return products.masked_fill(share[:, None] == 0, 0).mul(share[:, None]).sum(0)
+
+
+@contextmanager
+def _embedded(scalar: Scalar, alphas: Tensor) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+    """Scale, in this context, the embeddings of each text by α, one for each copy.
+
+    Yields, for each call of an embedding, the vectors (1, n, width) and the leaves α · vectors.
+    """
+    whole: list[Tensor] = []
+    path: list[Tensor] = []
 
     def scale(layer: nn.Module, inputs: object, vectors: Tensor) -> Tensor:
-        if kept:
-            raise RegardError("this model embeds its text twice, so its path is not defined")
-        whole = vectors.detach()
-        kept.extend([whole[:1], (whole * along.to(whole)[:, None, None]).requires_grad_()])
-        return kept[1]
+        own = vectors.detach()
+        whole.append(own[:1])
+        path.append((own * alphas.to(own)[:, None, None]).requires_grad_())
+        return path[-1]
 
-    hook = embedding.register_forward_hook(scale)
+    tables = {id(table): table for table in scalar.embeddings}  # source and target may share one
+    handles = [table.register_forward_hook(scale) for table in tables.values()]
     try:
-        with torch.enable_grad():
-            outputs = forward(steps + 2)
-            (slopes,) = torch.autograd.grad(outputs[:steps].sum(), kept[1])
+        yield whole, path
     finally:
-        hook.remove()
-    outputs = outputs.detach()
-    share = torch.tensor(weights / 2 * 3 * t**2).to(slopes.device)
-    mean = (slopes[:steps].double() * share[:, None, None]).sum(0)
-    values = (mean * kept[0][0].double()).sum(-1)
-    return Gradients(values.cpu().numpy(), float(outputs[steps]), float(outputs[steps + 1]))
+        for handle in handles:
+            handle.remove()
 
 
-def attention_gradients(
-    model: nn.Module, forward: Forward, embedding: nn.Module
-) -> list[tuple[str, NDArray[np.float64]]]:
-    """Return Σ_heads Σ_i A_ij ∂f / ∂A_ij of each key j, for every recorded layer, by name.
+def _must_match(scalar: Scalar, path: Sequence[Tensor]) -> None:
+    """Errors: the model embedded other tokens than those that the scalar names."""
+    sizes, named = [vectors.shape[1] for vectors in path], [len(text) for text in scalar.texts]
+    if sizes != named:
+        raise RegardError(
+            f"this model embeds {sizes or 'no'} tokens where the text has {named}, so attribution "
+            "cannot name them"
+        )
 
-    Attention × gradient (Barkan et al. 2021), for the first text of ``forward(1)``. With
-    o_i = Σ_j A_ij v_j, the gradient is ∂f / ∂o_i · v_j, so that no path but that of training is
-    needed. It is positive where the attention to a token raised the output.
+
+def attention_gradients(model: nn.Module, scalar: Scalar) -> list[tuple[str, NDArray[np.float64]]]:
+    """Return Σ_heads Σ_i A_ij ∂f / ∂A_ij of each key j, for every call of a recorded layer.
+
+    Attention × gradient (Barkan et al. 2021), for one copy of the text. With o_i = Σ_j A_ij v_j,
+    the gradient is ∂f / ∂o_i · v_j, so that no path but that of training is needed. It is positive
+    where the attention to a token raised the number. Errors: a text that is too long.
     """
-
-    def track(layer: nn.Module, inputs: object, vectors: Tensor) -> Tensor:
-        return vectors.detach().requires_grad_()
-
-    hook = embedding.register_forward_hook(track)
-    try:
-        with torch.enable_grad(), _values(model) as values, record(model) as recording:
-            output = forward(1).sum()
-            layers = [(name, each) for name, each in recording.layers]
-            outputs = [each.output for _, each in layers if isinstance(each, Attended)]
-            if len(outputs) < len(layers):
-                raise RegardError("this text is too long for attention × gradient; shorten it")
-            slopes = torch.autograd.grad(output, outputs, allow_unused=True)
-    finally:
-        hook.remove()
+    one = torch.ones(1)
+    with torch.enable_grad(), _embedded(scalar, one), _values(model) as values:
+        with record(model) as recording:
+            output = scalar.forward(1).sum()
+        layers = recording.layers
+        outputs = [each.output for _, each in layers if isinstance(each, Attended)]
+        if len(outputs) < len(layers):
+            raise RegardError("this text is too long for attention × gradient; shorten it")
+        if not outputs:
+            return []
+        slopes = torch.autograd.grad(output, outputs, allow_unused=True)
     rows = []
     for (name, attended), value, slope in zip(layers, values, slopes, strict=True):
+        assert isinstance(attended, Attended)
         weights = attended.weights.detach()
         if slope is None:
             rows.append((name, np.zeros(weights.shape[-1])))
@@ -111,11 +213,19 @@ def attention_gradients(
 
 
 class Attributed(NamedTuple):
-    """Integrated gradients of a text's tokens, and attention × gradient by layer (layers, n)."""
+    """Integrated gradients of a text's tokens, and attention × gradient by layer (layers, n).
+
+    ``choices`` are the names of the numbers that could be explained; ``choice`` is the index of the
+    one that is. ``sizes`` is the number of tokens of each text that the model reads.
+    """
 
     tokens: list[str]
+    sizes: list[int]
     gradients: Gradients
     layers: list[tuple[str, NDArray[np.float64]]]
+    choice: int
+    choices: list[str]
+    unit: str
 
     def json(self) -> dict[str, Any]:
         """Return it as plain values, with the agreement of both and what that means."""
@@ -125,33 +235,50 @@ class Attributed(NamedTuple):
         says = in_words(rho) if self.layers else "This model has no attention over its tokens."
         return {
             "tokens": self.tokens,
+            "sizes": self.sizes,
+            "choice": self.choice,
+            "choices": self.choices,
+            "unit": self.unit,
             "integrated_gradients": own,
             "output": self.gradients.output,
             "baseline": self.gradients.baseline,
+            "steps": self.gradients.steps,
             "attention_gradients": total.tolist() if self.layers else None,
             "spearman": rho,
             "says": says,
         }
 
 
-def attributed(
-    model: nn.Module, forward: Forward, embedding: nn.Module, tokens: list[str]
-) -> Attributed:
-    """Return both attributions of one text; a CLS that a layer reads first is left out."""
-    gradients = integrated_gradients(forward, embedding)
-    rows = attention_gradients(model, forward, embedding)
-    extra = [(name, row[len(row) - len(tokens) :]) for name, row in rows if len(row) >= len(tokens)]
-    return Attributed(tokens, gradients, extra)
+def attributed(model: nn.Module, explainable: Explainable, choice: int | None = None) -> Attributed:
+    """Return both attributions of one of the numbers. Errors: no such choice."""
+    index, scalar = explainable.choose(choice)
+    gradients, rows = close_gradients(scalar), list[tuple[str, NDArray[np.float64]]]()
+    for name, row in attention_gradients(model, scalar):
+        side = int(len(scalar.texts) > 1 and name.startswith("decoder") and not is_across(name))
+        size, before = len(scalar.texts[side]), sum(map(len, scalar.texts[:side]))
+        if len(row) >= size:  # else its keys are no tokens
+            placed = np.zeros(len(scalar.tokens))
+            # A CLS that no table embeds is read first and left out.
+            placed[before : before + size] = row[len(row) - size :]
+            rows.append((name, placed))
+    names = [each.name for each in explainable.scalars]
+    sizes = [len(text) for text in scalar.texts]
+    return Attributed(scalar.tokens, sizes, gradients, rows, index, names, scalar.unit)
 
 
 @contextmanager
 def _values(model: nn.Module) -> Iterator[list[Tensor]]:
     """Keep, in this context, the values that each recorded layer reads, in call order."""
-    from regard.attention import Attention
-
     values: list[Tensor] = []
+    latest: dict[nn.Module, Tensor] = {}
+
+    def keep(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if inputs[2].shape[-2] or layer not in latest:  # a fixed cache is filled by the first call
+            latest[layer] = inputs[2]
+        values.append(latest[layer])
+
     handles = [
-        layer.register_forward_pre_hook(lambda _, inputs: values.append(inputs[2]))
+        layer.register_forward_pre_hook(keep)
         for layer in model.modules()
         if isinstance(layer, Attention) and layer.compress is None
     ]

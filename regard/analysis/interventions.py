@@ -1,11 +1,12 @@
 """Interventions in a forward pass: switch heads off, or take states of another text."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from regard.attention import Mechanism
 from regard.errors import RegardError
@@ -16,6 +17,9 @@ class Head(NamedTuple):
 
     layer: str
     head: int
+
+
+Place = str | Head  # a block by its name, or a head
 
 
 def layers_with_heads(model: nn.Module) -> dict[str, Mechanism]:
@@ -48,47 +52,56 @@ def without_heads(model: nn.Module, heads: Sequence[Head]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for layer, off in _by_layer(model, heads).items():
-            projection = getattr(layer, "output", None)
-            count: int = layer.heads  # type: ignore[assignment]
-            if isinstance(projection, nn.Module):
-                before = projection.register_forward_pre_hook(_zero_input(count, off))
-                stack.callback(before.remove)
-            else:
-                after = layer.register_forward_hook(_zero_output(count, off))
-                stack.callback(after.remove)
+            stack.callback(_at_heads(layer, _zeroed(layer, off)).remove)
         yield
 
 
-def _by_layer(model: nn.Module, heads: Sequence[Head]) -> dict[Mechanism, list[int]]:
+def _by_layer(model: nn.Module, heads: Iterable[Head]) -> dict[Mechanism, list[int]]:
     known = layers_with_heads(model)
     if not known:
-        raise RegardError("this model has no attention by heads, so none can be switched off")
+        raise RegardError(
+            "this model has no attention by heads, so no head can be switched off or patched; "
+            "choose a model of self-attention, such as transformer, gpt or bert"
+        )
     chosen: dict[Mechanism, list[int]] = {}
     for name, head in heads:
         # `LayerAttention` names the `Attention` inside of the mechanism.
         layer = known.get(name) or known.get(name.rpartition(".")[0])
         if layer is None:
-            raise RegardError(
-                f"layer {name!r} has no heads to switch off; choose one of {', '.join(known)}"
-            )
+            raise RegardError(f"layer {name!r} has no heads; choose one of {', '.join(known)}")
         if not 1 <= head <= layer.heads:  # type: ignore[operator]
             raise RegardError(f"head {head}: {name} has heads 1 to {layer.heads}")
         chosen.setdefault(layer, []).append(head)
     return chosen
 
 
-def _zeroed(x: Tensor, count: int, off: Sequence[int]) -> Tensor:
-    columns = torch.zeros(count, dtype=torch.bool, device=x.device)
-    columns[[head - 1 for head in off]] = True
-    return x.masked_fill(columns.repeat_interleave(x.shape[-1] // count), 0)
+def _at_heads(layer: Mechanism, change: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+    """Change the outputs of a layer's heads, side by side, before the output projection."""
+    projection = getattr(layer, "output", None)
+    if not isinstance(projection, nn.Module):
+        return layer.register_forward_hook(lambda _, inputs, output: change(output))
+
+    def before(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        changed = change(inputs[0])
+        return None if changed is None else (changed, *inputs[1:])
+
+    return projection.register_forward_pre_hook(before)
 
 
-def _zero_input(count: int, off: Sequence[int]) -> Any:
-    return lambda layer, inputs: (_zeroed(inputs[0], count, off), *inputs[1:])
+def _columns(layer: Mechanism, head: int, x: Tensor) -> slice:
+    """Return the columns of a head among those of all heads of its layer."""
+    width = x.shape[-1] // layer.heads  # type: ignore[operator]
+    return slice((head - 1) * width, head * width)
 
 
-def _zero_output(count: int, off: Sequence[int]) -> Any:
-    return lambda layer, inputs, output: _zeroed(output, count, off)
+def _zeroed(layer: Mechanism, off: Sequence[int]) -> Callable[[Tensor], Tensor]:
+    def change(x: Tensor) -> Tensor:
+        zeroed = x.clone()
+        for head in off:
+            zeroed[..., _columns(layer, head, x)] = 0
+        return zeroed
+
+    return change
 
 
 def blocks(model: nn.Module) -> dict[str, nn.Module]:
@@ -103,9 +116,14 @@ def blocks(model: nn.Module) -> dict[str, nn.Module]:
 
 
 @contextmanager
-def keep_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Keep, in this context, the output (\\*batch, n, width) of each block's first call."""
-    states: dict[str, Tensor] = {}
+def keep_states(model: nn.Module) -> Iterator[dict[Place, Tensor]]:
+    """Keep, in this context, the first output (\\*batch, n, width) of each block and each head.
+
+    A head's output is that before the output projection. A model that writes token by token reads
+    its prompt in the first call of a block; the decoder of a translator then reads the symbol
+    before the first word.
+    """
+    states: dict[Place, Tensor] = {}
 
     def keep(name: str) -> Callable[..., None]:
         def hook(layer: nn.Module, inputs: Any, output: Tensor) -> None:
@@ -113,40 +131,93 @@ def keep_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
         return hook
 
+    def keep_heads(name: str, layer: Mechanism) -> Callable[[Tensor], None]:
+        def look(x: Tensor) -> None:
+            for head in range(1, layer.heads + 1):  # type: ignore[operator]
+                own = x[..., _columns(layer, head, x)]
+                states.setdefault(Head(name, head), own.detach().clone())
+
+        return look
+
     with ExitStack() as stack:
         for name, block in blocks(model).items():
             stack.callback(block.register_forward_hook(keep(name)).remove)
+        for name, layer in layers_with_heads(model).items():
+            stack.callback(_at_heads(layer, keep_heads(name, layer)).remove)
         yield states
 
 
 @contextmanager
 def patched(
-    model: nn.Module, states: Mapping[str, Tensor], positions: Sequence[int] | None = None
+    model: nn.Module, states: Mapping[Place, Tensor], positions: Sequence[int] | None = None
 ) -> Iterator[None]:
-    """Replace, in this context, the outputs of blocks by ``states``, as `keep_states` keeps them.
+    """Replace, in this context, outputs of blocks and heads by ``states``, as `keep_states` does.
 
     Activation patching (Vig et al. 2020; Meng et al. 2022): only at these ``positions``, by default
     at all, and only in the first call of each block, so that a model that writes token by token
     reads the patched prompt and then goes on by itself.
 
-    Errors: no such block; states of another length; positions outside of the text.
+    Errors: no such block or head; states of another length; positions outside of the text.
     """
     known = blocks(model)
     with ExitStack() as stack:
-        for name, state in states.items():
-            if name not in known:
-                raise RegardError(
-                    f"no block {name!r} to patch; this model has {', '.join(known) or 'none'}"
-                )
-            hook = known[name].register_forward_hook(_replace(name, state, positions))
-            stack.callback(hook.remove)
+        for place, state in states.items():
+            must_be_in(model, place)
+            if isinstance(place, Head):
+                ((layer, (head,)),) = _by_layer(model, [place]).items()
+                change = _replace_head(layer, head, _replace(_named(place), state, positions))
+                stack.callback(_at_heads(layer, change).remove)
+            else:
+                replace = _replace(_named(place), state, positions)
+                hook = known[place].register_forward_hook(_of_output(replace))
+                stack.callback(hook.remove)
         yield
 
 
-def _replace(name: str, state: Tensor, positions: Sequence[int] | None) -> Any:
+def must_be_in(model: nn.Module, place: Place) -> None:
+    """Errors: the model has no such block or head."""
+    if isinstance(place, Head):
+        _by_layer(model, [place])
+    elif place not in (known := blocks(model)):
+        fix = (
+            f"choose one of {', '.join(known)}"
+            if known
+            else "this model has no stack of attention blocks; choose one that has, such as "
+            "transformer, gpt or bert"
+        )
+        raise RegardError(f"no block {place!r} to patch: {fix}")
+
+
+def _named(place: Place) -> str:
+    return f"head {place.head} of {place.layer}" if isinstance(place, Head) else place
+
+
+def _of_output(replace: Callable[[Tensor], Tensor | None]) -> Any:
+    return lambda layer, inputs, output: replace(output)
+
+
+def _replace_head(
+    layer: Mechanism, head: int, replace: Callable[[Tensor], Tensor | None]
+) -> Callable[[Tensor], Tensor | None]:
+    def change(x: Tensor) -> Tensor | None:
+        columns = _columns(layer, head, x)
+        own = replace(x[..., columns])
+        if own is None:
+            return None
+        changed = x.clone()
+        changed[..., columns] = own
+        return changed
+
+    return change
+
+
+def _replace(
+    name: str, state: Tensor, positions: Sequence[int] | None
+) -> Callable[[Tensor], Tensor | None]:
+    """Return a function that replaces the first output it gets, and no other."""
     called = False
 
-    def hook(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor | None:
+    def replace(output: Tensor) -> Tensor | None:
         nonlocal called
         if called:
             return None
@@ -166,4 +237,4 @@ def _replace(name: str, state: Tensor, positions: Sequence[int] | None) -> Any:
         index = torch.tensor(positions, dtype=torch.long, device=output.device)
         return output.index_copy(-2, index, state.to(output).index_select(-2, index))
 
-    return hook
+    return replace

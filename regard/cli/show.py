@@ -1,6 +1,8 @@
 """``regard show``: the attention weights of a model for one text, in the terminal."""
 
+import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from numpy import floating
     from numpy.typing import NDArray
 
+    from regard.analysis.interventions import Head
     from regard.analysis.layer_attention import LayerAttention
     from regard.reports.markup import Html
     from regard.runs import Run
@@ -33,6 +36,14 @@ def show(
     head: Annotated[
         int | None, typer.Option(min=1, help="Show this head, from 1 (default: mean of all heads).")
     ] = None,
+    without: Annotated[
+        str,
+        typer.Option(
+            "--without-heads",
+            help="Switch these heads off, each as LAYER.HEAD from 1, such as 1.1,2.3.",
+            metavar="HEADS",
+        ),
+    ] = "",
     picture: Annotated[
         Path | None,
         typer.Option("--out", help="Also draw to this .html or .svg file.", metavar="FILE"),
@@ -54,10 +65,17 @@ def show(
     on the source words. Language models show the attention over the whole text. --out writes all
     layers and heads to one page (.html), or the mean of the chosen ones to one picture (.svg).
 
+    --without-heads 2.1 shows the answer and the attention with head 1 of layer 2 switched off; the
+    numbers are those of --layer and --head.
+
     regard show runs/classification-transformer 'not a bad film at all' --layer 3
 
     regard show runs/translation-transformer 'Ein Hund.' --out map.html
+
+    regard show runs/classification-transformer 'not a bad film' --without-heads 1.1,2.3
     """
+
+    from regard.analysis.interventions import without_heads
 
     if picture is not None and picture.suffix.lower() not in (".html", ".svg"):
         raise RegardError(f"--out {picture}: the name must end in .html (page) or .svg (picture)")
@@ -65,14 +83,19 @@ def show(
         raise RegardError("--open: there is no drawing to open; add --out FILE.html")
     text, loaded = as_utf8(text), opened(run, "show")
     if loaded.config.entry.baseline:
-        if layer is not None or head is not None:
-            raise RegardError(f"{loaded.config.model} has no layers; leave --layer and --head out")
+        if layer is not None or head is not None or without:
+            raise RegardError(
+                f"{loaded.config.model} has no layers; leave --layer, --head and --without-heads "
+                "out"
+            )
         show_words(loaded, text, picture, json)
         if open_page and picture is not None:
             browse(picture)
         return
-    answer = loaded.predict(text)
-    layers = looks(loaded, text)
+    off = heads_off(loaded, text, without) if without else []
+    whole = loaded.predict(text) if off else None
+    with without_heads(loaded.network, off) if off else nullcontext():
+        answer, layers = loaded.predict(text), looks(loaded, text)
     chosen = [
         (number, narrowed(attention, head))
         for number, attention in enumerate(layers, 1)
@@ -91,11 +114,15 @@ def show(
                 "run": str(run),
                 "text": text,
                 **answer.json(),
+                **({} if whole is None else {"without_heads": without, "before": whole.json()}),
                 "layers": [as_json(number, attention) for number, attention in chosen],
             }
         )
         return
-    say(f"prediction of {loaded.config.model}: {phrase}")
+    if whole is not None:
+        say(f"prediction of {loaded.config.model} with all heads: {whole.phrase()}")
+    but = f" without heads {without}" if off else ""
+    say(f"prediction of {loaded.config.model}{but}: {phrase}")
     if not layers:
         say(f"{loaded.config.model} has no attention, hence no weights to show")
     for number, attention in chosen:
@@ -103,6 +130,30 @@ def show(
         draw(number, attention, head)
     if picture is not None:
         say(f"\ndrawing: {picture}")
+
+
+def heads_off(run: "Run", text: str, without: str) -> "list[Head]":
+    """Return the heads of ``LAYER.HEAD,…``, counted as the attention of a text is shown.
+
+    Errors: another form; no such layer or head; a layer without heads.
+    """
+    from regard.analysis.interventions import Head
+
+    layers = looks(run, text)
+    heads = []
+    for word in without.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})\.(\d{1,6})\s*", word, re.ASCII)
+        if not match:
+            raise RegardError(
+                f"--without-heads {word.strip()!r:.40} is not LAYER.HEAD; write 1.2,2.1 for head 2 "
+                "of layer 1 and head 1 of layer 2"
+            )
+        layer, head = map(int, match.groups())
+        if not 1 <= layer <= len(layers):
+            there = f"choose 1 to {len(layers)}" if layers else "this model has no attention"
+            raise RegardError(f"--without-heads {word.strip()}: no layer {layer}; {there}")
+        heads.append(Head(layers[layer - 1].layer, head))
+    return heads
 
 
 def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:

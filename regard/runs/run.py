@@ -197,13 +197,15 @@ class Run:
             layers: tuple[list[LayerAttention], int | None] = self.task.at_work(self.network, text)
         return layers
 
-    def attribute(self, text: str) -> Attributed:
+    def attribute(self, text: str, choice: int | None = None) -> Attributed:
         """Return integrated gradients and attention × gradient of a text's tokens.
 
-        Errors: a baseline; a task whose answer is not one number.
+        They explain one number behind the answer, by default the one that decides it; the result's
+        ``choices`` names all, and ``choice`` is the index of another. Errors: a baseline; a text
+        without tokens; no such number.
         """
         with self.computing():
-            result: Attributed = self.task.attribute(self.network, text)
+            result: Attributed = self.task.attribute(self.network, text, choice)
         return result
 
     def tokens(self, text: str) -> list[str]:

@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.analysis.attribution import Attributed
+from regard.analysis.attribution import Attributed, Explainable, attributed
 from regard.analysis.layer_attention import LayerAttention
 from regard.data.batches import plan_batches
 from regard.data.conllu import is_conllu
 from regard.errors import RegardError
+from regard.layers.device import evaluation_mode
 from regard.tasks.evaluation import Evaluation
 
 B = TypeVar("B")
@@ -274,15 +275,23 @@ class Task(Learnable[B]):
         """Return each word's contribution to a baseline's answer. Errors: a model without them."""
         raise RegardError("this baseline has no weights of single words, so there is no picture")
 
-    def attribute(self, model: nn.Module, text: str) -> Attributed:
-        """Return what each token added to the answer, beside attention.
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return the numbers behind the answer to a text, such as the score of its label.
 
-        Errors: an answer that is not one number, such as a text; a model that cannot be attributed.
+        Errors: a text without tokens; a model whose tokens cannot be named.
         """
         raise RegardError(
-            "attribution explains one number, the score of a label or a predicted value; this task "
-            "answers with several, so there is none to explain"
+            f"{type(self).__name__} does not say which numbers its answers consist of, so they are "
+            "not attributed; add a method explainable to the task"
         )
+
+    def attribute(self, model: nn.Module, text: str, choice: int | None = None) -> Attributed:
+        """Return what each token added to a number behind the answer, beside attention.
+
+        ``choice`` is its index in `explainable`. Errors: no such number; those of `explainable`.
+        """
+        with evaluation_mode(model):
+            return attributed(model, self.explainable(model, text), choice)
 
     @property
     @abstractmethod

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.analysis.attribution import Attributed, attributed
+from regard.analysis.attribution import Explainable, Forward, Scalar
 from regard.analysis.cost import flops_per_example
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
@@ -199,8 +199,7 @@ class TextTask(Task[Batch]):
         with torch.no_grad(), evaluation_mode(model), record(model) as recording:
             model(padded, lengths)
             layers = looked(recording, tokens)
-        framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
-        framed = framing.framed(tokens) if hasattr(model, "framed") else tokens
+        framed = self.framed(model, tokens)
         return [
             each._replace(
                 tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
@@ -208,35 +207,63 @@ class TextTask(Task[Batch]):
             for each in layers
         ]
 
-    def attribute(self, model: nn.Module, text: str) -> Attributed:
-        """Return what each token added to the largest output: a label's logit, or the number.
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return the outputs for a text: a logit for each label, or the number.
 
-        Errors: one answer per token, as in tagging; a model of trees; a text without words; a model
-        without an embedding of this text.
+        Default: the largest. Errors: a model of trees; a text without words; a model without an
+        embedding of this text.
+        """
+        embedding, names = self.embedded(model, text)
+        padded, lengths = pad(self.encode([text]))
+        padded, lengths = padded.to(device_of(model)), lengths.to(device_of(model))
+
+        def forward(output: int) -> Forward:
+            def run(copies: int) -> Tensor:
+                several: Tensor = model(padded.expand(copies, -1), lengths.expand(copies))
+                return several[:, output].float()
+
+            return run
+
+        with torch.no_grad():
+            outputs: Tensor = model(padded, lengths)
+            best = int(outputs[0].argmax())
+        scalars = [
+            Scalar(name, forward(i), [embedding], [names], self.output_unit)
+            for i, name in enumerate(self.output_names)
+        ]
+        return Explainable(scalars, best)
+
+    @property
+    def output_names(self) -> list[str]:
+        """Return of what each output of a network speaks, for people."""
+        return [f"output {number}" for number in range(1, self.sizes["labels"] + 1)]
+
+    @property
+    def output_unit(self) -> str:
+        """Return what an output of a network is: a logit or a number."""
+        return "number" if self.numbers else "logit"
+
+    def embedded(self, model: nn.Module, text: str) -> tuple[nn.Module, list[str]]:
+        """Return a network's table of word vectors and the names of the tokens that it embeds.
+
+        Errors: see `explainable`.
         """
         if getattr(model, "reads_trees", False):
             raise RegardError(NO_TREES.format("this model"))
-        tokens, embedding = self.tokens(text), getattr(model, "embedding", None)
+        tokens = self.tokens(text)
         if not tokens:
             raise RegardError("this text has no words, so there is nothing to attribute")
+        embedding = getattr(getattr(model, "body", model), "embedding", None)
         if not isinstance(embedding, nn.Module):
             raise RegardError("this model has no table of word vectors to attribute to")
-        padded, lengths = pad(self.encode([text]))
-        if padded.shape[1] != len(tokens):
-            raise RegardError("this model adds tokens of its own, which attribution cannot name")
-        padded, lengths = padded.to(device_of(model)), lengths.to(device_of(model))
-        with evaluation_mode(model):
-            with torch.no_grad():
-                outputs: Tensor = model(padded, lengths)
-            if outputs.ndim != 2:
-                return super().attribute(model, text)
-            best = int(outputs[0].argmax())
+        return embedding, self.framed(model, tokens)
 
-            def forward(copies: int) -> Tensor:
-                one: Tensor = model(padded.expand(copies, -1), lengths.expand(copies))
-                return one[:, best].float()
-
-            return attributed(model, forward, embedding, tokens)
+    def framed(self, model: Any, tokens: list[str]) -> list[str]:
+        """Return the tokens with the special tokens that the network or its tokenizer adds."""
+        if not hasattr(model, "framed"):
+            return tokens
+        framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
+        return list(framing.framed(tokens))
 
     @property
     def room(self) -> int:

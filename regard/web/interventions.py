@@ -1,5 +1,7 @@
 """Requests that change a model while it answers, or attribute its answer to tokens."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
@@ -10,58 +12,102 @@ from regard.analysis.interventions import (
     blocks,
     keep_states,
     layers_with_heads,
+    must_be_in,
     patched,
     without_heads,
 )
 from regard.errors import RegardError
+from regard.reports.attended import plain_name
 from regard.web.answers import Answers
 from regard.web.queue import Job
-from regard.web.requests import PatchRequest, RunRequest, TextRequest, WithoutRequest
+from regard.web.requests import AttributionRequest, PatchRequest, RunRequest, WithoutRequest
 
 if TYPE_CHECKING:
     from regard.web.api import Api
 
-LISTED = 4096  # heads or blocks in one answer
+LISTED = 4096  # layers or blocks in one answer
 
 
 def parts(answers: Answers, name: str) -> dict[str, Any]:
-    """Return the heads of each layer and the blocks of a run. Errors: a run without a network."""
+    """Return the heads of each layer and the blocks of a run, each with a name for people.
+
+    Errors: a run without a network.
+    """
     network = _network(answers, name)
-    heads = {layer: int(m.heads) for layer, m in layers_with_heads(network).items()}  # type: ignore[arg-type]
-    return {"run": name, "heads": dict([*heads.items()][:LISTED]), "blocks": [*blocks(network)]}
+    layers = [
+        {"layer": layer, "name": _heads_name(layer), "heads": int(mechanism.heads)}  # type: ignore[arg-type]
+        for layer, mechanism in layers_with_heads(network).items()
+    ]
+    stack = [{"block": block, "name": plain_name(block)} for block in blocks(network)]
+    return {"run": name, "heads": layers[:LISTED], "blocks": stack[:LISTED]}
+
+
+def _heads_name(layer: str) -> str:
+    """Return a name for the attention of a layer.
+
+    >>> _heads_name("blocks.0.attention.work"), _heads_name("decoder.1.memory_attention.work")
+    ('layer 1 attention', 'decoder 2 attention to the source')
+    """
+    name = plain_name(layer)
+    side = name.removesuffix(", source")
+    return f"{side} attention" + (" to the source" if side != name else "")
 
 
 def without(answers: Answers, name: str, text: str, heads: list[Head]) -> dict[str, Any]:
     """Return the answers to a text before and after heads are switched off."""
-    model, network = answers.registry.model(name), _network(answers, name)
-    answers.check_length(model.count(text))
-    before = model.predict([text])[0]
-    with without_heads(network, heads):
-        return {"run": name, "text": text, "before": before, "after": model.predict([text])[0]}
+    network = _network(answers, name)
+    before = _answer(answers, name, text)
+    after = _answer(answers, name, text, lambda: without_heads(network, heads))
+    return {"run": name, "text": text, "before": before, "after": after}
 
 
 def patch(answers: Answers, name: str, query: PatchRequest) -> dict[str, Any]:
-    """Return the answers to both texts, and to the first with a block's states of the other."""
-    model, network = answers.registry.model(name), _network(answers, name)
-    for text in (query.text, query.other):
-        answers.check_length(model.count(text))
+    """Return the answers to both texts, and to the first with states of the other.
+
+    Errors: no such block or head; positions that are not in both texts; a text without tokens.
+    """
+    network, place = _network(answers, name), query.place
+    must_be_in(network, place)
+    before = _answer(answers, name, query.text)
     with keep_states(network) as states:
-        other = model.predict([query.other])[0]
-    before = model.predict([query.text])[0]
-    chosen = {query.block: states[query.block]} if query.block in states else {query.block: None}
-    with patched(network, chosen, query.positions):  # type: ignore[arg-type]
-        after = model.predict([query.text])[0]
+        other = _answer(answers, name, query.other)
+    if place not in states:
+        raise RegardError("the other text has no tokens to take states from; type one with words")
+    chosen = {place: states[place]}
+    after = _answer(answers, name, query.text, lambda: patched(network, chosen, query.positions))
     return {"run": name, "before": before, "other": other, "after": after}
 
 
-def attribute(answers: Answers, name: str, text: str) -> dict[str, Any]:
-    """Return the attributions of a text's tokens. Errors: a run that has none."""
+def _answer(
+    answers: Answers,
+    name: str,
+    text: str,
+    changed: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, Any]:
+    """Return a model's answer to a text; for a model that writes, with its likeliest next words.
+
+    ``changed`` returns the context in which the model is changed, for one pass.
+    """
     model = answers.registry.model(name)
     answers.check_length(model.count(text))
+    with changed():
+        answer = model.predict([text])[0]
+    ahead = getattr(model, "next_words", None)
+    if ahead is None:
+        return answer
+    with changed():
+        words = [{"token": x.token, "probability": x.probability} for x in ahead(text)]
+    return {**answer, "next": words} if words else answer
+
+
+def attribute(answers: Answers, name: str, query: AttributionRequest) -> dict[str, Any]:
+    """Return the attributions of a text's tokens. Errors: a model that has none."""
+    model = answers.registry.model(name)
+    answers.check_length(model.count(query.text))
     own = getattr(model, "attribute", None)
     if own is None:
-        raise RegardError(f"{name} was not trained by regard, so its answer is not attributed")
-    return {"run": name, "text": text, **own(text)}
+        raise RegardError(f"{name} has no method attribute, so its answer is not attributed")
+    return {"run": name, "text": query.text, **own(query.text, query.choice)}
 
 
 def _network(answers: Answers, name: str) -> nn.Module:
@@ -88,12 +134,12 @@ def add_interventions(app: FastAPI, api: "Api") -> None:
         name, heads = api.registry.check(query.run), [Head(x.layer, x.head) for x in query.heads]
         return await asked(request, lambda: without(api.answers, name, query.text, heads))
 
-    @app.post("/patch", summary="Answer with a block's states taken from another text")
+    @app.post("/patch", summary="Answer with states of a block or head of another text")
     async def patch_states(query: PatchRequest, request: Request) -> Any:
         name = api.registry.check(query.run)
         return await asked(request, lambda: patch(api.answers, name, query))
 
     @app.post("/attribute", summary="Integrated gradients and attention × gradient of tokens")
-    async def attribute_text(query: TextRequest, request: Request) -> Any:
+    async def attribute_text(query: AttributionRequest, request: Request) -> Any:
         name = api.registry.check(query.run)
-        return await asked(request, lambda: attribute(api.answers, name, query.text))
+        return await asked(request, lambda: attribute(api.answers, name, query))

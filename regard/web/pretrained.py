@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.analysis.attribution import Explainable, attributed
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.data.tokenizers import panics
@@ -16,13 +17,16 @@ from regard.decoding import Limits as Lengths
 from regard.errors import RegardError
 from regard.interop import huggingface
 from regard.interop.pretrained import Pretrained, special
+from regard.tasks import explaining
 from regard.tasks.settings import TEMPERATURE
 from regard.tasks.writing.streaming import (
     Drawing,
+    NextWord,
     Piece,
     Reread,
     WriteRequest,
     answered,
+    next_words,
     reread,
     write,
 )
@@ -99,13 +103,40 @@ class ServedPretrained:
             raise RegardError(f"{self.name} fills in all masks at once; leave out written")
         return reread(self.network, self._request(text, max(len(written), 1)), written)
 
+    def next_words(self, text: str) -> list[NextWord]:
+        """Return the likeliest first words of the output; none for BERT."""
+        return [] if self.writer is None else next_words(self.network, self._request(text, 1))
+
+    def attribute(self, text: str, choice: int | None = None) -> dict[str, Any]:
+        """Return attributions of the tokens. Errors: no such number; a text without tokens."""
+        with torch.no_grad():
+            return attributed(self.network, self._explainable(text), choice).json()
+
+    def _explainable(self, text: str) -> Explainable:
+        if self.writer is None:
+            ids = self._ids(text)
+            mask, best = self._best(ids)
+            names = self._names(ids)
+            return explaining.filled(
+                self.network, ids, names, best, words=self._vocabulary, mask=mask
+            )
+        request = self._request(text, SHORT)
+        if self.loaded.kind == "gpt":
+            return explaining.continuations(self.network, request)
+        written = [piece.id for piece in self.write(text, Drawing(SHORT)) if piece.id is not None]
+        return explaining.outputs(self.network, request, written)
+
+    @property
+    def _vocabulary(self) -> int:
+        return int(self.loaded.config["vocab_size"])
+
     def _request(self, text: str, most: int) -> WriteRequest:
         assert self.writer is not None
         context = self.writer.context
         return WriteRequest(
             np.array(self._ids(text)[-context:], dtype=np.int64),
             special(self.loaded.config, "eos_token_id"),
-            int(self.loaded.config["vocab_size"]),
+            self._vocabulary,
             Lengths(ratio=0.0, more=most, longest=most),
             self._names,
             self._text,
@@ -126,22 +157,27 @@ class ServedPretrained:
 
     def _filled(self, ids: list[int]) -> dict[str, Any]:
         """Replace each mask by its most likely word."""
+        name, best = self._best(ids)
+        if not best:
+            raise RegardError(f"{self.name} fills in masks: put {name} into the text")
+        for place, word in best.items():
+            ids[place] = word.id
+        chance = sum(math.log(max(word.probability, 1e-300)) for word in best.values())
+        return {"written": self._text(ids), "log_probability": chance, "ended": True}
+
+    def _best(self, ids: list[int]) -> tuple[str, dict[int, NextWord]]:
+        """Return the mask's name, and the likeliest word at the place of each mask."""
         name = next((name for name in MASKS if self.words.token_to_id(name) is not None), MASKS[0])
         mask = self.words.token_to_id(name)
         places = [i for i, token in enumerate(ids) if token == mask]
         if not places:
-            raise RegardError(f"{self.name} fills in masks: put {name} into the text")
+            return name, {}
         with torch.no_grad():
             states = self.network(torch.tensor([ids]))[0, places]
             logits: Tensor = cast(Any, self.network).to_logits(states)
-        log_probabilities, best = logits.float().log_softmax(-1).max(-1)
-        for place, token in zip(places, best.tolist(), strict=True):
-            ids[place] = token
-        return {
-            "written": self._text(ids),
-            "log_probability": float(log_probabilities.sum()),
-            "ended": True,
-        }
+        chances, best = logits.float().softmax(-1).max(-1)
+        words = zip(self._names(best.tolist()), chances.tolist(), best.tolist(), strict=True)
+        return name, {place: NextWord(*word) for place, word in zip(places, words, strict=True)}
 
     def _ids(self, text: str) -> list[int]:
         with panics(f"{self.name}: its tokenizer could not encode the text"):

@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from regard.analysis.interventions import Head, Place
+from regard.errors import RegardError
 from regard.tasks.settings import TEMPERATURE
 from regard.web.disagreements import Filter, Side
 from regard.web.limits import Limits
@@ -130,12 +132,35 @@ class WithoutRequest(TextRequest):
 
 
 class PatchRequest(TextRequest):
-    """A request to answer a text with a block's states taken from another text."""
+    """A request to answer a text with the states of a block, or of a head, of another text."""
 
     other: Text
-    block: Text = Field(max_length=400, description="Name of a block, as listed by /parts.")
+    block: Text | None = Field(
+        default=None, max_length=400, description="Name of a block, as listed by /parts."
+    )
+    head: HeadRequest | None = Field(default=None, description="A head, instead of a block.")
     positions: list[Annotated[int, Field(ge=0, le=1_000_000)]] | None = Field(
         default=None, max_length=4096, description="Tokens to replace, from 0; null: all."
+    )
+
+    @property
+    def place(self) -> Place:
+        """Return the block or the head. Errors: neither or both."""
+        if self.head is not None and self.block is None:
+            return Head(self.head.layer, self.head.head)
+        if self.block is not None and self.head is None:
+            return self.block
+        raise RegardError("give either block or head, as listed by /parts")
+
+
+class AttributionRequest(TextRequest):
+    """A request to attribute a number behind the answer to the tokens of a text."""
+
+    choice: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Index of the number to explain, in the response's choices; null: the default.",
     )
 
 

@@ -15,6 +15,7 @@ from regard.tasks import TASKS
 from regard.tasks.writing.searching import Writes
 from regard.tasks.writing.streaming import (
     Drawing,
+    NextWord,
     Piece,
     Reread,
     WriteRequest,
@@ -106,9 +107,17 @@ class ServedRun:
         """The network, for interventions. Errors: a baseline."""
         return self.run.network
 
-    def attribute(self, text: str) -> dict[str, Any]:
+    def attribute(self, text: str, choice: int | None = None) -> dict[str, Any]:
         """Return attributions of the tokens. Errors: as `Run.attribute`."""
-        return self.run.attribute(text).json()
+        return self.run.attribute(text, choice).json()
+
+    def next_words(self, text: str) -> list[NextWord]:
+        """Return the likeliest first words of the output; none if the run writes no words."""
+        task = self.run.task
+        if not isinstance(task, Writes) or self.run.config.entry.baseline:
+            return []
+        with self.run.computing():
+            return task.next_words(self.run.network, text)
 
     @property
     def residual(self) -> float:

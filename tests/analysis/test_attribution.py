@@ -1,15 +1,16 @@
 """Attribution: completeness, and the gradient of the weights against one by autograd."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from regard.analysis.attribution import (
+    Explainable,
+    Scalar,
     agreement,
     attention_gradients,
+    attributed,
     in_words,
     integrated_gradients,
 )
@@ -20,7 +21,7 @@ from regard.models.text_classifier import TextClassifier
 TOKENS = torch.tensor([[4, 5, 6, 7, 8]])
 
 
-def model_and_forward(**settings: object) -> tuple[TextClassifier, Callable[[int], Tensor]]:
+def model_and_scalar(**settings: object) -> tuple[TextClassifier, Scalar]:
     torch.manual_seed(1)
     made = TextClassifierSettings.model_validate(
         {"width": 8, "heads": 2, "layers": 2, "init_std": 1.0, **settings}
@@ -31,32 +32,51 @@ def model_and_forward(**settings: object) -> tuple[TextClassifier, Callable[[int
         output: Tensor = model(TOKENS.expand(copies, -1), torch.full((copies,), 5))
         return 100 * output[:, 1]
 
-    return model, forward
+    return model, Scalar("100 logits", forward, [model.embedding], [list("abcde")])
 
 
 @pytest.mark.parametrize(("steps", "within"), [(32, 0.05), (512, 0.003)])
 def test_integrated_gradients_sum_to_the_difference(steps: int, within: float) -> None:
     """The gradient jumps at the kinks of ReLU, so that the sum converges slowly with steps."""
-    model, forward = model_and_forward()
-    result = integrated_gradients(forward, model.embedding, steps)
+    scalar = model_and_scalar()[1]
+    result = integrated_gradients(scalar, steps)
     assert result.values.shape == (5,)
-    assert result.output == pytest.approx(forward(1).item(), abs=1e-3)
+    assert result.output == pytest.approx(scalar.forward(1).item(), abs=1e-3)
     difference = result.output - result.baseline
     assert abs(difference) > 0.5
     assert result.values.sum() == pytest.approx(difference, rel=within)
 
 
 def test_no_steps_are_refused() -> None:
-    model, forward = model_and_forward()
+    scalar = model_and_scalar()[1]
     with pytest.raises(RegardError, match="at least 1 step, not 0"):
-        integrated_gradients(forward, model.embedding, 0)
+        integrated_gradients(scalar, 0)
+
+
+def test_batches_of_copies_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    scalar = model_and_scalar()[1]
+    whole = integrated_gradients(scalar, 9)
+    monkeypatch.setattr("regard.analysis.attribution.AT_ONCE", 15)  # 3 copies
+    several = integrated_gradients(scalar, 9)
+    np.testing.assert_allclose(several.values, whole.values, rtol=1e-4, atol=1e-4)
+    assert several.output == pytest.approx(whole.output, rel=1e-4)
+    assert several.baseline == pytest.approx(whole.baseline, rel=1e-4)
+
+
+def test_tokens_that_have_no_name_and_choices_that_do_not_exist_are_refused() -> None:
+    model, scalar = model_and_scalar()
+    wrong = scalar._replace(texts=[list("abcd")])
+    with pytest.raises(RegardError, match=r"embeds \[5\] tokens where the text has \[4\]"):
+        integrated_gradients(wrong, 4)
+    with pytest.raises(RegardError, match="choice 1: this answer has choices 0 to 0"):
+        attributed(model, Explainable([scalar]), 1)
 
 
 @pytest.mark.parametrize("groups", [0, 1])
 def test_attention_times_gradient_is_that_of_a_scaled_value(groups: int) -> None:
     """Scaling key j's value in one layer by 1 + ε moves f by ε Σ A_ij ∂f / ∂A_ij."""
-    model, forward = model_and_forward(key_value_heads=groups)
-    rows = attention_gradients(model, forward, model.embedding)
+    model, scalar = model_and_scalar(key_value_heads=groups)
+    rows = attention_gradients(model, scalar)
     name, found = next(row for row in rows if row[0].startswith("blocks.1"))
     layer, moved = model.get_submodule(name), []
     for key in range(5):
@@ -71,7 +91,7 @@ def test_attention_times_gradient_is_that_of_a_scaled_value(groups: int) -> None
 
             handle = layer.register_forward_pre_hook(scale)
             with torch.no_grad():
-                moved.append(forward(1).double().item())
+                moved.append(scalar.forward(1).double().item())
             handle.remove()
     wanted = (np.array(moved[::2]) - np.array(moved[1::2])) / 0.1
     assert np.abs(wanted).max() > 3e-2

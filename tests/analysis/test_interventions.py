@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from regard.analysis.interventions import (
     Head,
+    Place,
     blocks,
     keep_states,
     layers_with_heads,
@@ -77,7 +78,7 @@ def test_names_of_recorded_layers_name_heads() -> None:
     assert (answers[0] - model(ONE, LENGTHS)).abs().max() > 1e-4
 
 
-def states_of(model: nn.Module, tokens: Tensor) -> dict[str, Tensor]:
+def states_of(model: nn.Module, tokens: Tensor) -> dict[Place, Tensor]:
     with torch.no_grad(), keep_states(model) as states:
         model(tokens, LENGTHS)
     return states
@@ -100,6 +101,43 @@ def test_all_states_of_the_first_block_bring_the_other_answer() -> None:
     with patched(model, states, [1]):
         part = model(ONE, LENGTHS)
     assert min((part - wanted).abs().max(), (part - own).abs().max()) > 1e-4
+
+
+@pytest.mark.parametrize("projection", [True, False])
+def test_a_head_patched_is_the_other_texts_head(projection: bool) -> None:
+    torch.manual_seed(2)
+    layer = MultiHeadAttention(6, 3, output_projection=projection)
+    model = nn.ModuleDict({"layer": layer})
+    one, other = torch.randn(2, 1, 4, 6)
+    with torch.no_grad(), keep_states(model) as states:
+        theirs = layer(other)
+    kept = torch.cat([states[Head("layer", head)] for head in (1, 2, 3)], -1)
+    whole = layer.output(kept) if projection else kept
+    torch.testing.assert_close(whole, theirs, atol=1e-6, rtol=0)
+    with torch.no_grad(), keep_states(model) as own:
+        layer(one)
+    mixed = torch.cat([own[Head("layer", 1)], kept[..., 2:4], own[Head("layer", 3)]], -1)
+    wanted = layer.output(mixed) if projection else mixed
+    with torch.no_grad(), patched(model, {Head("layer", 2): states[Head("layer", 2)]}):
+        torch.testing.assert_close(layer(one), wanted, atol=1e-6, rtol=0)
+        torch.testing.assert_close(layer(one), layer(one))
+    with torch.no_grad(), patched(model, {Head("layer", 2): states[Head("layer", 2)]}, [3]):
+        part = layer(one)
+    torch.testing.assert_close(part[:, :3], layer(one)[:, :3], atol=1e-6, rtol=0)
+    torch.testing.assert_close(part[:, 3], wanted[:, 3], atol=1e-6, rtol=0)
+
+
+def test_a_head_patched_by_zeros_is_off() -> None:
+    model = classifier()
+    name = next(iter(layers_with_heads(model)))
+    zeros = torch.zeros(1, 5, 4)
+    with torch.no_grad(), patched(model, {Head(name, 2): zeros}):
+        by_zeros = model(ONE, LENGTHS)
+    with torch.no_grad(), without_heads(model, [Head(name, 2)]):
+        torch.testing.assert_close(by_zeros, model(ONE, LENGTHS), atol=1e-6, rtol=0)
+    no_head = pytest.raises(RegardError, match="has heads 1 to 2")
+    with no_head, patched(model, {Head(name, 3): zeros}):
+        pass
 
 
 def test_states_that_do_not_fit_are_refused() -> None:

@@ -2,12 +2,14 @@ import json
 import shutil
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from regard import runs
+from regard.analysis.interventions import Head, layers_with_heads, without_heads
 from regard.cli.main import app
 from regard.cli.show import coloured
 
@@ -50,12 +52,41 @@ def test_one_layer_and_one_head(regard: Command, trained: Path) -> None:
     assert "head 2" in regard("show", trained, TEXT, "--layer", 1, "--head", 2).out
 
 
+def test_heads_switched_off_change_the_answer_and_the_weights(
+    regard: Command, trained: Path
+) -> None:
+    whole = json.loads(regard("show", trained, TEXT, "--json").out)
+    part = json.loads(regard("show", trained, TEXT, "--without-heads", "1.1, 1.2", "--json").out)
+    run = runs.load(trained)
+    names = layers_with_heads(run.network)
+    with without_heads(run.network, [Head(name, head) for name in names for head in (1, 2)]):
+        wanted = run.predict(TEXT).json()
+        pool = run.attention(TEXT)[1].weights.tolist()
+    assert part["probabilities"] == wanted["probabilities"] != whole["probabilities"]
+    assert part["before"]["probabilities"] == whole["probabilities"]
+    assert part["layers"][1]["weights"] == pool != whole["layers"][1]["weights"]
+    said = regard("show", trained, TEXT, "--without-heads", "1.1,1.2").out.splitlines()
+    assert said[0].startswith("prediction of transformer with all heads: ")
+    assert said[1] == ("prediction of transformer without heads 1.1,1.2: " + run_phrase(wanted))
+    assert run.predict(TEXT).json()["probabilities"] == whole["probabilities"]
+
+
+def run_phrase(answer: dict[str, Any]) -> str:
+    return f"{answer['label']}, {answer['probabilities'][answer['label']]:.1%} sure"
+
+
 def test_mistakes(regard: Command, trained: Path) -> None:
     for words, hint in (
         (["--layer", 3], "choose 1 to 2"),
         (["--layer", 2, "--head", 2], "choose 1 to 1"),
         (["--layer", 1, "--head", 3], "choose 1 to 2"),
         (["--open"], "add --out FILE.html"),
+        (["--without-heads", "x"], "'x' is not LAYER.HEAD; write 1.2,2.1"),
+        (["--without-heads", "1.1,"], "'' is not LAYER.HEAD"),
+        (["--without-heads", "3.1"], "no layer 3; choose 1 to 2"),
+        (["--without-heads", "0.1"], "no layer 0; choose 1 to 2"),
+        (["--without-heads", "1.3"], "has heads 1 to 2"),
+        (["--without-heads", "2.1"], "'pool.attention' has no heads"),
     ):
         said = regard("show", trained, TEXT, *words)
         assert said.status == 2

@@ -60,9 +60,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture
-def client(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
-    """Ask a server in this process: ``client("POST", "/predict", {...})``."""
+@pytest.fixture(scope="session")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of further tasks, and one without attention; read only."""
+    from regard import runs
+
+    home = tmp_path_factory.mktemp("every")
+    strings = turned(tmp_path_factory.mktemp("more-strings"))
+    for name, task, model, settings in (
+        ("tags", "tagging", "transformer", TINY),
+        ("translates", "reverse", "transformer", [strings, *TURNED[2:], *TINY[1:5]]),
+        ("masks", "masked-modeling", "bert", GOES_ON),
+        ("recurrent", "classification", "rnn", ["examples=120", "width=8", "epochs=1"]),
+    ):
+        for _ in runs.start(home / name, task, model, settings).train():
+            pass
+    return home
+
+
+def asker(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
+    """Ask a server of a folder in this process."""
     from starlette.testclient import TestClient
 
     from regard.web.api import create_app
@@ -76,6 +93,18 @@ def client(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
             return opened.request(method, path, json=json, **more)  # type: ignore[return-value]
 
         yield ask
+
+
+@pytest.fixture
+def client_of_every(every: Path) -> Iterator[Callable[..., httpx.Response]]:
+    """Ask a server of the runs of further tasks: ``client_of_every("POST", "/predict", {...})``."""
+    yield from asker(every)
+
+
+@pytest.fixture
+def client(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
+    """Ask a server in this process: ``client("POST", "/predict", {...})``."""
+    yield from asker(folder)
 
 
 def wait_for(url: str) -> None:
@@ -182,6 +211,14 @@ def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
     yield open_
     for page in pages:
         page.page.close()
+
+
+@pytest.fixture(scope="module")
+def server_of_every(every: Path) -> Iterator[str]:
+    begun = Server(every, "deadline=60")
+    yield begun.url
+    begun.process.kill()
+    begun.process.communicate()
 
 
 def look_at(texts: list[str]) -> dict[str, Any]:

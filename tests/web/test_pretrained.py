@@ -206,3 +206,28 @@ def test_a_tokenizer_that_panics_is_told_and_the_server_goes_on(tmp_path: Path) 
         assert "broken: its tokenizer could not encode the text" in broken.json()["error"]
         assert sound.status_code == 200
         assert asker.get("/health").json()["restarts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "choices"),
+    [
+        ("gpt2", TEXT, "next word: "),
+        ("bert", "the [MASK] a good film", "[MASK] 1: "),
+        ("t5", TEXT, "output word 1, "),
+    ],
+)
+def test_answers_are_attributed(tmp_path: Path, kind: str, text: str, choices: str) -> None:
+    saved(tmp_path / kind, kind)
+    subject = find([tmp_path / kind]).model(kind)
+    found = subject.attribute(text)  # type: ignore[attr-defined]
+    assert found["choices"][0].startswith(choices)
+    assert found["tokens"][:5] == text.split()
+    missing = sum(found["integrated_gradients"]) - (found["output"] - found["baseline"])
+    assert abs(missing) <= 0.02 * sum(map(abs, found["integrated_gradients"]))
+    ahead = subject.next_words(text)  # type: ignore[attr-defined]
+    assert bool(ahead) == (kind != "bert")
+    if ahead:
+        first = next(iter(subject.write(text, Drawing(4))))
+        assert (ahead[0].token, ahead[0].id) == (first.token, first.id)
+        assert ahead[0].probability == pytest.approx(first.probability, abs=1e-4)
+        assert found["output"] == pytest.approx(np.log(first.probability), abs=1e-3)

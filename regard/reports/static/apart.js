@@ -1,6 +1,6 @@
 // Disagreements of two runs on the test split: counts, and a paginated list of texts that only one gets right.
 import { ask, writeState } from "./ask.js";
-import { choice, h, percent, settled, shown } from "./dom.js";
+import { choice, failure, h, percent, settled, shown } from "./dom.js";
 
 const PAGE = 10; // texts of a page
 const PAUSE = 200;
@@ -73,7 +73,7 @@ export class Apart {
       const found = await ask(`/disagreements?${asked}`);
       return mine === this.turn ? found : null;
     } catch (error) {
-      if (mine === this.turn) this.node.replaceChildren(h("p", { class: "problem", role: "alert" }, shown(/** @type {any} */ (error).message)));
+      if (mine === this.turn) this.node.replaceChildren(failure(error, () => this.open()));
       return null;
     }
   }
@@ -91,7 +91,7 @@ export class Apart {
     };
     const turn = (/** @type {string} */ word, /** @type {number} */ step, /** @type {boolean} */ there) =>
       h("button", { type: "button", "data-step": step, "aria-disabled": String(!there), onclick: () => there && go(step) }, word);
-    const says = found ? `${(offset + 1).toLocaleString("en")} to ${(offset + rows.length).toLocaleString("en")} of ${found.toLocaleString("en")}` : "No matching texts.";
+    const says = found ? `${(offset + 1).toLocaleString("en")} to ${(offset + rows.length).toLocaleString("en")} of ${found.toLocaleString("en")}` : "No matching texts. Choose other answers above, or search for other words.";
     const said = (/** @type {string} */ name, /** @type {string} */ answer, /** @type {boolean} */ right) =>
       h("span", { class: right ? "right" : "wrong" }, `${right ? "✓" : "✗"} ${name} ${answer}`);
     /** @type {any} */ (this.place).replaceChildren(

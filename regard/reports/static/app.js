@@ -1,7 +1,7 @@
 // The page: selects a view and keeps its state in the URL.
 import { ask, readState, writeState } from "./ask.js";
 import { compareView } from "./compare.js";
-import { h, shown } from "./dom.js";
+import { failure, h } from "./dom.js";
 import { learnView } from "./learn.js";
 import { tour } from "./tour.js";
 import { tryView } from "./try.js";
@@ -24,7 +24,7 @@ function show() {
   document.title = `${title} · regard`;
   writeState({ view });
   if (!known.runs.some((run) => !run.error) && view !== "learn") {
-    main.replaceChildren(...(known.runs.length ? unread() : [h("p", { class: "empty" }, "No runs found. Train one with: regard train classification")]));
+    main.replaceChildren(...(known.runs.length ? unread() : [h("h1", {}, "No runs yet"), h("p", { class: "empty" }, "Train one with ", h("code", {}, "regard train classification"), " and load this page again. ", h("a", { href: "#view=learn" }, "Learn"), " needs no run.")]));
     return;
   }
   main.replaceChildren(build({ ...known, state }));
@@ -32,7 +32,7 @@ function show() {
 
 /** Explain why no run can be opened. */
 function unread() {
-  return [h("h1", {}, "No run can be opened"), h("ul", { class: "texts" }, known.runs.map((run) => h("li", { class: "problem" }, `${run.name}: ${run.error}`)))];
+  return [h("h1", {}, "No run can be opened"), h("p", { class: "empty" }, "Do what each message says, or train another run with ", h("code", {}, "regard train classification"), ", and load this page again. ", h("a", { href: "#view=learn" }, "Learn"), " needs no run."), h("ul", { class: "texts" }, known.runs.map((run) => h("li", { class: "problem" }, `${run.name}: ${run.error}`)))];
 }
 
 /** Keep the run and the text in the links to other views. */
@@ -53,7 +53,7 @@ try {
   show();
   tour();
 } catch (error) {
-  main.replaceChildren(h("p", { class: "problem", role: "alert" }, `The server does not respond: ${shown(/** @type {any} */ (error).message)}`));
+  main.replaceChildren(failure(error, () => location.reload()));
 }
 addEventListener("hashchange", () => {
   show();

@@ -3,18 +3,25 @@
 /** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, temperature?: number, error?: string}} RunRow */
 
 /**
+ * Request an answer. Errors say what to do; `asked` is true if the same request would fail again.
  * @param {string} path @param {any} [body] @param {AbortSignal} [signal]
  * @returns {Promise<Response>}
  */
 async function fetched(path, body, signal) {
-  const answer = await fetch(path, body === undefined ? { signal } : {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  let answer;
+  try {
+    answer = await fetch(path, body === undefined ? { signal } : {
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Error("The server does not respond. See whether regard serve is still running, and try again.");
+  }
   if (answer.ok) return answer;
-  let message = `${answer.status}`;
+  let message = `The server failed with status ${answer.status}. Try again; its terminal says more.`;
   try {
     message = (await answer.json()).error;
   } catch { /* no JSON: the status alone */ }
-  throw new Error(message);
+  throw Object.assign(new Error(message), { asked: answer.status < 500 && answer.status !== 408 });
 }
 
 /** Return the answer as JSON. @param {string} path @param {any} [body] @param {AbortSignal} [signal] */

@@ -1,13 +1,14 @@
 // Compare: two runs on one text, their disagreements on the test split, and a comparison's table.
+import { answerCard } from "./answer.js";
 import { Apart } from "./apart.js";
 import { writeState } from "./ask.js";
 import { comparisonOf, comparisonTable } from "./comparison.js";
-import { h, num, percent, settled, shown, svg } from "./dom.js";
+import { failure, h, num, percent, settled, shown, svg } from "./dom.js";
 import { telling } from "./heads.js";
 import { runPicker, textField } from "./picker.js";
 import { figure, downloadButtons } from "./save.js";
 import { Tokens } from "./tokens.js";
-import { answerCard, lookAt } from "./try.js";
+import { lookAt } from "./try.js";
 
 const PAUSE = 150;
 
@@ -48,7 +49,7 @@ export function compareView(context) {
       const found = await lookAt(run.name, text);
       return { run, answer: found.data.answer, seen: await receivedBy(found) };
     } catch (error) {
-      return { run, error: shown(/** @type {any} */ (error).message) };
+      return { run, error };
     }
   }
 
@@ -61,8 +62,8 @@ export function compareView(context) {
     const seen = both.map((one) => /** @type {any} */ (one).seen);
     const same = seen[0] && seen[1] && seen[0].tokens.join("\u0000") === seen[1].tokens.join("\u0000");
     sides.replaceChildren(...both.map((one, i) => h("section", { class: "card", "aria-label": one.run.name },
-      h("h3", {}, `${"AB"[i]} · ${one.run.name}`), one.error ? h("p", { class: "problem", role: "alert" }, one.error) : answerCard(one.answer),
-      ...(seen[i] ? strip(seen[i]) : one.error ? [] : [h("p", { class: "soft" }, "no attention weights")]))));
+      h("h3", {}, `${"AB"[i]} · ${one.run.name}`), one.error ? failure(one.error, look) : answerCard(one.answer),
+      ...(seen[i] ? strip(seen[i]) : one.error ? [] : [h("p", { class: "soft" }, `${one.run.model} has no attention layer: only the answers are compared. Choose a model with attention to compare weights.`)]))));
     const said = both.map((one) => /** @type {any} */ (one).answer?.probabilities);
     if (said[0] && said[1] && Object.keys(said[0]).every((label) => label in said[1])) sides.append(answers(said[0], said[1]));
     if (same) sides.append(difference(seen[0], seen[1]));
@@ -129,7 +130,10 @@ export function compareView(context) {
   /** Show the selected comparison, or the one both runs belong to. */
   function compared() {
     const { comparisons, state } = context;
-    if (!comparisons.length) return;
+    if (!comparisons.length) {
+      table.replaceChildren(h("section", { class: "card" }, h("h2", {}, "The comparison"), h("p", { class: "soft" }, "No comparison is served. Make one with ", h("code", {}, `regard compare ${a.task === "Hugging Face" || a.task === "your own" ? "classification" : a.task}`), " and serve its folder.")));
+      return;
+    }
     const name = comparisons.includes(state.comparison) ? state.comparison : comparisonOf(comparisons, a.name, b.name);
     comparisonTable(comparisons, name, table, (chosen, runs) => {
       state.comparison = chosen;
@@ -161,6 +165,7 @@ export function compareView(context) {
   begin(true);
   offer().then(() => state.apart && apart.again(state)); // slow, so after what is visible at once
   return h("div", { class: "view" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Two models on one text: their answers and their attention."),
+    able.length < 2 && h("p", { class: "empty" }, "Only one run can be opened, so it stands beside itself. Train another one with ", h("code", {}, "regard train"), " and load this page again."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, pickers), field.node),
     sides, h("section", { class: "card" }, h("h2", {}, "Disagreements"), apart.node), table);
 }

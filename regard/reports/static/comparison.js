@@ -1,6 +1,6 @@
 // A comparison's table: arms with their intervals and costs, and the verdicts in words.
 import { ask, readState, writeState } from "./ask.js";
-import { choice, h, num, shown, svg } from "./dom.js";
+import { choice, failure, h, num, shown, svg } from "./dom.js";
 import { downloadButtons } from "./save.js";
 
 /** Return the comparison whose folder contains both runs, or one of them; "" if none. @param {string[]} names @param {string} a @param {string} b */
@@ -23,12 +23,12 @@ export async function comparisonTable(names, name, place, pick) {
       pick(chosen, []); // its error is shown in its place
     }
   });
-  if (!name) return place.replaceChildren(h("section", { class: "card" }, h("h2", {}, "The comparison"), h("p", { class: "soft" }, "These two models are not part of one comparison."), picker));
+  if (!name) return place.replaceChildren(h("section", { class: "card" }, h("h2", {}, "The comparison"), h("p", { class: "soft" }, "These two models are not part of one comparison. Choose a comparison to see its table."), picker));
   let found;
   try {
     found = await ask(`/comparison?name=${encodeURIComponent(name)}`);
   } catch (error) {
-    return turn === place.turn && place.replaceChildren(h("section", { class: "card" }, picker, h("p", { class: "problem" }, shown(/** @type {any} */ (error).message))));
+    return turn === place.turn && place.replaceChildren(h("section", { class: "card" }, picker, failure(error, () => comparisonTable(names, name, place, pick))));
   }
   if (turn !== place.turn) return undefined; // another one was chosen meanwhile
   const state = readState();

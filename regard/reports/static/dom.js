@@ -113,6 +113,14 @@ export function choice(label, options, value, pick) {
 }
 
 /**
+ * Say why a request failed, with a button to try again unless the request itself was wrong.
+ * @param {any} error @param {() => void} [again]
+ */
+export function failure(error, again) {
+  return h("div", { class: "failure" }, h("p", { class: "problem", role: "alert" }, error.message ?? error), again && !error.asked && h("button", { type: "button", onclick: again }, "Try again"));
+}
+
+/**
  * A labelled slider that shows its value.
  * @param {string} label
  * @param {{min: number, max: number, step?: number, value: number, says?: (v: number) => string}} range

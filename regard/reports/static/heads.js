@@ -44,7 +44,7 @@ function opening(look) {
  */
 export function headsView(look, at = {}, changed = () => {}) {
   if (!look.layers.length) {
-    return h("p", { class: "empty" }, "This model has no attention layer, so there are no weights to show.");
+    return h("p", { class: "empty" }, "This model has no attention layer, so there are no weights to show. Choose a model with attention, such as transformer.");
   }
   const inside = (/** @type {number | undefined} */ n, /** @type {number} */ size) => Math.max(0, Math.min(size - 1, n ?? 0));
   const first = at.layer === undefined ? opening(look) : { layer: at.layer, head: at.head };

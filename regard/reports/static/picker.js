@@ -21,7 +21,8 @@ export function runPicker(label, runs, value, pick) {
 /** Describe a run in one line. @param {import("./ask.js").RunRow | undefined} run */
 export function aboutRun(run) {
   if (!run) return "";
-  const size = run.parameters ? ` ${(run.parameters / 1e6).toFixed(2)} million parameters.` : "";
+  const { parameters } = run;
+  const size = !parameters ? "" : parameters < 1e5 ? ` ${parameters.toLocaleString("en")} parameters.` : ` ${(parameters / 1e6).toFixed(2)} million parameters.`;
   return `${run.model}: ${run.says}.${size}`;
 }
 

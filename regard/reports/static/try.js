@@ -1,14 +1,14 @@
 // Try it: the model's answer and its attention, updated while you type.
+import { answerCard } from "./answer.js";
 import { ask, askBytes, writeState } from "./ask.js";
 import { changePanel } from "./change.js";
-import { h, num, percent, settled, shown } from "./dom.js";
-import { headsView, probabilityBars, telling } from "./heads.js";
+import { failure, h, settled } from "./dom.js";
+import { headsView, telling } from "./heads.js";
 import { Look } from "./packed.js";
 import { aboutRun, runPicker, textField } from "./picker.js";
 import { Writer } from "./write.js";
 
 const PAUSE = 120; // milliseconds after the last key
-const LONG = 36; // maximum characters of an answer in large type
 const OTHERWISE = "The cat did not cross the street because it was too tired."; // for the view of heads, if the run has no examples
 const FOLLOW = 400; // minimum milliseconds between two requests while a text is being written
 
@@ -27,31 +27,6 @@ function numbersIn(said) {
   return said && /^\d+(\.\d+)*$/.test(said) ? said.split(".").map(Number) : null;
 }
 
-/** Mark the tagged spans, or each tagged word, of a sentence. @param {{words: string[], tags: string[], spans: {first: number, last: number, kind: string}[]}} answer */
-function marked(answer) {
-  const parts = [];
-  for (let i = 0; i < answer.words.length; i += 1) {
-    const span = answer.spans.find((one) => one.first === i);
-    const kind = span ? span.kind : answer.spans.length || answer.tags[i] === "O" ? "" : answer.tags[i];
-    const words = answer.words.slice(i, span ? span.last : i + 1).join(" ");
-    parts.push(kind ? h("mark", {}, words, h("small", {}, kind)) : words, " ");
-    if (span) i = span.last - 1;
-  }
-  return parts;
-}
-
-/** Show a run's answer: a label with probabilities, a text, a number, or a tag for each word. @param {any} answer */
-export function answerCard(answer) {
-  if (answer.written !== undefined) {
-    return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Output"), h("p", { class: answer.written.length > 4 * LONG ? "written long" : "written", dir: "auto" }, answer.written || "(nothing)"),
-      h("p", { class: "soft" }, `ln p = ${num(answer.log_probability, 2)}${answer.ended ? "" : ", truncated"}`));
-  }
-  if (answer.tags !== undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Tags"), h("p", { class: "marked", dir: "auto" }, ...marked(answer)));
-  if (answer.probabilities === undefined) return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Prediction"), h("p", { class: "label" }, num(answer.value, 3)));
-  return h("div", { class: "answer-card" }, h("p", { class: "over" }, "Prediction"), h("p", { class: answer.label.length > LONG ? "label long" : "label" }, answer.label,
-    h("span", { class: "soft" }, ` ${percent(answer.probabilities[answer.label], 1)} sure`)), probabilityBars(answer));
-}
-
 /**
  * The view of one model; with `wide`, the view of all heads.
  * @param {{runs: import("./ask.js").RunRow[], state: Record<string, string>}} context @param {boolean} wide
@@ -60,7 +35,7 @@ export function tryView(context, wide) {
   const { runs, state } = context;
   const named = runs.find((run) => run.name === state.run);
   const able = runs.filter((run) => !run.error && (run.attends || !wide));
-  if (!able.length) return h("p", { class: "empty" }, "No model here has attention layers, so there are no heads to show. Train one with: regard train classification transformer");
+  if (!able.length) return h("p", { class: "empty" }, "No model here has attention layers, so there are no heads to show. Train one with ", h("code", {}, "regard train classification transformer"), " and load this page again. ", h("a", { href: "#view=try" }, "Try it"), " shows the answers of these models.");
   const kin = (/** @type {import("./ask.js").RunRow} */ r) => r.attends && r.task === named?.task && r.data === named?.data;
   let run = able.find((r) => r === named) ?? able.find(kin) ?? able.find((r) => r.attends) ?? able[0];
   let text = state.text ?? "";
@@ -77,7 +52,7 @@ export function tryView(context, wide) {
   const about = h("p", { class: "note" });
   const place = h("div", {});
   const status = h("p", { class: "status soft", role: "status" });
-  const change = wide ? changePanel(() => ({ run: run.name, text })) : null;
+  const change = changePanel(() => ({ run: run.name, text }));
   const goesOn = () => run.writes === "on";
   const type = settled((/** @type {string} */ now) => {
     text = now;
@@ -114,6 +89,7 @@ export function tryView(context, wide) {
     writer?.cancel();
     writer?.begin();
     place.hidden = !text.trim();
+    change.typed();
     if (!text.trim()) {
       asking?.abort();
       answer.replaceChildren();
@@ -149,7 +125,7 @@ export function tryView(context, wide) {
     } catch (error) {
       if (signal.aborted || !whole) return; // the next request may find a free slot in the queue
       status.textContent = "";
-      answer.replaceChildren(h("p", { class: "problem", role: "alert" }, shown(/** @type {any} */ (error).message)));
+      answer.replaceChildren(failure(error, () => look(true)));
       seen.replaceChildren();
     } finally {
       if (asking === mine) asking = null;
@@ -181,7 +157,7 @@ export function tryView(context, wide) {
   /** Show only the layer most related to the answer, with a link to all heads. @param {Look} found */
   function glance(found) {
     const { layers } = found;
-    if (!layers.length) return h("p", { class: "empty" }, `${run.model} has no attention layer, so there are no weights to show.`);
+    if (!layers.length) return h("p", { class: "empty" }, `${run.model} has no attention layer, so there are no weights to show. Choose a model with attention, or attribute the answer to words below.`);
     const chosen = telling(found);
     const count = layers.reduce((n, layer) => n + layer.heads, 0);
     const one = new Look({ ...found.data, layers: [layers[chosen]] }, (_, head) => /** @type {any} */ (found.ask)(chosen, head));
@@ -203,7 +179,7 @@ export function tryView(context, wide) {
   function choose() {
     about.textContent = aboutRun(run);
     writer?.of();
-    change?.again();
+    change.again();
     place.replaceChildren(...(run.writes && writer ? [writer.node] : []));
     if (field.own(text)) begin();
     field.offer(run.name, (texts) => {

@@ -163,6 +163,10 @@ class Classification(TextTask):
         """Predict labels of texts. Errors: a model of trees and texts without trees."""
         return predictions(self.labels, self.probabilities(model, inputs))
 
+    @property
+    def output_names(self) -> list[str]:
+        return [f"logit of {label}" for label in self.labels]
+
     def answer(self, model: Any) -> LabelEvaluation:
         """Return the evaluation of the model on the test split."""
         return self._evaluation(self.test.examples, self.probabilities(model, "test"))

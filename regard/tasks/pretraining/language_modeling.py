@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.attribution import Explainable
 from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.data.fetch import Show
@@ -21,11 +22,13 @@ from regard.data.tokenizing import is_on_disk
 from regard.data.window_order import WindowPlan
 from regard.decoding import Limits
 from regard.errors import RegardError
+from regard.tasks.explaining import continuations
 from regard.tasks.pretraining.corruption import generator
 from regard.tasks.pretraining.task import Documents, Pretraining, Rows, Targets
 from regard.tasks.settings import TEMPERATURE
 from regard.tasks.task import Split
 from regard.tasks.writing.searching import Search, Writes
+from regard.tasks.writing.streaming import LONGEST
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,10 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
     def end(self) -> int:
         """Return the id of the symbol that ends a continued text."""
         return self.special_tokens.separator
+
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return ln p of the likeliest next words, and of each word of the text itself."""
+        return continuations(model, self.request(text, LONGEST))
 
 
 def printed(name: str) -> str:

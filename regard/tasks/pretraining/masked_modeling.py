@@ -11,16 +11,19 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.attribution import Explainable
 from regard.data.batches import pad
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.layers.embedding import UNKNOWN
+from regard.tasks.explaining import filled
 from regard.tasks.pretraining.corruption import generator, masked
 from regard.tasks.pretraining.task import FromPieces, Rows, Targets
 from regard.tasks.settings import MaskedModelingSettings
 from regard.tasks.task import Split
 from regard.tasks.writing.evaluation import Text
+from regard.tasks.writing.streaming import NextWord
 
 SYMBOLS = 3  # [CLS] first [SEP] second [SEP]
 MASK = "[MASK]"
@@ -220,15 +223,36 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         hidden = np.flatnonzero(ids == self.special_tokens.mask)
         if not len(hidden):
             return Filled(text, 0.0, len(parts) == 1)
-        states = self.states(model, torch.from_numpy(ids)[None].long())[0, hidden]
+        chances, best = self._best(model, ids, hidden)
+        words = [self.decode([i]) for i in best.tolist()]
+        words += [MASK] * (len(parts) - 1 - len(words))
+        whole = parts[0] + "".join(w + part for w, part in zip(words, parts[1:], strict=True))
+        return Filled(whole, float(chances.sum()), len(hidden) == len(parts) - 1)
+
+    def _best(
+        self, model: nn.Module, ids: NDArray[np.int32], places: NDArray[np.int64]
+    ) -> tuple[Tensor, Tensor]:
+        """Return ln p and id of the most probable word of the tokenizer at each place."""
+        states = self.states(model, torch.from_numpy(ids)[None].long())[0, places]
         logits = cast(Callable[[Tensor], Tensor], model.to_logits)(states).float()
         chances = logits[:, : len(self.tokenizer)].log_softmax(-1)
         chances[:, : UNKNOWN + 1] = -torch.inf
-        best = chances.max(-1)
-        words = [self.decode([i]) for i in best.indices.tolist()]
-        words += [MASK] * (len(parts) - 1 - len(words))
-        whole = parts[0] + "".join(w + part for w, part in zip(words, parts[1:], strict=True))
-        return Filled(whole, float(best.values.sum()), len(hidden) == len(parts) - 1)
+        values, indices = chances.max(-1)
+        return values, indices
+
+    @torch.no_grad()
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return ln p of the word that fills each "[MASK]". Errors: a text without one."""
+        ids = self.read(text)
+        places = np.flatnonzero(ids == self.special_tokens.mask)
+        chances, best = self._best(model, ids, places)
+        words = {
+            place: NextWord(self.names([word])[0], chance, word)
+            for place, chance, word in zip(
+                places.tolist(), chances.exp().tolist(), best.tolist(), strict=True
+            )
+        }
+        return filled(model, ids.tolist(), self.names(ids), words, words=len(self.tokenizer))
 
     def _states(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
         padded = int(batch.lengths.min()) < batch.tokens.shape[1]

@@ -434,5 +434,9 @@ class Regression(TextTask):
             return super().weigh(model, text, answer)
         return model.shares(text, 0, "the number, in standard deviations of the training")
 
+    @property
+    def output_names(self) -> list[str]:
+        return ["the number, in standard deviations from the training mean"]
+
     def _evaluation(self, examples: Sequence[Example], predicted: Numbers) -> RegressionEvaluation:
         return RegressionEvaluation.judge(self.metric, examples, predicted, self.scale[0])

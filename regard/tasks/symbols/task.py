@@ -14,6 +14,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.attribution import Explainable
 from regard.data.batches import plan_batches
 from regard.data.examples import Example
 from regard.data.sources import Corpus
@@ -279,6 +280,11 @@ class SymbolTask(Tagging):
             for (row, column), answer in answers:
                 tags[indexes[row]][column] = self.labels[answer]
         return tags, total / max(count, 1)
+
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return ln p of the answer at each symbol; default: the last, which all models know."""
+        found = super().explainable(model, text)
+        return found._replace(default=len(found.scalars) - 1)
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the symbols with an answer."""

@@ -14,12 +14,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.analysis.attribution import Explainable, Forward, Scalar
 from regard.data.batches import pad, plan_batches
 from regard.data.conllu import is_conllu, kept_tree
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.examples import Example
 from regard.data.sources import Corpus, in_order
-from regard.data.tagged import load_tagged, mark_spans, read_tagged, tags_by_name, words_of
+from regard.data.tagged import OUTSIDE, load_tagged, mark_spans, read_tagged, tags_by_name, words_of
 from regard.data.tokenizers import UNKNOWN, WHOLE
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
@@ -280,6 +281,42 @@ class Tagging(TextTask):
         sentences = list(inputs)
         tags = self.tag(model, sentences)
         return [Tags(tuple(words_in(x)), tuple(t)) for x, t in zip(sentences, tags, strict=True)]
+
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return ln p of the predicted tag of each word that the model reads.
+
+        Default: the first word inside of a span, else the first word. Errors: a model of trees; a
+        text without words; a model without an embedding of this text.
+        """
+        embedding, names = self.embedded(model, text)
+        ids, places = self.cut(words_of(text))
+        words, device = words_of(text), device_of(model)
+        tokens = torch.from_numpy(ids)[None].to(device)
+        lengths = torch.tensor([len(ids)], device=device)
+        index = torch.from_numpy(places)[None].to(device)
+        (tags,) = self.tag(model, [text])
+
+        def forward(word: int, tag: int) -> Forward:
+            def run(copies: int) -> Tensor:
+                logits: Tensor = model(tokens.expand(copies, -1), lengths.expand(copies))
+                odds, _ = by_word(logits.float(), index.expand(copies, -1), len(words))
+                return odds[:, word].log_softmax(-1)[:, tag]
+
+            return run
+
+        read = sorted(set(places.tolist()))
+        number = {tag: i for i, tag in enumerate(self.labels)}
+        scalars = [
+            Scalar(
+                f"tag of word {i + 1}, {words[i]}: {tags[i]}",
+                forward(i, number[tags[i]]),
+                [embedding],
+                [names],
+            )
+            for i in read
+        ]
+        inside = [place for place, i in enumerate(read) if tags[i] not in OUTSIDE]
+        return Explainable(scalars, inside[0] if inside else 0)
 
     def answer(self, model: Any) -> TagEvaluation:
         """Return the evaluation of the model on the test split."""

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from regard.analysis.attribution import Explainable
 from regard.analysis.layer_attention import LayerAttention
 from regard.data.batches import pad
 from regard.decoding import (
@@ -29,9 +30,10 @@ from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.models.text_baselines import TextBaseline
 from regard.ranks import Arrays, ranks
+from regard.tasks import explaining
 from regard.tasks.task import Task
 from regard.tasks.writing.evaluation import Text
-from regard.tasks.writing.streaming import LONGEST, WriteRequest, reread
+from regard.tasks.writing.streaming import LONGEST, NextWord, WriteRequest, next_words, reread
 
 B = TypeVar("B")
 ROWS = 64  # texts decoded in one batch
@@ -195,6 +197,21 @@ class Writes(Task[B], Generic[B]):
         written = [*best.tokens, *([request.end] if best.ended else [])]
         result = reread(model, request, written)
         return result.layers, result.read
+
+    def next_words(self, model: nn.Module, text: str, count: int = 5) -> list[NextWord]:
+        """Return the likeliest first words that the model writes for a text."""
+        with evaluation_mode(model):
+            return next_words(model, self.request(text, 1), count)
+
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return ln p of each word that the model writes by `search`, and of the whole output.
+
+        Errors: a text without tokens.
+        """
+        request = self.request(text, LONGEST)
+        ((best,),) = self.write(model, [text])
+        written = [*best.tokens, *([request.end] if best.ended else [])]
+        return explaining.outputs(model, request, written if len(request.source) else [])
 
 
 @torch.no_grad()

@@ -39,6 +39,14 @@ class Piece(NamedTuple):
     end: bool = False
 
 
+class NextWord(NamedTuple):
+    """A word that a model may write at a place: its token, its probability, its id."""
+
+    token: str
+    probability: float
+    id: int
+
+
 class Drawing(NamedTuple):
     """Settings of token choice: greedy at temperature 0, else sampling as in `decoding.sample`.
 
@@ -142,6 +150,30 @@ def write(
             return
 
 
+@torch.no_grad()
+def next_words(model: nn.Module, request: WriteRequest, count: int = 5) -> list[NextWord]:
+    """Return the likeliest first words that the model writes, and their probabilities.
+
+    Empty for a text without tokens.
+    """
+    if not len(request.source):
+        return []
+    tokens, sizes = pad([request.source + request.shift])
+    writing = request.writer(_shifted(model, request)).start(tokens, sizes)
+    logs = without(writing.step(begun(1))[0, 0], request.end + request.shift, False)
+    best = logs.topk(min(count, request.vocabulary))
+    pairs = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
+    return [
+        NextWord(request.named(i - request.shift), chance, i - request.shift)
+        for i, chance in pairs
+        if chance > 0
+    ]
+
+
+def _shifted(model: nn.Module, request: WriteRequest) -> Writer:
+    return cast(Writer, Shifted(cast(Writer, model)) if request.shift else model)
+
+
 def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tensor:
     if drawing.temperature == 0:
         return chances.argmax(-1, keepdim=True)
@@ -190,10 +222,9 @@ def _reread_window(
 ) -> Reread:
     """Recompute a text that exceeds the context, with weights of its last ``size`` tokens."""
     whole = [*request.source.tolist(), *kept]
-    writer = cast(Writer, Shifted(cast(Writer, model)) if request.shift else model)
     with torch.no_grad():
         source, sizes = pad([request.source + request.shift])
-        writing = request.writer(writer).start(source, sizes)
+        writing = request.writer(_shifted(model, request)).start(source, sizes)
         tokens, chances = begun(1), list[float]()
         for token in written:
             logs = without(writing.step(tokens)[0, 0], request.end + request.shift, False)
