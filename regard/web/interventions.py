@@ -14,6 +14,7 @@ from regard.analysis.interventions import (
     without_heads,
 )
 from regard.errors import RegardError
+from regard.reports.attended import plain_name
 from regard.web.answers import Answers
 from regard.web.queue import Job
 from regard.web.requests import PatchRequest, RunRequest, TextRequest, WithoutRequest
@@ -25,10 +26,15 @@ LISTED = 4096  # heads or blocks in one answer
 
 
 def parts(answers: Answers, name: str) -> dict[str, Any]:
-    """Return the heads of each layer and the blocks of a run. Errors: a run without a network."""
+    """Return the heads of each layer and the blocks of a run, and the names that pictures have.
+
+    Errors: a run without a network.
+    """
     network = _network(answers, name)
     heads = {layer: int(m.heads) for layer, m in layers_with_heads(network).items()}  # type: ignore[arg-type]
-    return {"run": name, "heads": dict([*heads.items()][:LISTED]), "blocks": [*blocks(network)]}
+    shown, stacked = dict([*heads.items()][:LISTED]), [*blocks(network)]
+    names = {path: plain_name(path) for path in (*shown, *stacked)}
+    return {"run": name, "heads": shown, "blocks": stacked, "names": names}
 
 
 def without(answers: Answers, name: str, text: str, heads: list[Head]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def test_a_head_off_and_attribution_are_shown(
     on = opened(color_scheme=scheme, viewport={"width": 390, "height": 850})
     page = on.show({"view": "heads", "run": "labels", "text": text}, ".tokens")
     page.click(".change summary")
+    assert page.inner_text(".change legend >> nth=0") == page.inner_text(".thumb-row span >> nth=0")
     page.locator(".change input[type=checkbox]").first.check()
     page.wait_for_selector(".change table")
     with without_heads(run.network, [Head(next(iter(layers_with_heads(run.network))), 1)]):

@@ -54,15 +54,15 @@ export function changePanel(now) {
     known = run;
     try {
       const parts = await ask("/parts", { run });
-      body.replaceChildren(off(parts.heads), patching(parts.blocks), attributing());
+      body.replaceChildren(off(parts.heads, parts.names), patching(parts.blocks, parts.names), attributing());
     } catch (error) {
       known = "";
       body.replaceChildren(h("p", { class: "problem", role: "alert" }, shown(/** @type {any} */ (error).message)));
     }
   }
 
-  /** @param {Record<string, number>} heads */
-  function off(heads) {
+  /** @param {Record<string, number>} heads @param {Record<string, string>} names */
+  function off(heads, names) {
     const place = h("div", { "aria-live": "polite" });
     /** @type {Map<string, {layer: string, head: number}>} */
     const chosen = new Map();
@@ -72,13 +72,13 @@ export function changePanel(now) {
       if (chosen.size) fill(place, "/without", { heads: [...chosen.values()] }, (found) => beside([["before", found.before], ["without", found.after]]));
       else place.replaceChildren();
     };
-    const rows = Object.entries(heads).map(([layer, count]) => h("fieldset", {}, h("legend", {}, layer), Array.from({ length: count }, (_, i) => h("label", { class: "field check" },
-      h("input", { type: "checkbox", onchange: (/** @type {any} */ event) => set(layer, i + 1, event.target.checked) }), h("span", {}, `${i + 1}`)))));
+    const rows = Object.entries(heads).map(([layer, count]) => h("fieldset", {}, h("legend", { title: layer }, names[layer]), Array.from({ length: count }, (_, i) => h("label", { class: "field check" },
+      h("input", { type: "checkbox", onchange: (/** @type {any} */ event) => set(layer, i + 1, event.target.checked) }), h("span", {}, `head ${i + 1}`)))));
     return h("section", {}, h("h3", {}, "Heads off"), h("p", { class: "note" }, rows.length ? "Choose heads to switch off. Their output is zero before the output projection." : "This model has no attention by heads, so none can be switched off."), rows, place);
   }
 
-  /** @param {string[]} blocks */
-  function patching(blocks) {
+  /** @param {string[]} blocks @param {Record<string, string>} names */
+  function patching(blocks, names) {
     const title = h("h3", {}, "Patching");
     if (!blocks.length) return h("section", {}, title, h("p", { class: "empty" }, "This model has no stack of attention blocks, so there are no states to exchange."));
     const place = h("div", { "aria-live": "polite" });
@@ -91,7 +91,7 @@ export function changePanel(now) {
       else fill(place, "/patch", { other: other.value, block, positions }, (found) => beside([["this text", found.before], ["patched", found.after], ["other text", found.other]]));
     };
     return h("section", {}, title, h("p", { class: "note" }, "Take the states after one block from another text into this one."),
-      other, at, h("div", { class: "row-of-fields" }, choice("Block", blocks.map((name) => [name, name]), block, (name) => { block = name; }), h("button", { type: "button", onclick: go }, "Patch")), place);
+      other, at, h("div", { class: "row-of-fields" }, choice("Block", blocks.map((name) => [name, names[name]]), block, (name) => { block = name; }), h("button", { type: "button", onclick: go }, "Patch")), place);
   }
 
   function attributing() {
