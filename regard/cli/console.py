@@ -27,6 +27,7 @@ RunFolder = Annotated[
 ]
 
 WIDE = 1000  # columns of a terminal; no table has more
+NAMED = 10  # runs of a folder that an error lists
 out = Console(highlight=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
@@ -95,7 +96,6 @@ def opened(folder: Path, command: str) -> "Run":
     Errors: those of `runs.load`; a folder that contains runs, which the message lists.
     """
     from regard import runs
-    from regard.data.titles import listed
     from regard.errors import RegardError
     from regard.ranks import ranks
 
@@ -106,7 +106,8 @@ def opened(folder: Path, command: str) -> "Run":
     if not paths:
         return runs.load(folder)
     chosen = showable(paths) if command == "show" else paths[0]
-    names = listed([str(run.relative_to(folder)) for run in paths], 10)
+    names = ", ".join(str(run.relative_to(folder)) for run in paths[:NAMED])
+    names += f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     raise RegardError(
         f"{folder} is not a run but contains {len(paths)}: {names}; choose one, for example "
         f"regard {command} {chosen or paths[0]}"
