@@ -36,10 +36,10 @@ assert run.complete and run.predict("not bad").label
 IMPORT = "import time; t = time.perf_counter(); import regard; print(time.perf_counter() - t)"
 
 
-def run(*words: str | Path, **environment: str) -> str:
+def run(*words: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     """Run a command and return its output. Errors: it fails, with its output."""
     done = subprocess.run(  # noqa: S603
-        [str(word) for word in words], cwd=ROOT, capture_output=True, text=True, check=False,
+        [str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False,
         env={**os.environ, **environment},
     )  # fmt: skip
     if done.returncode:
@@ -62,17 +62,23 @@ def installed(wheel: Path, python: str, room: Path) -> dict[str, Any]:
     inside = room / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
     run(inside, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
     run(inside, "-m", "pip", "check")
-    (room / "work").mkdir()
+    work = room / "work"  # in the checkout, Python would import the checkout
+    work.mkdir()
     done = subprocess.run(  # noqa: S603
-        [str(inside), "-c", SMOKE], cwd=room / "work", capture_output=True, text=True, check=False
-    )
-    home = Path(
-        run(inside, "-c", "import regard; print(regard.__path__[0])", PYTHONPATH="").strip()
-    )
-    seconds = [float(run(inside, "-c", IMPORT, PYTHONPATH="")) for _ in range(5)]
+        [str(inside), "-c", SMOKE], cwd=work, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": ""},
+    )  # fmt: skip
+
+    def answer(code: str) -> str:
+        return run(inside, "-c", code, cwd=work, PYTHONPATH="").strip()
+
+    home = Path(answer("import regard; print(regard.__path__[0])"))
+    if not home.is_relative_to(room):
+        raise SystemExit(f"regard was imported from {home}, not from the wheel")
+    seconds = [float(answer(IMPORT)) for _ in range(5)]
     return {
         "python": run(inside, "--version").split()[1],
-        "torch": run(inside, "-c", "import torch; print(torch.__version__)").strip(),
+        "torch": answer("import torch; print(torch.__version__)"),
         "smoke": done.stderr.strip().splitlines()[-1] if done.returncode else "passed",
         "import_seconds": round(median(seconds), 4),
         "installed_bytes": sum(p.stat().st_size for p in home.rglob("*") if p.is_file()),

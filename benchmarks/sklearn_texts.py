@@ -35,6 +35,9 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "regard: tfidf": lambda: regard.TextClassifier("tfidf"),
     "regard: nb-svm": lambda: regard.TextClassifier("nb-svm"),
     "regard: mean": lambda: regard.TextClassifier("mean"),
+    "regard: small transformer": lambda: regard.TextClassifier(
+        "transformer", length=60, width=64, layers=1, feedforward=128, epochs=5
+    ),
     "regard: transformer": lambda: regard.TextClassifier("transformer", length=60),
 }
 

@@ -14,6 +14,6 @@ LAB = ComparisonLab(
     question="Does attention read a film review better than a mean of its words?",
     task="classification",
     arms=["mean", "transformer", "transformer:score=additive"],
-    presets={"reviews": Preset(settings={"width": 32, "length": 40}), ANY_DATA: Preset()},
+    presets={"reviews": Preset(settings={"width": 32, "layers": 1}), ANY_DATA: Preset()},
     claims=claims,
 )

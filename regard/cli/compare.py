@@ -9,6 +9,7 @@ import typer
 
 from regard.cli import completion
 from regard.cli.console import (
+    WIDE,
     Bar,
     Browse,
     Json,
@@ -414,7 +415,6 @@ def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None")
     return [score, against, p, verdict if difference.significant else "no evidence"]
 
 
-WIDE = 1000  # columns; no table has more
 LEFT = {"verdict", "training"}
 
 

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from regard.settings import Settings, words
+from regard.settings import Settings, in_words, words
 from regard.tables import Table
 
 ATTENTION = Path(__file__).parents[1] / "attention"
@@ -97,11 +97,21 @@ def settings(ctx: Any, incomplete: str) -> list[Item]:
         return [(f"{key}={one}", "") for one in fit if one.startswith(value)]
     used = {word.partition("=")[0] for word in given}
     meanings = {name: means for kind in kinds for name, means in kind.meanings().items()}
-    return [
-        (f"{name}=", means)
+    fitting = [
+        (name, means)
         for name, means in sorted(meanings.items())
         if name.startswith(incomplete.replace("-", "_")) and name not in used
     ]
+    rows = [(f"{name}=", means) for name, means in fitting]
+    if len(rows) == 1:  # a shell puts a space behind the only match: "width= 64" is wrong
+        rows.append((f"{rows[0][0]}{_default(kinds, fitting[0][0])}", "default"))
+    return rows
+
+
+def _default(kinds: Iterable[type[Settings]], name: str) -> str:
+    """Return the default of a setting in words, or an ellipsis for an empty one."""
+    fields = [kind.model_fields[name] for kind in kinds if name in kind.model_fields]
+    return in_words(fields[0].default) or "…"
 
 
 def _task(ctx: Any) -> str:

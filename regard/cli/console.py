@@ -4,10 +4,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
 from rich.console import Console
@@ -26,6 +26,8 @@ RunFolder = Annotated[
     ),
 ]
 
+WIDE = 1000  # columns of a terminal; no table has more
+NAMED = 10  # runs of a folder that an error lists
 out = Console(highlight=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
@@ -53,6 +55,26 @@ def printable(text: str) -> str:
     )  # fmt: skip
 
 
+def print_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
+) -> None:
+    """Print a table without lines; a row is a line of any width, in a pipe and on a terminal.
+
+    `right`: the heads of columns that are aligned on the right.
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head in heads:
+        justify: Literal["right", "left"] = "right" if head in right else "left"
+        table.add_column(escape(printable(head)), justify=justify)
+    for row in rows:
+        table.add_row(*(escape(printable(cell).replace("\n", " ")) for cell in row))
+    table.width = out.measure(table, options=out.options.update(max_width=WIDE)).maximum
+    out.print(table)
+
+
 def browse(target: str | Path) -> None:
     """Open an address or a file in the browser; without one, say where it is."""
     import webbrowser
@@ -74,7 +96,6 @@ def opened(folder: Path, command: str) -> "Run":
     Errors: those of `runs.load`; a folder that contains runs, which the message lists.
     """
     from regard import runs
-    from regard.data.titles import listed
     from regard.errors import RegardError
     from regard.ranks import ranks
 
@@ -85,7 +106,8 @@ def opened(folder: Path, command: str) -> "Run":
     if not paths:
         return runs.load(folder)
     chosen = showable(paths) if command == "show" else paths[0]
-    names = listed([str(run.relative_to(folder)) for run in paths], 10)
+    names = ", ".join(str(run.relative_to(folder)) for run in paths[:NAMED])
+    names += f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     raise RegardError(
         f"{folder} is not a run but contains {len(paths)}: {names}; choose one, for example "
         f"regard {command} {chosen or paths[0]}"

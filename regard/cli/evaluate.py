@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Json, RunFolder, emit_json, opened, out, printable, say
+from regard.cli.console import Json, RunFolder, emit_json, opened, print_table, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -118,20 +118,11 @@ def show_errors(evaluation: "Evaluation", count: int) -> None:
 
 def show(evaluation: "Evaluation", data: str) -> None:
     """Print an evaluation."""
-    from rich.markup import escape
-    from rich.table import Table
-
     say(f"{evaluation.n:,} {evaluation.unit} of {data}")
     for name, words in evaluation.words():
         say(f"{name:<18} {words}")
     for heads, *rows in evaluation.tables():
-        table = Table(box=None, pad_edge=False)
-        table.add_column(escape(printable(heads[0])), overflow="fold")
-        for head in heads[1:]:
-            table.add_column(escape(printable(head)), justify="right")
-        for row in rows:
-            table.add_row(*(escape(printable(cell)) for cell in row))
         say()
-        out.print(table)
+        print_table(heads, rows, right=heads[1:])
     if evaluation.note:
         say(f"\n{evaluation.note}")

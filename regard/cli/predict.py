@@ -1,7 +1,5 @@
 """``regard predict``: predictions for texts from the command line, a file or a pipe."""
 
-import json as _json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from regard.cli.answers import Answer, must_be_known, write
 from regard.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
 from regard.errors import RegardError
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 CHUNK = 512  # texts per batch, so that a pipe of any length fits into memory
 T = TypeVar("T")
-Answer = tuple[list[str], dict[str, object]]  # the lines of an answer, and its JSON
 
 
 def predict(
@@ -87,8 +85,9 @@ def predict(
         Path | None,
         typer.Option(
             "--out",
-            help="Write the answers to this file instead of stdout: a .jsonl with one object per "
-            "text, or lines as printed. It appears when all are written.",
+            help="Write the answers to this file instead of stdout: a .csv with texts and "
+            "answers, a .jsonl with one object per text, or a .tsv or .txt with the lines as "
+            "printed. It appears when all are written.",
         ),
     ] = None,
     json: Json = False,
@@ -110,9 +109,7 @@ def predict(
 
     cat reviews.txt | regard predict runs/classification-transformer
 
-    regard predict runs/classification-transformer --file reviews.csv --text body > labels.tsv
-
-    regard predict runs/classification-transformer --file reviews.csv --out answers.jsonl
+    regard predict runs/classification-transformer --file new.csv --text body --out answers.csv
 
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
 
@@ -128,6 +125,8 @@ def predict(
         raise RegardError(
             "--text names a table column; add --file FILE.csv, .tsv, .jsonl or .parquet"
         )
+    if output:
+        must_be_known(output)
     if not (texts or file) and ranks().world > 1:
         raise RegardError("several processes cannot share stdin; give texts or --file")
     options: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
@@ -175,31 +174,6 @@ def predict(
                 sys.stdout.flush()
     if json:
         emit_json({"run": str(run), **loaded.task.about(), "predictions": collected})
-
-
-def write(path: Path, answers: Iterable[Answer], *, first: bool = True) -> int:
-    """Write answers to a file as they come, and return their number.
-
-    The file replaces an older one when all are written. Only the ``first`` of several processes
-    writes.
-    """
-    from regard import atomic_io
-
-    count = 0
-    if not first:
-        return sum(1 for _ in answers)
-    as_json = path.suffix.lower() == ".jsonl"
-    with (
-        atomic_io.replacing(path) as aside,
-        aside.open("w", encoding="utf-8", newline="\n") as file,
-    ):
-        for printed, values in answers:
-            text = [_json.dumps(values, ensure_ascii=False)] if as_json else printed
-            file.write("".join(f"{line}\n" for line in text))
-            count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    return count
 
 
 def is_table(file: Path) -> bool:

@@ -1,14 +1,14 @@
 """``regard runs``: list, compare, tag and delete runs."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from regard.cli import completion
-from regard.cli.console import Json, emit_json, out, printable, say
+from regard.cli.console import Json, emit_json, print_table, say
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def list_runs(
         say(f"no runs in {folder}" + (" match" if filtered else "; create one: regard train TASK"))
         return
     heads = ["run", "task", "model", "data", "score", "seed", "when", "size", "tags"]
-    _print([heads, *(_cells(row, folder) for row in rows)], right={"score", "seed", "size"})
+    print_table(heads, [_cells(row, folder) for row in rows], right={"score", "seed", "size"})
 
 
 def _cells(row: "Row", folder: Path) -> list[str]:
@@ -97,19 +97,6 @@ def _cells(row: "Row", folder: Path) -> list[str]:
         f"{row.size / 1e6:,.1f} MB",
         " ".join(row.tags),
     ]
-
-
-def _print(rows: Sequence[Sequence[str]], right: set[str]) -> None:
-    """Print a table without lines; its columns keep their width in a pipe."""
-    cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
-    heads = cells[0]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        line = "  ".join(
-            cell.rjust(width) if head in right else cell.ljust(width)
-            for head, cell, width in zip(heads, row, widths, strict=True)
-        )
-        out.print(line.rstrip(), markup=False)
 
 
 @app.command()
@@ -151,9 +138,9 @@ def compare(
         return
     heads = ["", str(first), str(second)]
     settings = [[key, str(a), str(b)] for key, (a, b) in differences.items()]
-    _print([heads, *(settings or [["all settings", "the same", "the same"]])], right=set())
+    print_table(heads, settings or [["all settings", "the same", "the same"]])
     say()
-    _print([["", *heads[1:]], *([name, *both] for name, both in scores.items())], right=set())
+    print_table(heads, [[name, *both] for name, both in scores.items()])
     say()
     if len(tasks) > 1:
         say("the tasks differ, so these scores cannot be compared")

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from regard.data.balance import ADVICE, imbalance
 from regard.data.class_files import name_of
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
+from regard.data.guess import guess
 from regard.data.labels import advice, look_over, number_of, parse_labels, rename
 from regard.data.named import DATA, is_own
 from regard.data.near_copies import leak
@@ -192,10 +194,7 @@ def check(
                     str(data), files, columns, labels, data_dir, remarks, numbers
                 )
         except OtherFileError as error:
-            raise RegardError(
-                f"{error}; regard data check only reads texts with labels; text pairs and texts "
-                "without labels are checked when regard train reads them"
-            ) from None
+            raise RegardError(f"{error}; {_advice(str(data))}") from None
     if not tags and not numbers and (numbers := _hardly_repeat(parts_read[0][1])):
         remarks.append("the labels are numbers that hardly repeat; use regard train regression")
     if numbers:
@@ -243,6 +242,21 @@ def check(
 
 Lengths = NDArray[np.int64]
 Found = tuple[str, list[Example], list[BadRow]]
+
+
+def _advice(data: str) -> str:
+    """Return what to do about a file whose columns were not found: options with likely columns."""
+    try:
+        guessed = guess(data)
+    except RegardError:
+        guessed = None
+    if guessed and guessed.task == "classification" and guessed.settings:
+        columns = (f"--{key} {shlex.quote(name)}" for key, name in guessed.settings.items())
+        return f"they seem to be {' '.join(columns)}"
+    return (
+        "regard data check only reads texts with labels; text pairs and texts without labels are "
+        "checked when regard train reads them"
+    )
 
 
 def _gather(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from regard.data.files import Lines, _csv_rows, _json_object, _tab_rows, kind_of, open_binary
+from regard.data.files import Lines, csv_rows, json_object, kind_of, open_binary, tab_rows
 from regard.errors import RegardError
 
 #: Markers of missing numbers, in lower case.
@@ -65,7 +65,7 @@ Rows = tuple[list[str], Iterator[Row]]
 
 def _table(lines: Lines, kind: str) -> Rows:
     """Return the column names and the rows."""
-    numbered = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+    numbered = tab_rows(lines) if kind == "tsv" else csv_rows(lines)
 
     def checked() -> Iterator[Row]:
         for number, fields in numbered:
@@ -107,7 +107,7 @@ def _objects(lines: Lines) -> Rows:
     def checked() -> Iterator[tuple[str, dict[str, Any]]]:
         for line in lines:
             if line.strip():
-                row = lines.complaint() or _json_object(line)
+                row = lines.complaint() or json_object(line)
                 if isinstance(row, str):
                     raise RegardError(f"{lines.here}: {row}")
                 yield lines.here, row

@@ -42,12 +42,15 @@ __all__ = [
     "Lines",
     "Read",
     "Remark",
+    "csv_rows",
     "is_folder",
+    "json_object",
     "open_binary",
     "path_of",
     "read",
     "read_examples",
     "scan",
+    "tab_rows",
     "table_kind",
 ]
 
@@ -187,7 +190,7 @@ def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
 def _table_rows(
     lines: Lines, kind: str, text: str | None, label: str | None, group: str | None
 ) -> Iterator[Row]:
-    rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+    rows = tab_rows(lines) if kind == "tsv" else csv_rows(lines)
     header: Sequence[str] = ()
     for number, fields in rows:
         here = f"{lines.name}:{number}"
@@ -211,7 +214,7 @@ def _table_rows(
         raise RegardError(f"{lines.name}: contains no rows")
 
 
-def _csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
+def csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
     """Yield the first line number of each row with its fields, or with a description of the error.
 
     An empty line is skipped, or with ``blank`` yielded as a row without fields.
@@ -251,7 +254,7 @@ def _csv_complaint(error: str) -> str:
     return error.partition(" - ")[0]
 
 
-def _tab_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
+def tab_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
     """Yield the rows of a tab-separated file. Quotes are only special around a whole field.
 
     An empty line is skipped, or with ``blank`` yielded as a row without fields.
@@ -277,7 +280,7 @@ def _json_rows(
         if not line.strip():
             continue
         here = lines.here
-        row = lines.complaint() or _json_object(line)
+        row = lines.complaint() or json_object(line)
         if isinstance(row, str):
             yield BadRow(here, row)
             continue
@@ -386,7 +389,7 @@ def _characters(column: Sequence[str]) -> int:
     return sum(map(len, column))
 
 
-def _json_object(line: str) -> dict[str, Any] | str:
+def json_object(line: str) -> dict[str, Any] | str:
     """Return the object of a line, or a description of the error."""
     try:
         row = parse_json(line, "it")

@@ -10,14 +10,14 @@ from regard.data.conllu import is_conllu
 from regard.data.files import (
     KINDS,
     Lines,
-    _csv_rows,
-    _json_object,
-    _tab_rows,
+    csv_rows,
     is_folder,
+    json_object,
     kind_of,
     open_binary,
     path_of,
     scan,
+    tab_rows,
     table_kind,
 )
 from regard.data.labels import number_of
@@ -130,7 +130,7 @@ def head(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _fields(lines: Lines, kind: str) -> Iterator[list[str]]:
-    for number, fields in _tab_rows(lines) if kind == "tsv" else _csv_rows(lines):
+    for number, fields in tab_rows(lines) if kind == "tsv" else csv_rows(lines):
         if isinstance(fields, list):
             yield fields
         elif number == 1:
@@ -142,7 +142,7 @@ def _objects(lines: Lines) -> Iterator[list[str]]:
     for line in lines:
         if not line.strip():
             continue
-        row = _json_object(line)
+        row = json_object(line)
         if isinstance(row, str):
             if not names:
                 raise RegardError(f"{lines.here}: {row}")

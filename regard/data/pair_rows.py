@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from regard.data.files import BadRow, Binary, Lines, _csv_rows, _json_object
+from regard.data.files import BadRow, Binary, Lines, csv_rows, json_object
 from regard.data.pairs import Pair
 from regard.data.titles import LABEL_NAMES, TEXT_NAMES, listed
 from regard.errors import RegardError
@@ -61,7 +61,7 @@ def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: in
     lines = Lines(file, name, most=most)
     if kind == "jsonl":
         return _json_rows(lines, names)
-    rows = _tab_rows(lines) if kind == "tsv" else _csv_rows(lines)
+    rows = _tab_rows(lines) if kind == "tsv" else csv_rows(lines)
     return _table_rows(lines, rows, kind, names)
 
 
@@ -103,7 +103,7 @@ def _json_rows(lines: Lines, names: tuple[str, str]) -> Iterator[Row]:
         here = lines.here
         if not line.strip():
             continue
-        row = lines.complaint() or _json_object(line)
+        row = lines.complaint() or json_object(line)
         if isinstance(row, str):
             yield BadRow(here, row)
             continue

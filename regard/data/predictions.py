@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.files import Lines, _csv_rows, _json_object, _tab_rows, kind_of, open_binary
+from regard.data.files import Lines, csv_rows, json_object, kind_of, open_binary, tab_rows
 from regard.data.titles import listed
 from regard.errors import RegardError
 
@@ -57,7 +57,7 @@ def _objects(lines: Lines) -> Iterator[tuple[str, dict[str, Any]]]:
     for line in lines:
         if not line.strip():
             continue
-        row: dict[str, Any] | str = lines.complaint() or _json_object(line)
+        row: dict[str, Any] | str = lines.complaint() or json_object(line)
         if isinstance(row, str):
             raise RegardError(f"{lines.here}: {row}")
         yield lines.here, row
@@ -66,7 +66,7 @@ def _objects(lines: Lines) -> Iterator[tuple[str, dict[str, Any]]]:
 def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a table as dictionaries, keyed by its header."""
     names: list[str] = []
-    for number, fields in _tab_rows(lines) if kind == "tsv" else _csv_rows(lines):
+    for number, fields in tab_rows(lines) if kind == "tsv" else csv_rows(lines):
         here = f"{lines.name}:{number}"
         if isinstance(fields, str) or (spoiled := lines.complaint()):
             raise RegardError(f"{here}: {fields if isinstance(fields, str) else spoiled}")

@@ -12,11 +12,11 @@ from regard.data.files import (
     FILE_LIMIT,
     LINE_LIMIT,
     Lines,
-    _csv_rows,
-    _json_object,
-    _tab_rows,
+    csv_rows,
+    json_object,
     kind_of,
     open_binary,
+    tab_rows,
 )
 from regard.data.text_files import TextFile
 from regard.data.titles import TEXT_NAMES, numbered, text_column
@@ -115,7 +115,7 @@ def text_rows(
 
 def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
     """Yield a table's texts; with ``blank`` an empty line of one column is an empty text."""
-    rows = _tab_rows(lines, blank) if kind == "tsv" else _csv_rows(lines, blank)
+    rows = tab_rows(lines, blank) if kind == "tsv" else csv_rows(lines, blank)
     place, width = -1, 0
     for number, fields in rows:
         here = f"{lines.name}:{number}"
@@ -156,7 +156,7 @@ def _of_json(lines: Lines, column: str) -> Iterator[str]:
         if not line.strip():
             continue
         here = lines.here
-        row: dict[str, Any] | str = lines.complaint() or _json_object(line)
+        row: dict[str, Any] | str = lines.complaint() or json_object(line)
         if isinstance(row, str):
             raise RegardError(f"{here}: {row}")
         if not key:

@@ -95,7 +95,7 @@ def _no_column(
         name += f", or numbers from 1: {number}"
     if not given:
         problem = f"cannot find the {what} column; columns: {listed(header)}; set {name}"
-        return OtherFileError(f"{here}: {problem}")
+        return OtherFileError(f"{here}: {problem}, or let regard init FILE guess them")
     near = get_close_matches(given, header, n=3)
     hint = f"did you mean {' or '.join(map(repr, near))}? Columns" if near else "columns"
     return RegardError(f"{here}: unknown column {given!r}; {hint}: {listed(header)}; set {name}")

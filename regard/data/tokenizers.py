@@ -42,8 +42,8 @@ LINE_BREAK = r"<br */?>"
 PIECES = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 # The same scripts and their punctuation, for `re`: Thai to Burmese, Khmer, Chinese and Japanese.
-_NO_SPACE = "[\u0e00-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
-_needless_space = re.compile(f"(?<={_NO_SPACE}) (?={_NO_SPACE})")
+NO_SPACE = "[\u0e00-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
+_needless_space = re.compile(f"(?<={NO_SPACE}) (?={NO_SPACE})")
 _line_break = re.compile(LINE_BREAK)
 _between_words = re.compile("(?<=[!-~])(?= )")
 

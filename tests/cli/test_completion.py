@@ -1,8 +1,11 @@
 """Tab completion by the protocol that the scripts of bash, zsh and fish use."""
 
 import os
+import select
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from regard import attention
 from regard.cli import completion
 
+ROOT = Path(__file__).parents[2]
 CODE = (
     "import sys; sys.argv = ['regard']\n"
     "from regard.cli.main import main\n"
@@ -73,8 +77,10 @@ def test_zsh_and_fish_take_a_whole_word_and_meanings() -> None:
     line = "regard train classification score=add"
     assert '"score=additive"' in complete(line, "zsh")[0]
     assert complete(line, "fish") == ["score=additive"]
-    (meant,) = complete("regard train classification pool_s", "fish")
+    meant, default = complete("regard train classification pool_s", "fish")
     assert meant.startswith("pool_score=\tattention score of the pool")
+    assert default == "pool_score=dot\tdefault"  # of one match a shell would end the word
+    assert complete("regard train classification tes")[1] == "test=…"
 
 
 def test_folders_of_runs(tmp_path: Path) -> None:
@@ -100,3 +106,42 @@ def test_names_read_from_the_text_are_those_of_the_table(key: str) -> None:
     else:
         assert completion.names_of(key) == list(table)
     assert completion.GROUPS[completion.TABLES[key][1]] == table.group
+
+
+@pytest.mark.skipif(shutil.which("bash") is None or os.name == "nt", reason="no bash")
+def test_an_interactive_bash_completes_after_the_installation(tmp_path: Path) -> None:
+    import pty
+
+    command = tmp_path / "regard"
+    command.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'regard'\n"
+        "from regard.cli.main import main\nsys.exit(main())\n"
+    )
+    command.chmod(0o755)
+    env = {**os.environ, "HOME": str(tmp_path), "PS1": "$ ", "TERM": "dumb", "INPUTRC": "/dev/null"}
+    env |= {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=tmp_path, start_new_session=True,
+    )  # fmt: skip
+
+    def type_keys(keys: str, until: str) -> None:
+        os.write(ours, keys.encode())
+        seen, begun = "", time.monotonic()
+        while until not in seen:
+            assert time.monotonic() - begun < 60, seen
+            if select.select([ours], [], [], 1)[0]:
+                seen += os.read(ours, 65536).decode(errors="replace")
+
+    try:
+        type_keys("regard --install-completion bash && . ~/.bashrc && echo rea''dy\n", "ready\r\n")
+        type_keys("regard train classification --model transformer --data x wid", "x wid")
+        type_keys("\t64 scor", "th=64 scor")  # no space behind the sign
+        type_keys("\t", "e=")
+        type_keys("addi\t", "tive")
+    finally:
+        os.close(theirs)
+        os.close(ours)
+        shell.kill()
+        shell.wait()

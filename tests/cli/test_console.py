@@ -32,3 +32,12 @@ def test_who_knows_better_says_what_is_left(
     with console.bar("runs") as show:
         show(1, 4, "on", 7500.0)
     assert capsys.readouterr().err == "runs: 1 of 4, 10.0 s, 2 h 5 min left  on\n"
+
+
+def test_rows_of_a_table_are_lines_of_any_width(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_table(
+        ["run", "score", "[b]"], [["r/" + "x" * 120, "0.5", "a\nb\x1b"]], right={"score"}
+    )
+    head, row = (line.rstrip() for line in capsys.readouterr().out.splitlines())
+    assert row == "r/" + "x" * 120 + "    0.5  a b\\x1b"
+    assert head == "run" + " " * 119 + "  score  [b]"

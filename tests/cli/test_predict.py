@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from regard.cli.answers import table_rows
+
 from .conftest import Command
 
 
@@ -205,6 +207,39 @@ def test_answers_to_a_file(regard: Command, trained: Path, tmp_path: Path) -> No
     assert lines.read_text() == regard("predict", trained, "--file", file).out
     said = regard("predict", trained, "--file", file, "--out", out, "--json")
     assert json.loads(said.out) == {"run": str(trained), "out": str(out), "texts": 800}
+
+
+def test_answers_as_a_csv(regard: Command, trained: Path, tmp_path: Path) -> None:
+    texts, out = ["a good film", "", 'two\nlines, "so"'], tmp_path / "answers.CSV"
+
+    def rows(*options: object) -> list[list[str]]:
+        said = regard("predict", trained, *texts, "--out", out, *options)
+        assert (said.status, said.out) == (0, f"{out}: 3 texts\n")
+        with out.open(newline="", encoding="utf-8") as file:
+            return list(csv.reader(file))
+
+    printed = [line.split("\t") for line in regard("predict", trained, *texts).out.splitlines()]
+    head, *found = rows()
+    assert head == ["text", "label", "probability"]
+    assert [row[0] for row in found] == texts
+    assert [[label, f"{float(p):.3f}"] for _, label, p in found] == printed
+    head, *found = rows("--top", 3)
+    assert head == ["text", "label", "probability", "label_2", "probability_2"]  # there are two
+    assert all(float(row[2]) + float(row[4]) == pytest.approx(1, abs=1e-5) for row in found)
+
+
+def test_a_row_for_each_output() -> None:
+    best = [{"written": "ja", "log_probability": -0.5}, {"written": "nein", "log_probability": -2}]
+    assert table_rows({"text": "yes", "best": best}) == [
+        {"text": "yes", "rank": 1, "written": "ja", "log_probability": -0.5},
+        {"text": "yes", "rank": 2, "written": "nein", "log_probability": -2},
+    ]
+
+
+def test_a_file_of_another_kind_is_refused(regard: Command, trained: Path, tmp_path: Path) -> None:
+    said = regard("predict", trained, "a", "--out", tmp_path / "answers.xlsx")
+    assert (said.status, said.out, list(tmp_path.iterdir())) == (2, "", [])
+    assert "answers.xlsx: unknown format; give a name that ends in .csv" in said.err
 
 
 def test_an_error_leaves_the_older_answers(regard: Command, trained: Path, tmp_path: Path) -> None:

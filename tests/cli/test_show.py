@@ -163,7 +163,7 @@ def test_a_folder_above_runs_names_them(regard: Command, counted: Path, trained:
         said = regard(command, counted, *(["a film"] if command in ("predict", "show") else []))
         assert said.status == 2
         assert said.err.count("\n") == 1
-        assert "is not a run but contains 2: 'nb-svm/seed-0', 'tfidf/seed-0'" in said.err
+        assert "is not a run but contains 2: nb-svm/seed-0, tfidf/seed-0" in said.err
         assert said.err.endswith(f"for example regard {command} {counted / 'nb-svm' / 'seed-0'}\n")
     rows = [{"folder": "tfidf", "mean": 0.7}, {"folder": "nb-svm", "mean": 0.6}]
     record = counted / "comparison.json"

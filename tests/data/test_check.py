@@ -157,6 +157,16 @@ def test_pairs_and_bare_texts_are_not_for_it(tmp_path, name):
     assert "regard data check only" not in str(caught.value)
 
 
+def test_columns_with_other_names_are_guessed(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("body,my verdict\n" + "good film,yes\nbad film,no\n" * 3)
+    with pytest.raises(RegardError) as caught:
+        check(str(path))
+    assert "cannot find the label column; columns: 'body', 'my verdict'" in str(caught.value)
+    assert str(caught.value).endswith("they seem to be --text body --label 'my verdict'")
+    assert check(str(path), text="body", label="my verdict").parts[0].rows == 6
+
+
 def test_imdb_has_no_columns(tmp_path):
     archive(tmp_path / "aclImdb_v1.tar.gz")
     assert check(tmp_path / "aclImdb_v1.tar.gz").parts[0].rows == 5

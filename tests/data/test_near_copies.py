@@ -36,6 +36,28 @@ def test_blocks_see_all_of_train(monkeypatch):
     assert near_copies(train, ["6 b c d e", "7 b c d e"]) == [0]
 
 
+def test_scripts_without_spaces_are_compared_by_character():
+    train = ["昨天我和朋友一起在电影院看了这部电影，非常感人。", "abc"]
+    held = [
+        "我和朋友一起在电影院",  # a phrase of 10 characters
+        "昨天我和同学一起在电影院看了这部电影，非常感人。",  # 17 of 24: a changed word at the 5th
+        "昨天我和朋友一起在电影院看了这部影片，非常感人。",  # 16 of 24
+        "昨天我和朋友一起在电影院看了这部电影，不太感人。",  # 19 of 24 = 79 %
+        "昨天我和朋友一起在电影院看了这部电影，非常无聊。",  # 21 of 24
+        "我和朋友一起在",  # 7 characters: too short
+        "我 和 朋友 一起 在 电影院",  # other spaces
+        "天气预报说明天会下雨，我们最好不要出门。",
+    ]
+    assert near_copies(train, held) == [0, 4, 6]
+    thai = "เมื่อวานฉันไปดูหนังเรื่องนี้กับเพื่อน"
+    assert near_copies([thai], [thai[:20], thai[::-1]]) == [0]
+
+
+def test_a_few_characters_among_words_leave_a_text_with_words():
+    train = ["the title 红楼 of this book is long and old"]
+    assert near_copies(train, ["title 红楼 of this book", "title 红 of that book"]) == [0]
+
+
 @pytest.fixture
 def phrases(tmp_path):
     """A table of sentences, and of each its phrases, as SST's."""
