@@ -40,6 +40,15 @@ def turned(folder: Path) -> str:
     return f"data={path}"
 
 
+def train_all(home: Path, *trainings: tuple[str, str, str, list[str]]) -> None:
+    """Train runs: (name, task, model, settings)."""
+    from regard import runs
+
+    for name, task, model, settings in trainings:
+        for _ in runs.start(home / name, task, model, settings).train():
+            pass
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs that label, write and go on, a baseline, a folder as Hugging Face has it; read only."""
@@ -48,14 +57,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     home = tmp_path_factory.mktemp("served")
     strings = turned(tmp_path_factory.mktemp("strings"))
-    for name, task, model, settings in (
+    train_all(
+        home,
         ("labels", "classification", "transformer", TINY),
         ("counts", "classification", "tfidf", ["examples=120", "threads=1"]),
         ("writes", "reverse", "lab-6", [strings, *TURNED]),
         ("goes", "language-modeling", "gpt", GOES_ON),
-    ):
-        for _ in runs.start(home / name, task, model, settings).train():
-            pass
+    )
     export(runs.load(home / "goes"), "huggingface", home / "hugging")
     return home
 
@@ -63,18 +71,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of further tasks, and one without attention; read only."""
-    from regard import runs
-
     home = tmp_path_factory.mktemp("every")
     strings = turned(tmp_path_factory.mktemp("more-strings"))
-    for name, task, model, settings in (
+    train_all(
+        home,
         ("tags", "tagging", "transformer", TINY),
         ("translates", "reverse", "transformer", [strings, *TURNED[2:], *TINY[1:5]]),
         ("masks", "masked-modeling", "bert", GOES_ON),
         ("recurrent", "classification", "rnn", ["examples=120", "width=8", "epochs=1"]),
-    ):
-        for _ in runs.start(home / name, task, model, settings).train():
-            pass
+    )
     return home
 
 
@@ -194,10 +199,7 @@ def until(page: Any, holds: Callable[[], bool], seconds: float = 20) -> None:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[str]:
-    begun = Server(folder, "deadline=60")
-    yield begun.url
-    begun.process.kill()
-    begun.process.communicate()
+    yield from serving_until_done(folder)
 
 
 @pytest.fixture
@@ -215,7 +217,12 @@ def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
 
 @pytest.fixture(scope="module")
 def server_of_every(every: Path) -> Iterator[str]:
-    begun = Server(every, "deadline=60")
+    yield from serving_until_done(every)
+
+
+def serving_until_done(home: Path) -> Iterator[str]:
+    """The address of a server of these runs, in a process that ends with the fixture."""
+    begun = Server(home, "deadline=60")
     yield begun.url
     begun.process.kill()
     begun.process.communicate()

@@ -25,7 +25,7 @@ from regard.reports.page import static
 from regard.reports.run import run_page, write_run_report
 from regard.web.registry import Registry, find
 from tests.reports.hostile import HOSTILE
-from tests.web.conftest import Opened, Server, until
+from tests.web.conftest import Opened, serving_until_done, until
 
 SOUND = [text.encode(errors="replace").decode() for text in HOSTILE]
 SETTINGS = [
@@ -141,10 +141,7 @@ def test_a_notebook_shows_it_in_a_frame_that_it_stays_in(home: Path, place: int)
 
 @pytest.fixture(scope="module")
 def serving_hostile(home: Path) -> Iterator[str]:
-    begun = Server(home, "deadline=60")
-    yield begun.url
-    begun.process.kill()
-    begun.process.communicate()
+    yield from serving_until_done(home)
 
 
 def saved(page: Any, button: Any, folder: Path) -> Path:
