@@ -34,7 +34,7 @@ from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers import special_tokens
 from regard.layers.cross_entropy import word_loss
-from regard.layers.device import evaluation_mode, to_device
+from regard.layers.device import evaluation_mode, places_of, to_device
 from regard.ranks import Arrays, ranks
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span
@@ -317,8 +317,9 @@ class Answers(Writes[QuestionBatch]):
 
     def loss(self, model: nn.Module, batch: QuestionBatch) -> Float[Tensor, ""]:
         """Compute the mean cross entropy of the answers and the symbols around them, in nats."""
-        states = model(batch.tokens, batch.lengths)
-        return word_loss(model, states[batch.real], batch.wanted[batch.real])
+        places = places_of(batch.real)
+        states = model(batch.tokens, batch.lengths).flatten(0, 1)
+        return word_loss(model, states[places], batch.wanted.flatten()[places])
 
     def items(self, batch: QuestionBatch) -> Sequence[float]:
         """Return the number of tokens over which the loss is a mean."""

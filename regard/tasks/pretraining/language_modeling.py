@@ -22,6 +22,7 @@ from regard.data.tokenizing import is_on_disk
 from regard.data.window_order import WindowPlan
 from regard.decoding import Limits
 from regard.errors import RegardError
+from regard.layers.device import places_of
 from regard.tasks.explaining import continuations
 from regard.tasks.pretraining.corruption import generator
 from regard.tasks.pretraining.task import Documents, Pretraining, Rows, Targets
@@ -55,10 +56,10 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
 
     def targets(self, model: nn.Module, batch: NextTokens) -> Targets:
         """Return the state and the next token of each position."""
-        states = model(batch.tokens, batch.lengths)
-        if int(batch.lengths.min()) == batch.tokens.shape[1]:  # no padding: keep all
-            return Targets(states.flatten(0, 1), batch.wanted.flatten())
-        return Targets(states[batch.real], batch.wanted[batch.real])
+        padded = int(batch.lengths.min()) < batch.tokens.shape[1]
+        places = places_of(batch.real) if padded else slice(None)
+        states = model(batch.tokens, batch.lengths).flatten(0, 1)
+        return Targets(states[places], batch.wanted.flatten()[places])
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """Return input and target tokens of an example; ⁇ is the mask symbol, □ padding."""

@@ -15,7 +15,7 @@ from regard.analysis.attribution import Explainable
 from regard.data.batches import pad
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
-from regard.layers.device import evaluation_mode, to_device
+from regard.layers.device import evaluation_mode, places_of, to_device
 from regard.layers.embedding import UNKNOWN
 from regard.tasks.explaining import filled
 from regard.tasks.pretraining.corruption import generator, masked
@@ -129,7 +129,8 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     def targets(self, model: nn.Module, batch: MaskedBatch) -> Targets:
         """Return the states and the true tokens of the predicted positions."""
-        return self._asking(batch, self._states(model, batch))
+        places = places_of(batch.selected)
+        return self._asking(batch, self._states(model, batch), places)
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
         """Compute the mean cross entropy of the masked tokens, plus that of the next sentence.
@@ -140,8 +141,9 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     def means(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, " means"]:
         """Return the mean over the masked tokens, and that over the rows."""
+        places = places_of(batch.selected)
         states = self._states(model, batch)
-        losses = [word_loss(model, *self._asking(batch, states))]
+        losses = [word_loss(model, *self._asking(batch, states, places))]
         if self.settings.next_sentence:
             follows: Tensor = model.next_sentence(states)  # type: ignore[operator]
             losses.append(F.cross_entropy(follows.float(), batch.elsewhere))
@@ -259,8 +261,8 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         types = batch.types if self.settings.next_sentence else None
         return cast(Tensor, model(batch.tokens, batch.lengths if padded else None, types))
 
-    def _asking(self, batch: MaskedBatch, states: Tensor) -> Targets:
-        return Targets(states[batch.selected], batch.wanted[batch.selected])
+    def _asking(self, batch: MaskedBatch, states: Tensor, places: Tensor) -> Targets:
+        return Targets(states.flatten(0, 1)[places], batch.wanted.flatten()[places])
 
     @property
     def _symbols(self) -> int:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.decoding import Limits
 from regard.layers import special_tokens
+from regard.layers.device import places_of
 from regard.tasks.pretraining.corruption import Halves, generator, halves, spans
 from regard.tasks.pretraining.task import FromPieces, Rows, Targets
 from regard.tasks.settings import SpanCorruptionSettings
@@ -72,8 +73,9 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
 
     def targets(self, model: nn.Module, batch: PairBatch) -> Targets:
         """Return the decoder's state and the true token at each target position."""
-        states = model(batch.source, batch.source_lengths, batch.decoder_input)
-        return Targets(states[batch.real], batch.wanted[batch.real])
+        places = places_of(batch.real)
+        states = model(batch.source, batch.source_lengths, batch.decoder_input).flatten(0, 1)
+        return Targets(states[places], batch.wanted.flatten()[places])
 
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """Return the source and the target of an example."""

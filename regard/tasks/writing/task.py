@@ -21,7 +21,7 @@ from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
-from regard.layers.device import evaluation_mode, to_device
+from regard.layers.device import evaluation_mode, places_of, to_device
 from regard.models.text_baselines import TextBaseline
 from regard.ranks import Arrays, ranks
 from regard.tasks.settings import SequencesSettings
@@ -139,8 +139,9 @@ class Sequences(Writes[PairBatch]):
 
     def _loss(self, model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
         # States of real tokens only: padding costs nothing.
+        wanted = batch.wanted.flatten()[places_of(batch.real)]
         states = model(batch.source, batch.source_lengths, batch.decoder_input, batch.real.sum(1))
-        return word_loss(model, states, batch.wanted[batch.real], smoothing)
+        return word_loss(model, states, wanted, smoothing)
 
     def items(self, batch: PairBatch) -> Sequence[float]:
         """Return the number of tokens of the targets, over which the loss is a mean."""
