@@ -42,3 +42,13 @@ def test_no_dropout_is_the_same_tensor() -> None:
     x = torch.randn(5, 7)
     assert drop(x, 0.4, training=False) is x
     assert drop(x, 0.0, training=True) is x
+
+
+def test_a_graph_has_no_break_and_the_same_share() -> None:
+    torch.manual_seed(3)
+    dropping = torch.compile(
+        lambda x: drop(x, 0.25, training=True), backend="eager", fullgraph=True
+    )
+    dropped = dropping(torch.ones(200, 200))
+    assert (dropped == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert dropped.max().item() == pytest.approx(1 / 0.75)
