@@ -183,11 +183,52 @@ def attention(dry: bool) -> Iterator[Row]:
         yield from bench.cases(settings=["device=cuda", "seconds=3"])
 
 
+def graphs(dry: bool) -> Iterator[Row]:
+    """Losses of trainings with compiled blocks, on a GPU as CUDA graphs, beside plain ones."""
+    import torch
+
+    from regard.settings import build
+    from regard.tasks import TASKS
+    from regard.training.loop import SMOOTH, Training, TrainingSettings
+    from regard.training.precision import choose_precision
+
+    device, steps = ("cpu", 3) if dry else ("cuda", 20)
+    cases = {"gpt": "language-modeling", "bert": "masked-modeling", "t5": "span-corruption"}
+    for name, task_name in list(cases.items())[: 1 if dry else 3]:
+        entry, both = TASKS[task_name], []
+        task = entry.prepare(entry.configure({"data": "pydoc", "length": 64, "examples": 200}))
+        model = entry.models[name]
+        sizes = {"width": 32, "heads": 2, "layers": 2, "feedforward": 64, "length": 64}
+        settings = {"steps": 1000, "warmup": 0, "device": device, "batch_tokens": 2_048}
+        for compiled in (False, True):
+            torch.manual_seed(0)
+            network = model.build(model.configure({**sizes, "dropout": 0.0}), **task.sizes)
+            asked = build(TrainingSettings, {**settings, "compile": compiled})
+            training = Training(network, task, asked, choose_precision("fp32", device))
+            losses = []
+            for indexes in list(training.plan())[:steps]:
+                before = training.state.loss
+                training.update(indexes)
+                losses.append((training.state.loss - SMOOTH * before) / (1 - SMOOTH))
+            both.append(torch.tensor(losses))
+            training.parallel.close()
+        apart = float((both[0] / both[1] - 1).abs().max())
+        yield {
+            "name": f"{name}, {len(both[0])} steps",
+            "difference": apart,
+            "at_most": 1e-3,
+            "reached": apart <= 1e-3,
+        }
+
+
 def training(dry: bool) -> Iterator[Row]:
     """The rows of ``regard bench language-model-training --device cuda``."""
     from benchmarks import language_model_training as bench
 
-    yield from bench.cases(settings=["device=cuda", "case=gpt", "rounds=3", "seconds=3"])
+    for compiled in (0, 1):
+        settings = ["device=cuda", "case=gpt", "rounds=3", "seconds=3", f"compile={compiled}"]
+        for row in bench.cases(settings=settings):
+            yield {**row, "compile": bool(compiled)}
 
 
 PARTS = {
@@ -196,8 +237,11 @@ PARTS = {
     "waiting": Part(60, waiting),
     "calibration": Part(60, calibration),
     "attention": Part(180, attention),
-    "training": Part(60, training, ["transformers"], dry=False),
+    "graphs": Part(90, graphs),
+    "training": Part(90, training, ["transformers"], dry=False),
 }
+#: Parts whose rows must hold for the command to succeed.
+MUST_HOLD = ("parity", "laws", "waiting", "graphs")
 
 
 def environment() -> Row:
@@ -284,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{held.count(False)} not reached{note}\n"
         )
     sys.stdout.write(f"{asked.out} written\n")
-    wrong = [r for x in ("parity", "laws", "waiting") for r in parts[x]["rows"] if not r["reached"]]
+    wrong = [r for x in MUST_HOLD for r in parts[x]["rows"] if not r["reached"]]
     return int(bool(wrong))
 
 

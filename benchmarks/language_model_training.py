@@ -47,7 +47,7 @@ class BenchSettings(Settings):
     """How much to measure: ``rounds`` turns of ``seconds`` each; ``case``: one of them, or all.
 
     ``steps`` are those of nanoGPT, whose seconds regard gets too. ``device=cuda`` has gpt, bert
-    and t5 alone, whose peers run there.
+    and t5 alone, whose peers run there. ``compile`` compiles regard's blocks in these three.
     """
 
     rounds: int = 5
@@ -57,6 +57,7 @@ class BenchSettings(Settings):
     batch: int = 8_192
     steps: int = Field(2_000, ge=1)
     device: Literal["cpu", "cuda"] = "cpu"
+    compile: bool = False
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -148,6 +149,7 @@ def ours(name: str, how: BenchSettings) -> Step:
     network = model.build(model.configure(sizes), **task.sizes)
     settings = build(TrainingSettings, {
         "batch_tokens": how.batch, "steps": 1_000_000, "device": how.device,
+        "compile": how.compile,
     })  # fmt: skip
     training = Training(network, task, settings, choose_precision("auto", how.device))
     batches = _endless(lambda epoch: _plan(task, how.batch, epoch))

@@ -21,10 +21,10 @@ CONFIG = "config.toml"
 LOCK = ".lock"  # held by the process that writes to the folder
 SECTIONS = ("data", "network", "training")
 CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # settings of tokenization
-#: These do not affect results, or only by rounding (and, with several processes, dropout).
+#: These do not affect results, or only by rounding and by the draws of dropout.
 FREE = {
     "data_dir", "save_every", "save_seconds", "strategy", "accumulate", "activation_checkpointing",
-    "track",
+    "compile", "track",
 }  # fmt: skip
 PRETRAINED = "pretrained"  # tokenizer= of a run with weights=
 #: The default settings for fine-tuning a pretrained network. Devlin et al. 2019, A.3.

@@ -157,6 +157,8 @@ class Training:
             precision,
             strategy=settings.strategy,
             activation_checkpointing=settings.activation_checkpointing,
+            compiled=settings.compile,
+            accumulate=settings.accumulate,
         )
         self.trained = self.parallel.model
         self.optimizer = OPTIMIZERS[settings.optimizer](self.trained, settings.weight_decay)

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.device import to_device
-from regard.layers.sublayers import DecoderBlock, EncoderBlock
 from regard.ranks import Ranks
 from regard.tasks.task import Learnable
+from regard.training.blocks import blocks_of, compile_blocks, recompute, restore
 from regard.training.precision import Precision
 from regard.training.sharded import whole
 
-BLOCKS = (EncoderBlock, DecoderBlock)
 Share = tuple[Any, Tensor]  # a part of a batch, and its share in each mean of the loss
 
 
@@ -54,12 +53,18 @@ class Parallel:
         *,
         strategy: str = "ddp",
         activation_checkpointing: bool = False,
+        compiled: bool = False,
+        accumulate: int = 1,
     ) -> None:
         self.ranks, self.precision = ranks, precision
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self.sharded = strategy == "fsdp2" and ranks.world > 1
         self.model = deepcopy(model) if self.sharded else model
-        self.blocks = [m for m in self.model.modules() if isinstance(m, BLOCKS)]
+        self.blocks = blocks_of(self.model)
+        self.graphs = False
+        if compiled:
+            once = ranks.world == accumulate == 1 and not activation_checkpointing
+            self.graphs = compile_blocks(self.blocks, self.device.type, once=once)
         if activation_checkpointing:
             for block in self.blocks:
                 recompute(block)
@@ -74,6 +79,8 @@ class Parallel:
         Only the last part exchanges gradients.
         """
         value = torch.zeros((), device=self.device)
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()
         with nullcontext() if self.ranks.world == 1 else self.ranks.meeting():
             wrapped = self.wrapped or self._ddp(parts[0])
             for place, (batch, shares) in enumerate(parts):
@@ -86,7 +93,7 @@ class Parallel:
     def close(self) -> None:
         """Undo what was done to the blocks of the given network."""
         for block in self.blocks:
-            vars(block).pop("forward", None)
+            restore(block)
 
     def _backward(self, objective: nn.Module, batch: Any, shares: Tensor) -> Tensor:
         with self.precision.autocast(self.device.type):
@@ -152,23 +159,6 @@ class Parallel:
         for p, users, value in zip(scalars, sums, sums[len(scalars) :], strict=False):
             if users:
                 p.grad = torch.full_like(p, value / self.ranks.world)
-
-
-def recompute(block: nn.Module) -> None:
-    """Let a block store only its inputs, and compute its activations again in the backward pass.
-
-    Chen et al. 2016, "Training deep nets with sublinear memory cost".
-    """
-    from torch.utils.checkpoint import checkpoint
-
-    forward = block.forward
-
-    def run(*inputs: Any, **options: Any) -> Any:
-        if not (block.training and torch.is_grad_enabled()):
-            return forward(*inputs, **options)
-        return checkpoint(forward, *inputs, use_reentrant=False, **options)
-
-    vars(block)["forward"] = run
 
 
 def clip(model: nn.Module, most: float) -> Tensor:

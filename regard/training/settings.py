@@ -126,6 +126,12 @@ class TrainingSettings(Settings):
         description="compute the activations of each Transformer block again in the backward pass "
         "instead of storing them: less memory, more time",
     )
+    compile: bool = Field(
+        False,
+        description="compile the Transformer blocks by torch.compile, and on a GPU record them as "
+        "CUDA graphs: for small networks on a GPU; a minute of compiling, and other draws of "
+        "dropout",
+    )
     save_every: int = Field(0, ge=0, description="steps between checkpoints; 0 = by time only")
     save_seconds: float = Field(30.0, gt=0, description="maximum seconds between checkpoints")
     track: Tracked = Field(

@@ -83,7 +83,7 @@ def _shell(popen, script):
     return lambda words, **named: popen(["/bin/sh", "-c", script], **named)
 
 
-@pytest.mark.slow  # six processes that import torch
+@pytest.mark.slow  # seven processes that import torch
 def test_the_command_runs_dry(tmp_path):
     out = tmp_path / "gpu.json"
     done = subprocess.run(
@@ -97,4 +97,5 @@ def test_the_command_runs_dry(tmp_path):
     assert len(parts["parity"]["rows"]) == 2
     assert len(parts["calibration"]["rows"]) == 3
     assert len(parts["attention"]["rows"]) == 1
+    assert [row["reached"] for row in parts["graphs"]["rows"]] == [True]
     assert parts["training"]["left_out"] == "needs a GPU"
