@@ -3,10 +3,12 @@
 The tests are small, and threads that wait for each other are slow.
 """
 
+import gc
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from jaxtyping import install_import_hook
 
 from tests.chromium import CHROMIUM
 
+FOLDERS = count()
 os.environ["OMP_NUM_THREADS"] = "1"
 if not Path("/dev/nvidiactl").exists():  # Triton asks once, when something first imports it
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -46,10 +49,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(left_out)]
 
 
+def pytest_collection_finish() -> None:
+    """Compute with one thread also in this process, whose plugins have imported torch before.
+
+    Garbage is then collected without a look at a million objects of pytest and the libraries.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
-def own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A configuration folder of the test's own, and no Python file trusted yet."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+def own_configuration(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration folder of the test's own, not there yet, and no Python file trusted."""
+    place = tmp_path_factory.getbasetemp() / "configurations" / str(next(FOLDERS))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
     monkeypatch.setenv("REGARD_TRUSTED", "")
 
 
