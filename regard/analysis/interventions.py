@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,11 @@ def layers_with_heads(model: nn.Module) -> dict[str, Mechanism]:
         for name, layer in model.named_modules()
         if isinstance(layer, Mechanism) and isinstance(getattr(layer, "heads", None), int)
     }
+
+
+def heads_of(layer: Mechanism) -> int:
+    """Return the number of heads of a layer that has heads."""
+    return cast(int, layer.heads)
 
 
 @contextmanager
@@ -69,8 +74,8 @@ def _by_layer(model: nn.Module, heads: Iterable[Head]) -> dict[Mechanism, list[i
         layer = known.get(name) or known.get(name.rpartition(".")[0])
         if layer is None:
             raise RegardError(f"layer {name!r} has no heads; choose one of {', '.join(known)}")
-        if not 1 <= head <= layer.heads:  # type: ignore[operator]
-            raise RegardError(f"head {head}: {name} has heads 1 to {layer.heads}")
+        if not 1 <= head <= heads_of(layer):
+            raise RegardError(f"head {head}: {name} has heads 1 to {heads_of(layer)}")
         chosen.setdefault(layer, []).append(head)
     return chosen
 
@@ -90,7 +95,7 @@ def _at_heads(layer: Mechanism, change: Callable[[Tensor], Tensor | None]) -> Re
 
 def _columns(layer: Mechanism, head: int, x: Tensor) -> slice:
     """Return the columns of a head among those of all heads of its layer."""
-    width = x.shape[-1] // layer.heads  # type: ignore[operator]
+    width = x.shape[-1] // heads_of(layer)
     return slice((head - 1) * width, head * width)
 
 
@@ -133,7 +138,7 @@ def keep_states(model: nn.Module) -> Iterator[dict[Place, Tensor]]:
 
     def keep_heads(name: str, layer: Mechanism) -> Callable[[Tensor], None]:
         def look(x: Tensor) -> None:
-            for head in range(1, layer.heads + 1):  # type: ignore[operator]
+            for head in range(1, heads_of(layer) + 1):
                 own = x[..., _columns(layer, head, x)]
                 states.setdefault(Head(name, head), own.detach().clone())
 

@@ -10,6 +10,7 @@ from torch import nn
 from regard.analysis.interventions import (
     Head,
     blocks,
+    heads_of,
     keep_states,
     layers_with_heads,
     must_be_in,
@@ -35,7 +36,7 @@ def parts(answers: Answers, name: str) -> dict[str, Any]:
     """
     network = _network(answers, name)
     layers = [
-        {"layer": layer, "name": _heads_name(layer), "heads": int(mechanism.heads)}  # type: ignore[arg-type]
+        {"layer": layer, "name": _heads_name(layer), "heads": heads_of(mechanism)}
         for layer, mechanism in layers_with_heads(network).items()
     ]
     stack = [{"block": block, "name": plain_name(block)} for block in blocks(network)]
