@@ -13,6 +13,7 @@ from regard.layers.sublayers import DecoderBlock, EncoderBlock
 BLOCKS = (EncoderBlock, DecoderBlock)
 KINDS = 64  # of blocks and masks; torch goes on with more, but without its compiler
 Forward = Callable[..., Any]
+Shapes = dict[type[nn.Module], list[torch.Size]]  # of the inputs, by the class of the block
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
@@ -35,13 +36,13 @@ def recompute(block: nn.Module) -> None:
     _in_training(block, again)
 
 
-def compile_blocks(blocks: Sequence[nn.Module], device: str, *, once: bool) -> bool:
+def compile_blocks(blocks: Sequence[nn.Module], device: str, first: Shapes, *, once: bool) -> bool:
     """Compile what blocks compute in training by `torch.compile`; return whether as CUDA graphs.
 
-    Batches of the first shape without packed rows have code of their own, which a GPU records as
-    CUDA graphs if each step computes it ``once``: a graph writes its gradients to the same places
-    again, so that none may be summed up there. All other batches share code for all sizes. Blocks
-    that are alike share both.
+    Batches of the ``first`` shape without packed rows have code of their own (the shape is kept
+    there; clear it to take the next one). A GPU records this code as CUDA graphs if each step
+    computes it ``once``: a graph writes its gradients to the same places again, so that none may be
+    summed up there. All other batches share code for all sizes. Blocks that are alike share both.
 
     Errors: no blocks; no compiler.
     """
@@ -52,7 +53,6 @@ def compile_blocks(blocks: Sequence[nn.Module], device: str, *, once: bool) -> b
     if not can_compile(device):
         needed = "Triton" if device == "cuda" else "a C++ compiler (g++ or clang++)"
         raise RegardError(f"compile=true needs {needed}, which is not installed; leave it out")
-    first: dict[type, list[torch.Size]] = {}
     graphs = once and device == "cuda"
     for block in blocks:
         _compile(block, first, graphs)
@@ -64,7 +64,7 @@ def restore(block: nn.Module) -> None:
     vars(block).pop("forward", None)
 
 
-def _compile(block: nn.Module, first: dict[type, list[torch.Size]], graphs: bool) -> None:
+def _compile(block: nn.Module, first: Shapes, graphs: bool) -> None:
     forward, compiled = block.forward, cast(Any, torch.compile)
     more = {"options": {"triton.cudagraphs": True}} if graphs else {}
     for_first = compiled(forward, dynamic=False, recompile_limit=KINDS, **more)

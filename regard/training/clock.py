@@ -76,6 +76,7 @@ def follow_the_clock(training: "Training") -> None:
     (seconds,) = training.ranks.broadcast(seconds)
     training.batch_tokens = batch_for(settings, seconds, small, usual)
     training.state.batch_tokens = training.batch_tokens
+    training.parallel.shapes.clear()  # of the small batches
 
 
 def passes(training: "Training", indexes: NDArray[np.integer]) -> float:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.layers.device import to_device
 from regard.ranks import Ranks
 from regard.tasks.task import Learnable
-from regard.training.blocks import blocks_of, compile_blocks, recompute, restore
+from regard.training.blocks import Shapes, blocks_of, compile_blocks, recompute, restore
 from regard.training.precision import Precision
 from regard.training.sharded import whole
 
@@ -61,10 +61,10 @@ class Parallel:
         self.sharded = strategy == "fsdp2" and ranks.world > 1
         self.model = deepcopy(model) if self.sharded else model
         self.blocks = blocks_of(self.model)
-        self.graphs = False
+        self.graphs, self.shapes = False, Shapes()
         if compiled:
             once = ranks.world == accumulate == 1 and not activation_checkpointing
-            self.graphs = compile_blocks(self.blocks, self.device.type, once=once)
+            self.graphs = compile_blocks(self.blocks, self.device.type, self.shapes, once=once)
         if activation_checkpointing:
             for block in self.blocks:
                 recompute(block)

@@ -10,9 +10,14 @@ from regard.attention import Packing, causal, lengths
 from regard.errors import RegardError
 from regard.models.gpt import GPT
 from regard.models.settings import GPTSettings
+from regard.runs.build import begin, prepare
+from regard.runs.config import Config
 from regard.training import blocks
 from regard.training.blocks import blocks_of, compile_blocks, recompute, restore
 from regard.training.checkpoints import weights
+from regard.training.clock import follow_the_clock
+from regard.training.loop import Training
+from regard.training.precision import choose_precision
 from tests.training.test_device import KINDS
 
 #: Torch's own, as it looks at what it traces.
@@ -61,13 +66,14 @@ def trained(model: GPT, *shapes: tuple[int, int]) -> list[Tensor]:
     return found
 
 
+SIZES = ["width=8", "heads=2", "layers=1", "feedforward=12", "length=16", "examples=200"]
 SHAPES = [(3, 9), (3, 9), (2, 7), (4, 5), (3, 9)]
 
 
 def test_states_and_gradients_are_those_of_plain_blocks(traced):
     model = small()
     plain = trained(model, *SHAPES)
-    compile_blocks(blocks_of(model), "cpu", once=True)
+    compile_blocks(blocks_of(model), "cpu", {}, once=True)
     assert_close(trained(model, *SHAPES), plain)
     counters = torch._dynamo.utils.counters
     assert counters["stats"]["unique_graphs"] == 2  # of the first shape, and of all others
@@ -87,7 +93,7 @@ def test_rows_without_padding_share_one_graph(traced):
         return found
 
     plain = states()
-    compile_blocks([block], "cpu", once=True)
+    compile_blocks([block], "cpu", {}, once=True)
     assert_close(states(), plain)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
@@ -110,9 +116,20 @@ def test_a_network_trains_to_the_same_weights(kind, traced, tmp_path):
     assert_close(compiled, plain, atol=1e-4, rtol=1e-3)
 
 
+def test_a_small_batch_that_is_timed_does_not_count_as_the_first(traced):
+    run = Config.make("language-modeling", "gpt", ["minutes=3", "compile=1", *SIZES])
+    task = prepare(run)
+    training = Training(begin(run, task)[0], task, run.training, choose_precision("fp32", "cpu"))
+    follow_the_clock(training)
+    assert not training.parallel.shapes
+    training.update(training.plan()[0])
+    ((inputs, *_),) = training.parallel.shapes.values()
+    assert inputs[:2] == (training.batch_tokens // 16, 16)
+
+
 def test_blocks_without_gradients_are_plain(traced):
     model = small()
-    compile_blocks(blocks_of(model), "cpu", once=True)
+    compile_blocks(blocks_of(model), "cpu", {}, once=True)
     with torch.no_grad():
         model(torch.zeros(1, 3, dtype=torch.long))
     model.eval()(torch.zeros(1, 3, dtype=torch.long))
@@ -128,7 +145,9 @@ def test_a_gpu_records_what_a_step_computes_once(traced, monkeypatch):
         ("cpu", True, None),
     ):
         traced.clear()
-        assert compile_blocks(blocks_of(small())[:1], device, once=once) is (options is not None)
+        assert compile_blocks(blocks_of(small())[:1], device, {}, once=once) is (
+            options is not None
+        )
         assert [(x["dynamic"], x.get("options")) for x in traced] == [
             (False, options),
             (True, None),
@@ -138,7 +157,7 @@ def test_a_gpu_records_what_a_step_computes_once(traced, monkeypatch):
 def test_what_is_done_to_blocks_can_be_undone(traced):
     model = small()
     plain = trained(model, *SHAPES[:1])
-    compile_blocks(blocks_of(model), "cpu", once=True)
+    compile_blocks(blocks_of(model), "cpu", {}, once=True)
     for block in blocks_of(model):
         recompute(block)
     assert_close(trained(model, *SHAPES[:1]), plain)
@@ -150,11 +169,11 @@ def test_what_is_done_to_blocks_can_be_undone(traced):
 
 def test_errors(monkeypatch, tmp_path):
     with pytest.raises(RegardError, match="compiles Transformer blocks, and this network has none"):
-        compile_blocks([], "cpu", once=True)
+        compile_blocks([], "cpu", {}, once=True)
     monkeypatch.setattr(blocks, "can_compile", lambda device: False)
     for device, needed in (("cpu", r"needs a C\+\+ compiler"), ("cuda", "needs Triton")):
         with pytest.raises(RegardError, match=needed):
-            compile_blocks(blocks_of(small()), device, once=True)
+            compile_blocks(blocks_of(small()), device, {}, once=True)
     run = runs.open_or_start(tmp_path / "r", "classification", "mean", ["compile=1", "steps=1"])
     with pytest.raises(RegardError, match="compile=true"):
         next(run.train())
