@@ -176,7 +176,13 @@ def slope(subject: ScoreSubject) -> Measurement:
 
     named = zip(names, (x.detach().requires_grad_() for x in score.parameters()), strict=True)
     sides = zip(("queries", "keys", "values"), inputs, strict=True)
-    return compare_slopes(f, {**dict(sides), **dict(named)})
+    measured = compare_slopes(f, {**dict(sides), **dict(named)})
+    # Projections without a bias, or with its first value, map a row of zeros to zeros.
+    zeros = [torch.zeros_like(x).requires_grad_() for x in inputs[:2]]
+    output = subject.attend((zeros[0], zeros[1], inputs[2]), score, causal()).output
+    slopes = gradients(output, [*zeros, inputs[2], *score.parameters()])
+    finite("a gradient of queries and keys that are zero", *slopes)
+    return measured
 
 
 class _Attention(torch.nn.Module):

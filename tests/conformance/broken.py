@@ -226,6 +226,13 @@ class SingleOnly(Dot):
         return -torch.cdist(queries, keys)
 
 
+class Distance(Dot):
+    """Has an infinite slope where the query is the key."""
+
+    def compare(self, queries, keys, positions):
+        return -(queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1).sqrt()
+
+
 class Raises(Dot):
     """Has a bug."""
 
@@ -259,6 +266,7 @@ SCORES = {
     CapturesBefore: ("captured", "shape (6,) requires a gradient but is not an nn.Parameter"),
     Forgets: ("state", "loading the state_dict of a score gave another output"),
     Detached: ("gradients", "the gradient of queries is"),
+    Distance: ("gradients", "queries and keys that are zero: got NaN"),
     Rounded: ("gradients", "the gradient of queries is"),
     InPlace: ("untouched", "changed its inputs or the score's state in place"),
     ByPlace: ("order", "changed the output by"),
