@@ -303,7 +303,14 @@ def grouped(subject: ScoreSubject) -> Measurement:
         queries, keys, values = subject.inputs(5, 7, heads=heads, groups=group)
         whole = [x.repeat_interleave(heads // group, 1) for x in (keys, values)]
         for kernel in KERNELS:
-            ours = subject.attend((queries, keys, values), score, causal(), kernel=kernel)
+            try:
+                ours = subject.attend((queries, keys, values), score, causal(), kernel=kernel)
+            except Exception as error:  # whatever a user's code raises
+                raise BrokenError(
+                    f"keys of {group} heads for {heads} heads raised {one_line(error)}: for "
+                    "parameters of each head, write repeat_kv(keys, self.heads) in prepare_keys, "
+                    "from regard.attention.prepared"
+                ) from None
             theirs = subject.attend((queries, whole[0], whole[1]), score, causal(), kernel=kernel)
             what = f"{heads} heads that share {group} key heads differ from repeated keys"
             gaps.append(near(what, ours.output, theirs.output, EXACT))

@@ -233,6 +233,17 @@ class Distance(Dot):
         return -(queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1).sqrt()
 
 
+class ForEachHead(Dot):
+    """Multiplies the keys by a parameter of each head, so that no heads can share them."""
+
+    def __init__(self, query_width, key_width, *, heads=None, length=None):
+        super().__init__(query_width, key_width, heads=heads, length=length)
+        self.weight = nn.Parameter(torch.ones((heads, 1, 1) if heads else ()))
+
+    def prepare_keys(self, keys, positions):
+        return keys @ (self.weight * torch.eye(keys.shape[-1], dtype=keys.dtype))
+
+
 class Raises(Dot):
     """Has a bug."""
 
@@ -267,6 +278,7 @@ SCORES = {
     Forgets: ("state", "loading the state_dict of a score gave another output"),
     Detached: ("gradients", "the gradient of queries is"),
     Distance: ("gradients", "queries and keys that are zero: got NaN"),
+    ForEachHead: ("grouped keys", "write repeat_kv(keys, self.heads) in prepare_keys"),
     Rounded: ("gradients", "the gradient of queries is"),
     InPlace: ("untouched", "changed its inputs or the score's state in place"),
     ByPlace: ("order", "changed the output by"),
