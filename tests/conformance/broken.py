@@ -299,6 +299,15 @@ class PlainSoftmax(Normalizer):
         return scores.softmax(-1)
 
 
+class NotExponential(Normalizer):
+    """Declares that its weights are exp(s − c)."""
+
+    exponential = True
+
+    def forward(self, scores):
+        return scores.sigmoid()
+
+
 class AllRows(Softmax):
     """Over all rows at once."""
 
@@ -340,6 +349,7 @@ class Positive(Softmax):
 
 NORMALIZERS = {
     PlainSoftmax: ("empty rows", "got NaN"),
+    NotExponential: ("shift", "exponential is declared, but log w − s is not the same"),
     AllRows: ("rows", "a row in a batch differs from the row alone"),
     FullLength: ("absent", "three additional hidden keys changed the weights by"),
     WrongQuickly: ("quick way", "weights() differs from forward() by"),
