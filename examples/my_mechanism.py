@@ -1,4 +1,4 @@
-"""regard check classification:transformer attention=examples/my_mechanism.py:Sandwich
+"""regard check examples/my_mechanism.py:Sandwich
 regard train classification --model transformer attention=examples/my_mechanism.py:Sandwich"""
 
 from torch import nn

@@ -26,7 +26,7 @@ class LinearAttention(StateAttention):
     run = staticmethod(normalized)
 
     def __init__(self, width: int, heads: int, *, score: Any = "scaled-dot", **settings: Any):
-        if score not in ("dot", "scaled-dot"):
+        if isinstance(score, str | type) and score not in ("dot", "scaled-dot"):
             raise RegardError(
                 f"attention={self.name} compares features by their product; use score=scaled-dot, "
                 f"not {score}"

@@ -79,6 +79,8 @@ class StateAttention(Mechanism):
         key_width: int | None = None,
         key_value_heads: int | None = None,
         head_width: int | None = None,
+        bias: bool = True,
+        output_projection: bool = True,
         length: int | None = None,
         compress: Any = "none",
     ) -> None:
@@ -116,20 +118,22 @@ class StateAttention(Mechanism):
         askers = groups if self.shared else heads
         values = heads if self.shared else groups
         self.sizes = [count * self.head_width for count in (askers, groups, values)]
-        self.project_queries = nn.Linear(width, self.sizes[0])
-        self.project_keys = nn.Linear(key_width or width, self.sizes[1])
-        self.project_values = nn.Linear(key_width or width, self.sizes[2])
+        self.project_queries = nn.Linear(width, self.sizes[0], bias)
+        self.project_keys = nn.Linear(key_width or width, self.sizes[1], bias)
+        self.project_values = nn.Linear(key_width or width, self.sizes[2], bias)
         if self.convolved:
             self.taps = nn.Parameter((2 * torch.rand(TAPS, sum(self.sizes)) - 1) * TAPS**-0.5)
         if self.gated:
             self.gain = nn.Parameter(torch.ones(self.head_width))
             self.gate = nn.Linear(width, inner)
         self.attention = Maps(built, heads=heads)
-        self.output: nn.Linear = nn.Linear(inner, width)
+        self.output = nn.Linear(inner, width, bias) if output_projection else None
         for linear in (self.project_queries, self.project_keys, self.project_values):
             nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
-        nn.init.zeros_(self.output.bias)
+        if bias:
+            for last in (self.project_queries, self.project_keys, self.project_values, self.output):
+                if last is not None:
+                    nn.init.zeros_(last.bias)
 
     def extra_repr(self) -> str:
         return f"width={self.width}, heads={self.heads}"
@@ -173,8 +177,7 @@ class StateAttention(Mechanism):
         if packing is not None:
             output, queries = packing.pack(output), packing.pack(queries)
         output = self.finished(output, queries)
-        projected: Tensor = self.output(output)
-        return projected
+        return output if self.output is None else self.output(output)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the features of queries or keys (\\*batch, heads, n, head_width)."""

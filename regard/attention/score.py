@@ -58,7 +58,11 @@ class Score(nn.Module):
     def prepare_keys(
         self, keys: Float[Tensor, "... keys width"], positions: Int[Tensor, "... keys"]
     ) -> Prepared:
-        """Compute the part of the score that depends on a key alone; caches store the result."""
+        """Compute the part of the score that depends on a key alone; caches store the result.
+
+        Keys that neighbouring heads share have fewer heads than the score. For parameters of each
+        head, write ``regard.attention.prepared.repeat_kv(keys, self.heads)``.
+        """
         return keys
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:

@@ -11,7 +11,14 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention import KeyValueCache, MultiHeadAttention, causal, lengths, named_mechanism
+from regard.attention import (
+    KeyValueCache,
+    Mechanism,
+    MultiHeadAttention,
+    causal,
+    lengths,
+    named_mechanism,
+)
 from regard.conformance.law import InapplicableError
 from regard.errors import RegardError
 
@@ -112,10 +119,11 @@ class Regard(Layer):
 
 
 class OfMechanism(Regard):
-    """A mechanism of the table: it reads memories and writes with a cache, as all of them do."""
+    """A mechanism, by name or class: it reads memories and writes with a cache, as models ask."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(lambda dropout: named_mechanism(name)(WIDTH, HEADS, dropout=dropout), name)
+    def __init__(self, name: str, kind: type[Mechanism] | None = None) -> None:
+        make = kind or named_mechanism(name)
+        super().__init__(lambda dropout: make(WIDTH, HEADS, dropout=dropout), name)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         try:

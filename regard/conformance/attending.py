@@ -176,7 +176,13 @@ def slope(subject: ScoreSubject) -> Measurement:
 
     named = zip(names, (x.detach().requires_grad_() for x in score.parameters()), strict=True)
     sides = zip(("queries", "keys", "values"), inputs, strict=True)
-    return compare_slopes(f, {**dict(sides), **dict(named)})
+    measured = compare_slopes(f, {**dict(sides), **dict(named)})
+    # Projections without a bias, or with its first value, map a row of zeros to zeros.
+    zeros = [torch.zeros_like(x).requires_grad_() for x in inputs[:2]]
+    output = subject.attend((zeros[0], zeros[1], inputs[2]), score, causal()).output
+    slopes = gradients(output, [*zeros, inputs[2], *score.parameters()])
+    finite("a gradient of queries and keys that are zero", *slopes)
+    return measured
 
 
 class _Attention(torch.nn.Module):
@@ -297,7 +303,14 @@ def grouped(subject: ScoreSubject) -> Measurement:
         queries, keys, values = subject.inputs(5, 7, heads=heads, groups=group)
         whole = [x.repeat_interleave(heads // group, 1) for x in (keys, values)]
         for kernel in KERNELS:
-            ours = subject.attend((queries, keys, values), score, causal(), kernel=kernel)
+            try:
+                ours = subject.attend((queries, keys, values), score, causal(), kernel=kernel)
+            except Exception as error:  # whatever a user's code raises
+                raise BrokenError(
+                    f"keys of {group} heads for {heads} heads raised {one_line(error)}: for "
+                    "parameters of each head, write repeat_kv(keys, self.heads) in prepare_keys, "
+                    "from regard.attention.prepared"
+                ) from None
             theirs = subject.attend((queries, whole[0], whole[1]), score, causal(), kernel=kernel)
             what = f"{heads} heads that share {group} key heads differ from repeated keys"
             gaps.append(near(what, ours.output, theirs.output, EXACT))

@@ -156,6 +156,11 @@ def shift(subject: NormalizerSubject) -> Measurement:
         raise BrokenError(
             "adding a number to a row changes nothing; declare shift_invariant = True"
         )
+    if normalizer.exponential:  # the entropy of a summary is computed from c
+        weights = normalizer(scores)
+        c = (scores - weights.log()).masked_fill(weights == 0, torch.nan)
+        what = "exponential is declared, but log w − s is not the same for all keys of a row: off"
+        near(what, c.nan_to_num(0), c.nanmean(-1, True).where(weights > 0, 0), CLOSE)
     return Measurement(f"{normalizer.shift_invariant}; a shift changes a weight by {gap:.1g}")
 
 
@@ -220,7 +225,7 @@ NORMALIZER_LAWS: dict[str, Law[NormalizerSubject]] = {
     "quick way": Law("weights(scores, statistics(scores)) = forward(scores)", statistics_path),
     "by hand": Law("gradient() equals autograd of forward()", gradient_method),
     "gradients": Law("gradients of forward match finite differences in float64", slope),
-    "shift": Law("shift_invariant is declared correctly", shift),
+    "shift": Law("shift_invariant and exponential are declared correctly", shift),
     "kernels": Law("the tiled kernel equals the exact kernel, forward and backward", kernels),
     "float32": Law("float32 scores give float32 weights close to float64", single),
     "state": Law("loading a state_dict restores the weights", state),

@@ -13,6 +13,7 @@ from regard.attention import (
     POSITIONS,
     SCORES,
     Mask,
+    Mechanism,
     Normalizer,
     Score,
     causal,
@@ -20,6 +21,7 @@ from regard.attention import (
     others,
 )
 from regard.attention.naming import is_row, named_part
+from regard.attention.patterns import Pattern
 from regard.attention.score_wrappers import SCORE_WRAPPERS
 from regard.attention.wrapper import Wrapper
 from regard.conformance.adapters import LAYERS, Layer, OfMechanism, layer_of
@@ -99,6 +101,11 @@ def subject_of(thing: object, name: str = "") -> Subject:
         return layer_of(thing, name)
     if inspect.isfunction(thing):
         return subject_of(instance_of(thing, name or thing.__name__), name or thing.__name__)
+    if isinstance(thing, Pattern):
+        raise RegardError(
+            f"a pattern is checked in a network: regard check classification:transformer "
+            f"pattern={name or thing.examples[0]}"
+        )
     raise RegardError(
         f"there are no laws for {a(type(thing).__name__)}; pass a Score, a Mask, a Normalizer or "
         "an nn.Module"
@@ -118,11 +125,24 @@ def subject_of_class(kind: type, name: str) -> Subject:
         return ScoreSubject.of(kind, name)
     if issubclass(kind, Normalizer):
         return NormalizerSubject.of(kind, name)
+    if issubclass(kind, Mechanism):
+        return of_mechanism(kind, name)
     if issubclass(kind, Mask | nn.Module):
         return subject_of(instance_of(kind, name), name)
     raise RegardError(
         f"there are no laws for {name}; pass a subclass of Score, Mask, Normalizer or nn.Module"
     )
+
+
+def of_mechanism(kind: type[Mechanism], name: str) -> Subject:
+    """Return the subject of a user's mechanism. Errors: it cannot be built as models build it."""
+    try:
+        return OfMechanism(name, kind)
+    except Exception as error:  # whatever a user's code raises
+        raise RegardError(
+            f"{name}(width, heads, dropout=…) cannot be built and called as models do: "
+            f"{one_line(error)}"
+        ) from error
 
 
 def instance_of(make: Any, name: str) -> object:

@@ -261,7 +261,8 @@ SCORE_LAWS: dict[str, Law[ScoreSubject]] = {
     "order": Law("the order of keys, values and positions does not change the output", order),
     "positions": Law("adding a number to all positions does not change the output", positions),
     "gradients": Law(
-        "gradients of inputs and parameters match finite differences in float64", attending.slope
+        "gradients match finite differences in float64, and are finite for rows of zeros",
+        attending.slope,
     ),
     "kernels": Law("all kernels equal the exact kernel, forward and backward", attending.kernels),
     "batches": Law(

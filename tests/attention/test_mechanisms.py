@@ -48,6 +48,18 @@ def test_it_looks_at_itself_or_at_a_memory(mechanism):
     assert not torch.allclose(found[1], mechanism(x[1], memory[1]))
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_without_biases_and_output_projection(name):
+    """Blocks of classifiers have no output projection, T5 has no biases."""
+    made = named_mechanism(name)(12, 3, bias=False, output_projection=False).double()
+    assert made.output is None
+    assert not [
+        key for key, _ in made.named_parameters() if key.startswith("project") and "bias" in key
+    ]
+    assert made(table(2, 5, 12)).shape == (2, 5, 12)
+    assert named_mechanism(name)(12, 3, bias=False).output.bias is None
+
+
 def test_positions_are_of_the_queries_and_of_the_keys(mechanism):
     x, at = table(2, 5, 12), torch.tensor([9, 0, 3, 40, 4])
     found = mechanism(x, positions=at)

@@ -17,6 +17,7 @@ from regard.attention import (
     window,
 )
 from regard.attention.recurrent import StateAttention
+from regard.attention.scores import Dot
 from regard.errors import RegardError
 from regard.models.gpt import GPT
 from regard.models.settings import GPTSettings, TransformerSettings
@@ -246,6 +247,7 @@ def test_half_precision_computes_the_recurrence_in_single(name):
         ({"dropout": 0.1}, "dropout=0.1 does not apply"),
         ({"score": "additive"}, "needs an inner product"),
         ({"position": "t5-bias"}, "needs an inner product"),
+        ({"score": Dot()}, "takes a score by name or class, not built"),
         ({"head_width": None, "heads": 5}, "width=12 must be divisible by heads=5"),
     ],
 )
@@ -257,6 +259,8 @@ def test_what_a_state_cannot_hold(settings, says):
 def test_features_are_compared_by_their_product():
     with pytest.raises(RegardError, match="use score=scaled-dot, not cosine"):
         named_mechanism("linear")(12, 3, score="cosine")
+    with pytest.raises(RegardError, match="takes a score by name or class, not built"):
+        named_mechanism("linear")(12, 3, score=Dot())
 
 
 def test_masks_that_skip_words_are_refused():

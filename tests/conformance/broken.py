@@ -226,6 +226,24 @@ class SingleOnly(Dot):
         return -torch.cdist(queries, keys)
 
 
+class Distance(Dot):
+    """Has an infinite slope where the query is the key."""
+
+    def compare(self, queries, keys, positions):
+        return -(queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1).sqrt()
+
+
+class ForEachHead(Dot):
+    """Multiplies the keys by a parameter of each head, so that no heads can share them."""
+
+    def __init__(self, query_width, key_width, *, heads=None, length=None):
+        super().__init__(query_width, key_width, heads=heads, length=length)
+        self.weight = nn.Parameter(torch.ones((heads, 1, 1) if heads else ()))
+
+    def prepare_keys(self, keys, positions):
+        return keys @ (self.weight * torch.eye(keys.shape[-1], dtype=keys.dtype))
+
+
 class Raises(Dot):
     """Has a bug."""
 
@@ -259,6 +277,8 @@ SCORES = {
     CapturesBefore: ("captured", "shape (6,) requires a gradient but is not an nn.Parameter"),
     Forgets: ("state", "loading the state_dict of a score gave another output"),
     Detached: ("gradients", "the gradient of queries is"),
+    Distance: ("gradients", "queries and keys that are zero: got NaN"),
+    ForEachHead: ("grouped keys", "write repeat_kv(keys, self.heads) in prepare_keys"),
     Rounded: ("gradients", "the gradient of queries is"),
     InPlace: ("untouched", "changed its inputs or the score's state in place"),
     ByPlace: ("order", "changed the output by"),
@@ -277,6 +297,15 @@ class PlainSoftmax(Normalizer):
 
     def forward(self, scores):
         return scores.softmax(-1)
+
+
+class NotExponential(Normalizer):
+    """Declares that its weights are exp(s − c)."""
+
+    exponential = True
+
+    def forward(self, scores):
+        return scores.sigmoid()
 
 
 class AllRows(Softmax):
@@ -320,6 +349,7 @@ class Positive(Softmax):
 
 NORMALIZERS = {
     PlainSoftmax: ("empty rows", "got NaN"),
+    NotExponential: ("shift", "exponential is declared, but log w − s is not the same"),
     AllRows: ("rows", "a row in a batch differs from the row alone"),
     FullLength: ("absent", "three additional hidden keys changed the weights by"),
     WrongQuickly: ("quick way", "weights() differs from forward() by"),

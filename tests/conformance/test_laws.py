@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention import SCORES
+from regard.attention import SCORES, MultiHeadAttention, window
+from regard.attention.patterns import Pattern
 from regard.conformance import LAWS, conform, find, kind_of, subject_of
 from regard.conformance.law import Verdict
 from regard.errors import RegardError
@@ -81,6 +82,31 @@ def test_layers():
     assert "1e3 in padding changed the output of a token by" in found["padding 1e3"]
     assert "order" not in found
     assert {"future", "padding 1e3"} <= set(failures(broken.Unmasked))
+
+
+def test_mechanisms():
+    """A class is built as models build it: with a width and heads."""
+
+    class WithoutCache(MultiHeadAttention):
+        def forward(self, queries, memory=None, mask=None, *, cache=None, **more):
+            return super().forward(queries, memory, mask, **more)
+
+    class Same(MultiHeadAttention):
+        pass
+
+    class TakesNoDropout(MultiHeadAttention):
+        def __init__(self, width, heads):
+            super().__init__(width, heads)
+
+    assert failures(Same) == {}
+    assert failures(WithoutCache).keys() == {"cache"}
+    with pytest.raises(RegardError, match=r"as models do: TypeError: .*dropout"):
+        conform(TakesNoDropout)
+
+
+def test_a_pattern_is_checked_in_a_network():
+    with pytest.raises(RegardError, match=r"classification:transformer pattern=my\.py:near-4$"):
+        conform(Pattern(("near-4",), lambda length, size: window(size)), name="my.py:near-4")
 
 
 def test_the_same_seed_gives_the_same_verdicts_and_leaves_the_generator_alone():

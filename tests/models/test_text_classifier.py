@@ -5,6 +5,7 @@ from torch.testing import assert_close
 
 from regard.analysis.record import record
 from regard.attention import (
+    MECHANISMS,
     NORMALIZERS,
     POSITIONS,
     SCORES,
@@ -133,7 +134,7 @@ def test_positions_between_words_need_a_layer() -> None:
 PADDED = torch.tensor([[5, 3, 9, 3, 12, 7], [4, 8, 11, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
 SIZES = torch.tensor([6, 3, 0])
 
-MECHANISMS = [
+PARTS = [
     *({"score": score} for score in SCORES if score not in ("dot", "scaled-dot")),
     *({"pool_score": score} for score in SCORES if score != "dot"),
     *({"normalize": normalize} for normalize in NORMALIZERS if normalize != "softmax"),
@@ -147,6 +148,8 @@ MECHANISMS = [
     {"key_value_heads": 1},
     {"key_value_heads": 2},
     {"attention_dropout": 0.5},
+    *({"attention": name} for name in MECHANISMS if name not in ("multi-head", "moba")),
+    {"attention": "moba-2-1"},
 ]
 
 
@@ -154,7 +157,7 @@ MECHANISMS = [
     ("name", "chosen"),
     [
         pytest.param(name, chosen, id=",".join([name, *(f"{k}={v}" for k, v in chosen.items())]))
-        for chosen in MECHANISMS
+        for chosen in PARTS
         for name in ("transformer", "+cls")
         if name == "transformer" or "pool_score" not in chosen  # the pool of +cls compares nothing
     ],
