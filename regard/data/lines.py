@@ -117,7 +117,7 @@ class Lines:
             byte = line[error.start]
             self.spoiled[self.number] = (
                 f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1}); save the file as UTF-8 (if "
-                "it is Latin-1: iconv -f latin1 -t utf-8 FILE > NEW)"
+                "it is Latin-1 or Windows-1252: iconv -f cp1252 -t utf-8 FILE > NEW)"
             )
             return line.decode(errors="replace")
 

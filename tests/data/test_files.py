@@ -105,8 +105,8 @@ BAD = {
     "bare.tsv": ("a great film\t1\n", "or numbers from 1: text=2 label=1"),
     "latin.csv": (
         "text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"),
-        "latin.csv:3: not UTF-8 (byte 0xe9 at 4); save the file as UTF-8 (if it is Latin-1: iconv "
-        "-f latin1 -t utf-8 FILE > NEW)",
+        "latin.csv:3: not UTF-8 (byte 0xe9 at 4); save the file as UTF-8 (if it is Latin-1 or "
+        "Windows-1252: iconv -f cp1252 -t utf-8 FILE > NEW)",
     ),
     "latin.tsv": ("text\tlabel\ncaf\xe9\t1\n".encode("latin-1"), "byte 0xe9 at 4"),
     "latin.jsonl": ('{"text":"caf\xe9","label":1}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
