@@ -133,5 +133,8 @@ class Lines:
 
     def _without_mark(self, line: bytes) -> bytes:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise RegardError(f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8")
+            raise RegardError(
+                f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8 "
+                "FILE > NEW)"
+            )
         return line.removeprefix(codecs.BOM_UTF8)

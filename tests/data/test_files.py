@@ -110,7 +110,10 @@ BAD = {
     ),
     "latin.tsv": ("text\tlabel\ncaf\xe9\t1\n".encode("latin-1"), "byte 0xe9 at 4"),
     "latin.jsonl": ('{"text":"caf\xe9","label":1}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
-    "wide.csv": ("text,label\nfine,1\n".encode("utf-16"), "wide.csv:1: UTF-16, not UTF-8"),
+    "wide.csv": (
+        "text,label\nfine,1\n".encode("utf-16"),
+        "wide.csv:1: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8",
+    ),
     "long.csv": (b"text,label\n" + b"x" * 10_000_000 + b",1\n", "long.csv:2: the line is longer"),
     "long.jsonl.gz": (b'{"text": "' + b"x" * 10_000_000, "long.jsonl.gz:1: the line is longer"),
     "open.csv": ('text,label\nx,1\n"never closed,1\ny,2\n', "open.csv:3: unclosed quote"),
