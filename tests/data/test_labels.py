@@ -51,8 +51,8 @@ def test_a_label_of_another_case_is_recognised():
 
 def test_labels_that_differ_in_spelling_alone_are_told():
     assert look_over(examples("pos", "neg", "Pos", "pos")) == [
-        "'Pos' (1 row, first r.csv:4) and 'pos' differ only in case, whitespace or number "
-        "format but are two labels; labels=Pos:pos renames it (--labels for data check and evaluate)"
+        "'Pos' (1 row, first r.csv:4) and 'pos' differ only in case, whitespace or number format "
+        "but are two labels; labels=Pos:pos renames it (--labels for data check and evaluate)"
     ]
     assert look_over(examples("pos", "neg")) == []
     (note,) = look_over(examples("1", "1", "2", "1.0"))
@@ -78,7 +78,7 @@ def test_several_labels_in_one_are_refused(several):
 
 def test_a_comma_in_a_label_is_no_list():
     assert look_over(examples("Rome, Italy", "Nice", "Oslo")) == []
-    (note,) = look_over(examples("a", "b", "a,b", "a,b", "a,b"))  # most are: they may be its labels
+    (note,) = look_over(examples("a", "b", "a,b", "a,b", "a,b"))  # most are
     assert note.startswith("r.csv:4: 'a,b' is a list of labels, as in 3 rows of 5; regard supports")
     assert note.endswith("as it is, each list is learned as a label of its own")
 
