@@ -125,6 +125,10 @@ BAD = {
     "deep.jsonl": ("[" * 100_000, "deep.jsonl:1: not JSON"),
     "list.jsonl": ('["a", 1]\n', "list.jsonl:1: not a JSON object"),
     "key.jsonl": ('{"text": "a", "label": 1}\n{"text": "b"}\n', "key.jsonl:2: missing key 'label'"),
+    "nested.jsonl": (
+        '{"text": {"en": "so"}, "label": 1}\n',
+        'the text must be a string, not {"en": "so"}; write it as a field of its own',
+    ),
     "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text must be a string, not 5"),
     "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label must be a string or a number"),
     "half.jsonl": ('{"text": "a\\ud800", "label": 1}\n', "half.jsonl:1: unpaired surrogate"),
@@ -225,3 +229,14 @@ def test_half_a_surrogate_pair_is_told_by_its_field(tmp_path, field):
     path.write_text(json.dumps(row) + "\n" + json.dumps({"text": "good", "label": "neg"}) + "\n")
     with pytest.raises(RegardError, match=f"r.jsonl:1: unpaired surrogate .* of the {field}"):
         read_examples(path)
+
+
+def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
+    rows = [f'{{"text": "film {i}", "label": "{i % 2}"}}' for i in range(200)]
+    rows += ['{"text": "no label"}', '{"text": "none", "label": null}']
+    path = write(tmp_path, "r.jsonl", "\n".join(rows).encode())
+    found = read(path)
+    assert (len(found.examples), [row.source for row in found.empty]) == (
+        200,
+        ["r.jsonl:201", "r.jsonl:202"],
+    )
