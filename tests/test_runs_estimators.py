@@ -190,6 +190,11 @@ def test_texts_are_held_out_by_their_words_and_every_label_is_trained_on() -> No
         (partial(TextClassifier().fit, [" ", *TEXTS[1:]], LABELS), ValueError, "row 0 is an empty"),
         (partial(TextClassifier().fit, TEXTS, ["x"] * 40), ValueError, "y has one class"),
         (partial(TextClassifier().fit, np.full((3, 2), "a"), [0, 1, 1]), ValueError, "one column"),
+        (
+            partial(TextClassifier().fit, TEXTS, [None, *LABELS[1:]]),
+            ValueError,
+            "row 0 of y is None",
+        ),
         (partial(TextRegressor().fit, TEXTS, [np.nan] * 40), ValueError, "NaN or infinity"),
         (partial(TextClassifier().predict, TEXTS), ValueError, "not fitted yet"),
     ],

@@ -27,7 +27,12 @@ def embed(
     ],
     out: Annotated[Path, typer.Option(help="Output file, .npy or .parquet.")],
     column: Annotated[
-        str, typer.Option("--text", help="Text column of the table, if it is not detected.")
+        str,
+        typer.Option(
+            "--text",
+            help="Text column of the table.",
+            show_default="the one of the training, else detected",
+        ),
     ] = "",
     json: Json = False,
 ) -> None:
@@ -43,7 +48,7 @@ def embed(
     import numpy as np
 
     from regard import atomic_io
-    from regard.cli.predict import chunks, is_table, lines, rows_of
+    from regard.cli.predict import chunks, is_table, lines, own_column, rows_of
     from regard.runs.embedding import embed as compute
 
     if out.suffix.lower() not in FORMATS:
@@ -53,14 +58,17 @@ def embed(
     if out.suffix.lower() == ".parquet":
         _pyarrow()
 
+    model = opened(run, "embed")
+    model.must_be_complete()
+    if is_table(file) and not column:
+        column = own_column(model, file)
+
     def source() -> Iterable[str]:
         return rows_of(file, column) if is_table(file) else lines(file)
 
     total = sum(1 for _ in source())
     if not total:
         raise RegardError(f"{file} contains no texts")
-    model = opened(run, "embed")
-    model.must_be_complete()
     texts: list[str] = []
     parts: list[NDArray[np.float32]] = []
     with bar("embed") if err.is_terminal else hidden() as show:

@@ -38,7 +38,11 @@ def predict(
     ] = None,
     column: Annotated[
         str,
-        typer.Option("--text", help="Text column of the table, if it is not detected."),
+        typer.Option(
+            "--text",
+            help="Text column of the table.",
+            show_default="the one of the training, else detected",
+        ),
     ] = "",
     top: Annotated[
         int, typer.Option(min=0, help="Print the N most likely labels.", show_default=False)
@@ -139,6 +143,9 @@ def predict(
     answer = _how(loaded, chosen, score, top)
     name = str(file) if file else "text" if texts else "stdin"
 
+    if file and table and not column:
+        column = own_column(loaded, file)
+
     def source() -> "Iterable[str | Example]":
         if texts:
             return [as_utf8(text) for text in texts]
@@ -149,12 +156,15 @@ def predict(
 
     def answers(show: Bar) -> Iterator[Answer]:
         total = sum(1 for _ in source()) if file and output else 0
-        done = 0
+        done = empty = 0
         for chunk in chunks(source()):
             yield from answer(chunk, name, done)
             done += len(chunk)
+            empty += sum(isinstance(text, str) and not text.strip() for text in chunk)
             if total:
                 show(done, total, "texts")
+        if empty:
+            say(f"{name}: {empty:,} of {done:,} texts empty, yet answered", quiet=True)
 
     if output:
         with bar("predict") if err.is_terminal else hidden() as show:
@@ -181,6 +191,16 @@ def is_table(file: Path) -> bool:
     from regard.data.files import table_kind
 
     return table_kind(file) is not None or file.suffix.lower() == ".parquet"
+
+
+def own_column(run: "Run", file: Path) -> str:
+    """Return the text column of a run's training if the table has a column of that name, or ""."""
+    from regard.data.guess import head
+
+    settings = run.task.settings
+    own = getattr(settings, "source_name", "") or getattr(settings, "text", "")
+    names = {name.strip().casefold() for name in head(file)[0]} if own else ()
+    return own if own.strip().casefold() in names else ""
 
 
 def rows_of(file: Path, column: str) -> Iterator[str]:

@@ -18,7 +18,16 @@ from regard.data.class_files import name_of
 from regard.data.fetch import Show
 from regard.data.files import BadRow, Example, Remark, is_folder, path_of, scan
 from regard.data.guess import guess
-from regard.data.labels import advice, look_over, number_of, parse_labels, rename
+from regard.data.labels import (
+    advice,
+    hardly_repeat,
+    look_over,
+    number_of,
+    parse_labels,
+    rename,
+    spelt,
+    why_no_number,
+)
 from regard.data.named import DATA, is_own
 from regard.data.near_copies import leak
 from regard.data.sources import (
@@ -27,6 +36,8 @@ from regard.data.sources import (
     hold_out,
     likeness,
     load_corpus,
+    must_be_classes,
+    split_test,
 )
 from regard.data.tagged import load_tagged, read_tagged, tags_by_name
 from regard.data.titles import OtherFileError, listed
@@ -195,7 +206,11 @@ def check(
                 )
         except OtherFileError as error:
             raise RegardError(f"{error}; {_advice(str(data))}") from None
-    if not tags and not numbers and (numbers := _hardly_repeat(parts_read[0][1])):
+    if (
+        not tags
+        and not numbers
+        and (numbers := hardly_repeat([example.label for example in parts_read[0][1]]))
+    ):
         remarks.append("the labels are numbers that hardly repeat; use regard train regression")
     if numbers:
         parts_read = [(part, *_with_numbers(examples, bad)) for part, examples, bad in parts_read]
@@ -229,10 +244,15 @@ def check(
     later_parts = parts_read[1:] if classes else []
     strange = [_strange_labels(examples, later, part) for part, later, _ in later_parts]
     problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
-    try:
-        problems += look_over(examples) if classes else []
-    except RegardError as several:
-        problems.append(str(several))
+    if classes:
+        try:
+            problems += look_over(examples)
+            if own and len(counts_of := Counter(x.label for x in examples)) > 1:
+                must_be_classes(name, examples)
+                if not test:
+                    split_test(name, examples, counts_of)
+        except RegardError as refusal:  # what training would say
+            problems.append(str(refusal))
     if own and not validation:
         problems += leak(*hold_out(examples), "validation", "validation=FILE")
     counts = {part.name: part.labels for part in parts}
@@ -337,20 +357,10 @@ def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[
     return title, examples, bad
 
 
-def _hardly_repeat(examples: Sequence[Example]) -> bool:
-    """Return whether the labels are numbers, and too many distinct ones to be classes."""
-    labels = {example.label for example in examples}
-    return (
-        len(labels) > 50
-        and len(labels) > len(examples) / 4
-        and all(number_of(label) is not None for label in labels)
-    )
-
-
 def _with_numbers(examples: list[Example], bad: list[BadRow]) -> tuple[list[Example], list[BadRow]]:
     """Return the rows whose label is a number, and the others as bad rows."""
     odd = [example for example in examples if number_of(example.label) is None]
-    why = [BadRow(x.source, f"the label {x.label!r:.80} is not a number") for x in odd]
+    why = [BadRow(x.source, f"the label {why_no_number(x.label)}") for x in odd]
     return [example for example in examples if number_of(example.label) is not None], [*bad, *why]
 
 
@@ -465,24 +475,18 @@ def _cause(known: set[str], new: Sequence[str], texts: Sequence[str], part: str)
             f"texts and labels seem to be swapped: the texts of {part} are labels of train; use "
             "the same column order in both files, or set --text and --label"
         )
-    alike = {_folded(label): label for label in sorted(known)}
-    if all(_folded(label) in alike for label in new):
+    alike = {spelt(label): label for label in sorted(known)}
+    if all(spelt(label) in alike for label in new):
         return (
             f"they differ from train only in case, whitespace or number format ({new[0]!r:.40} "
-            f"is {alike[_folded(new[0])]!r:.40} in train); "
-            f"{advice(new[0], alike[_folded(new[0])])}"
+            f"is {alike[spelt(new[0])]!r:.40} in train); "
+            f"{advice(new[0], alike[spelt(new[0])])}"
         )
     numbers = [all(number_of(x) is not None for x in labels) for labels in (new, known)]
     if numbers[0] != numbers[1]:
         first, second = ("numbers", "names") if numbers[0] else ("names", "numbers")
         return f"{part} has {first} where train has {second}; use the same labels in both files"
     return ""
-
-
-def _folded(label: str) -> str:
-    """Return a key that ignores case, outer whitespace and number format."""
-    number = number_of(label)
-    return " ".join(label.casefold().split()) if number is None else f"{number:g}"
 
 
 def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:

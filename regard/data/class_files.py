@@ -141,9 +141,10 @@ def _named(path: str) -> dict[str, Path]:
     for name in filter(None, names):
         place = path_of(name)
         if not (place.is_dir() or place.name.lower().endswith(ENDINGS)):
+            problem = f"{name!r} does not end in .txt" if place.exists() else "no such file"
             raise OtherFileError(
-                f"{path}: no such file; comma-separated files hold one class each, one text per "
-                "line, and end in .txt; a table with labels is given alone"
+                f"{path}: {problem}; comma-separated files hold one class each, one text per line, "
+                "and end in .txt; a table with labels is given alone"
             )
         if not place.exists():
             raise RegardError(f"{place}: no such file; expected {listed(names)}")

@@ -52,7 +52,7 @@ def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | B
     A number or boolean label is written as in JSON. Null, NaN and whitespace count as empty.
     """
     if text is not None and not isinstance(text, str):
-        return BadRow(here, f"the text must be a string, not {_shown(text)}")
+        return BadRow(here, f"the text must be a string, not {_shown(text)}{_nested(text)}")
     if isinstance(label, dict | list | tuple):
         return BadRow(
             here,
@@ -75,6 +75,11 @@ def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | B
     if not label:
         return BadRow(here, "the label is empty", empty=True)
     return Example(text, label, here, group)
+
+
+def _nested(value: Any) -> str:
+    """Return the remedy for a value with parts of its own."""
+    return "; write it as a field of its own" if isinstance(value, dict | list) else ""
 
 
 def _shown(value: Any) -> str:

@@ -290,7 +290,8 @@ def _json_rows(
             keys = [names[place] for place in columns.places]
         missing = [key for key in keys if key not in row]
         if missing:
-            yield BadRow(here, f"missing key {missing[0]!r}; keys: {listed(list(row))}")
+            why = f"missing key {missing[0]!r}; keys: {listed(list(row))}"
+            yield BadRow(here, why, empty=missing[0] in keys[:2])  # as null is
             continue
         together = str(row[keys[2]]) if group and row[keys[2]] is not None else ""
         yield example_of(row[keys[0]], row[keys[1]], here, together)

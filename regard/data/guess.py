@@ -20,7 +20,7 @@ from regard.data.files import (
     tab_rows,
     table_kind,
 )
-from regard.data.labels import number_of
+from regard.data.labels import number_of, too_many
 from regard.data.pair_rows import usual_sides
 from regard.data.tagged import tags_by_name
 from regard.data.text_rows import is_plain
@@ -28,7 +28,7 @@ from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, listed
 from regard.errors import RegardError
 
 LOOKED_AT = 1_000  # rows that decide
-CLASSES = 50  # most distinct values of a column of labels that has no common name
+CLASSES = 200  # most distinct values of a column of labels that has no common name
 
 
 class Guess(NamedTuple):
@@ -89,8 +89,18 @@ def _of_columns(path: Path, named: dict[str, str]) -> Guess:
         label = _label_like(rest)
         reasons[-1] = f"label: the column {label!r}, whose values repeat"
     if not label:
+        if table_kind(path) == "tsv" and len(names) == 2 and not _usual(names, TEXT_NAMES):
+            return Guess("translation", {}, ["each line is a pair of texts, separated by a tab"])
         settings = {"text": text}
         return Guess("language-modeling", settings, [reasons[0], "no column of labels was found"])
+    if label not in LABEL_NAMES and label in rest[label] and table_kind(path) in ("csv", "tsv"):
+        number = {
+            key: str(names.index(name) + 1) for key, name in (("text", text), ("label", label))
+        }
+        reasons = [
+            f"the first row has no column names, but the label {label!r}, as other rows have"
+        ]
+        return Guess("classification", number, reasons)
     return Guess("classification", {"text": text, "label": label}, reasons)
 
 
@@ -106,7 +116,9 @@ def _label_like(columns: dict[str, tuple[str, ...]]) -> str:
     fit = [
         name
         for name, values in columns.items()
-        if 2 <= kinds[name] <= min(CLASSES, len(values) // 2) and all(values)
+        if 2 <= kinds[name] <= min(CLASSES, len(values) // 2)
+        and all(values)
+        and not too_many(kinds[name], len(values))
     ]
     words = [name for name in fit if not all(number_of(x) is not None for x in columns[name])]
     return min(words or fit, key=lambda name: kinds[name], default="")

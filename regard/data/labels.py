@@ -30,6 +30,40 @@ def number_of(label: str) -> float | None:
     return value if abs(value) < MOST else None
 
 
+def why_no_number(label: str) -> str:
+    """Return why a label is not a number, with the remedy if the cause is known.
+
+    >>> why_no_number("1,75")
+    "'1,75' is not a number; write it with a decimal point: 1.75"
+    """
+    problem = f"{label!r:.80} is not a number"
+    if label in NONE:
+        return f"{problem}; if it means a missing value, remove the row"
+    if _has_comma(label):
+        return f"{problem}; write it with a decimal point: {label.replace(',', '.')}"
+    return problem
+
+
+def hardly_repeat(labels: Sequence[str]) -> bool:
+    """Return whether labels are numbers that are too many to be classes.
+
+    Markers of missing values are ignored; numbers with a decimal comma count.
+    """
+    kinds = {label for label in labels if label not in NONE}
+    return too_many(len(kinds), len(labels)) and all(
+        number_of(label) is not None or _has_comma(label) for label in kinds
+    )
+
+
+def too_many(kinds: int, rows: int) -> bool:
+    """Return whether so many distinct values in so many rows are not classes."""
+    return kinds > 50 and kinds > rows / 4
+
+
+def _has_comma(label: str) -> bool:
+    return label.count(",") == 1 and number_of(label.replace(",", ".")) is not None
+
+
 def parse_labels(asked: str) -> dict[str, str]:
     """Return the new name of each renamed label, from ``labels=``.
 
@@ -75,12 +109,12 @@ def among(labels: Iterable[str]) -> str:
 
 
 def meant(label: str, labels: Iterable[str]) -> str:
-    """Return a hint about a known label that differs only in case or whitespace.
+    """Return a hint about a known label that differs only in case, whitespace or number format.
 
     >>> meant("Pos", ["neg", "pos"]), meant("other", ["neg", "pos"])
     ("; did you mean 'pos'? labels=Pos:pos renames it (--labels for data check and evaluate)", '')
     """
-    near = next((known for known in labels if _spelt(known) == _spelt(label)), None)
+    near = next((known for known in labels if spelt(known) == spelt(label)), None)
     if near is None:
         return ""
     return f"; did you mean {near!r}? {advice(label, near)}"
@@ -106,28 +140,32 @@ def advice(label: str, near: str) -> str:
 def look_over(examples: Sequence[Example]) -> list[str]:
     """Return warnings about suspicious labels, each with its first row.
 
-    These are labels that differ only in case or whitespace, and markers of missing values.
-    Errors: lists of labels ("a,b", where most rows have only a or b).
+    These are labels that differ only in case, whitespace or number format, markers of missing
+    values, and lists of labels ("a,b") in most rows. Errors: such lists in fewer rows.
     """
     rows: dict[str, list[Example]] = {}
     for example in examples:
         rows.setdefault(example.label, []).append(example)
     several = [label for label in rows if _parts(label) and _parts(label) <= {*map(_bare, rows)}]
-    if 0 < 2 * sum(len(rows[label]) for label in several) < len(examples):
+    notes = []
+    if several:
         first = rows[several[0]][0]
         count = sum(len(rows[label]) for label in several)
-        raise RegardError(
+        advice_on_lists = (
             f"{first.source}: {first.label!r:.60} is a list of labels, as in {_count(count)} of "
             f"{len(examples):,}; regard supports one label per text: keep one, or make a yes/no "
             "file for each label"
         )
-    notes, spelt = [], dict[str, str]()
+        if 2 * count < len(examples):
+            raise RegardError(advice_on_lists)
+        notes.append(f"{advice_on_lists}; as it is, each list is learned as a label of its own")
+    usual_of: dict[str, str] = {}
     for label in sorted(rows, key=lambda label: -len(rows[label])):
-        usual = spelt.setdefault(_spelt(label), label)
+        usual = usual_of.setdefault(spelt(label), label)
         if usual != label:
             notes.append(
                 f"{label!r} ({_count(len(rows[label]))}, first {rows[label][0].source}) and "
-                f"{usual!r} differ only in case or whitespace but are two labels; "
+                f"{usual!r} differ only in case, whitespace or number format but are two labels; "
                 f"{advice(label, usual)}"
             )
         if label in NONE:
@@ -154,8 +192,14 @@ def _bare(label: str) -> str:
     return label.strip("[](){}'\" ")
 
 
-def _spelt(label: str) -> str:
-    """Return a key that ignores case, whitespace and Unicode composition."""
+def spelt(label: str) -> str:
+    """Return a key that ignores case, whitespace, Unicode composition and number format.
+
+    >>> spelt(" Pos") == spelt("pos"), spelt("1.0") == spelt("1"), spelt("1e7") == spelt("10000001")
+    (True, True, False)
+    """
+    if (number := number_of(label)) is not None:
+        return repr(number)
     return " ".join(unicodedata.normalize("NFC", label).casefold().split())
 
 

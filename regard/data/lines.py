@@ -117,7 +117,7 @@ class Lines:
             byte = line[error.start]
             self.spoiled[self.number] = (
                 f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1}); save the file as UTF-8 (if "
-                "it is Latin-1: iconv -f latin1 -t utf-8 FILE > NEW)"
+                "it is Latin-1 or Windows-1252: iconv -f cp1252 -t utf-8 FILE > NEW)"
             )
             return line.decode(errors="replace")
 
@@ -133,5 +133,8 @@ class Lines:
 
     def _without_mark(self, line: bytes) -> bytes:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise RegardError(f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8")
+            raise RegardError(
+                f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8 "
+                "FILE > NEW)"
+            )
         return line.removeprefix(codecs.BOM_UTF8)

@@ -11,7 +11,7 @@ from regard.data import imdb
 from regard.data.class_files import name_of
 from regard.data.fetch import Show, fetch, folders
 from regard.data.files import BadRow, Example, is_folder, path_of, read
-from regard.data.labels import look_over, meant, parse_labels, rename
+from regard.data.labels import look_over, meant, parse_labels, rename, too_many
 from regard.data.named import DATA, examples_of
 from regard.data.near_copies import leak
 from regard.data.titles import listed
@@ -204,15 +204,11 @@ def _from_parts(
         raise RegardError(
             f"{path}: all {len(rows)} rows have the label {rows[0].label!r}; two labels are needed"
         )
-    if len(counts) > 50 and len(counts) > len(rows) / 4 and not numbers:
-        raise RegardError(
-            f"{path}: {len(counts):,} different labels in {len(rows):,} rows; is the label in "
-            "another column? Set label=NAME, or its number from 1: label=2; for number labels use "
-            "regard train regression"
-        )
+    if not numbers:
+        must_be_classes(path, rows)
     notes += [] if numbers else look_over(rows)
     if "test" not in parts:
-        parts["train"], parts["test"] = _split_test(path, rows, {} if numbers else counts, seed)
+        parts["train"], parts["test"] = split_test(path, rows, {} if numbers else counts, seed)
         notes.append(
             f"{len(parts['test']):,} of {len(rows):,} texts split off as the test part, by a hash "
             f"of the {by}"
@@ -222,14 +218,31 @@ def _from_parts(
     return corpus_of(name, parts, notes, None, duplicates, numbers)
 
 
-def _split_test(
-    path: str, rows: Sequence[Example], counts: Mapping[str, int], seed: int
+def must_be_classes(path: str, rows: Sequence[Example]) -> None:
+    """Raise an error if nearly every row has a label of its own."""
+    kinds = len({example.label for example in rows})
+    if too_many(kinds, len(rows)):
+        raise RegardError(
+            f"{path}: {kinds:,} different labels in {len(rows):,} rows; is the label in another "
+            "column? Set label=NAME, or its number from 1: label=2; for number labels use regard "
+            "train regression"
+        )
+
+
+def split_test(
+    path: str, rows: Sequence[Example], counts: Mapping[str, int], seed: int = 0
 ) -> tuple[list[Example], list[Example]]:
+    """Split off a test part by a hash of the group or text; `counts` are the rows of each label.
+
+    Errors: a label that would be in the test part alone; no row for the test part.
+    """
     train, test = split_by_hash(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
+        count = counts[missing[0]]
+        which = f"all {count:,} rows" if count > 1 else "the only row"
         raise RegardError(
-            f"{path}: all {_rows(counts[missing[0]])} with the label {missing[0]!r} are in the "
-            "test part; add rows of it, or give a test file with test=FILE"
+            f"{path}: {which} with the label {missing[0]!r} would be in the test part, so training "
+            "would not see it; add rows of it or remove it, or give a test file with test=FILE"
         )
     if not test:
         raise RegardError(

@@ -183,6 +183,6 @@ def layout_for(settings: Settings) -> Layout:
             return layout
     kinds = ", ".join(dict.fromkeys(layout.kind for layout in LAYOUTS.values()))
     raise RegardError(
-        f"cannot export {type(settings).__name__} to Hugging Face's layout; supported are {kinds} "
-        "and the transformer for translation"
+        f"Hugging Face's layout has no model like this run's; supported are {kinds} and the "
+        "transformer for translation; --to onnx exports every network"
     )

@@ -183,6 +183,10 @@ def texts_of(X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
     return [str(text) for text in texts]
 
 
+#: How Python, NumPy and pandas write a missing value.
+MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
+
+
 class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
     """A text classifier for pipelines and searches: any model of ``regard train classification``.
 
@@ -211,6 +215,10 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
             raise ValueError("requires y to be passed, but the target y is None")
         texts, labels = self._texts(X), column_or_1d(y, warn=True)
         _must_match(texts, labels)
+        if labels.dtype == object:  # a missing value cannot be sorted
+            for row, label in enumerate(labels):
+                if not isinstance(label, str) and str(label) in MISSING:
+                    raise ValueError(f"row {row} of y is {label}; drop texts without a label")
         check_classification_targets(labels)
         classes, numbers = np.unique(labels, return_inverse=True)
         if len(classes) < 2:

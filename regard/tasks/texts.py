@@ -304,8 +304,23 @@ class TextTask(Task[Batch]):
 
     @property
     def notes(self) -> list[str]:
-        """Return the notes of the data, and a note about near copies in validation."""
-        return [*super().notes, *self._leak]
+        """Return the notes of the data, and notes about near copies and truncated texts."""
+        return [*super().notes, *self._leak, *self._cut]
+
+    @cached_property
+    def _cut(self) -> list[str]:
+        """Return a note about training texts that are longer than ``length``."""
+        train, room = self.train, self.room
+        full = [
+            x.text for x, ids in zip(train.examples, train.ids, strict=True) if len(ids) >= room
+        ]
+        if not (count := sum(left > 0 for left in self.left_out(full))):
+            return []
+        kept = {"head": "first", "tail": "last", "ends": "first and last"}[self.keeps]
+        return [
+            f"{_share(count, len(train))} of the training texts are longer than {room:,} tokens; a "
+            f"network reads the {kept} {room:,} (length={room} truncate={self.keeps})"
+        ]
 
     @cached_property
     def _leak(self) -> list[str]:
@@ -344,3 +359,8 @@ def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tenso
         raise RegardError(NO_TREES.format("this model"))
     outputs = model(tokens, lengths, parents)
     return outputs
+
+
+def _share(count: int, of: int) -> str:
+    """Return a share in percent, rounded, but 0 and 100 only if they are exact."""
+    return f"{min(max(count / of, 0.01), 1.0 if count == of else 0.99):.0%}"

@@ -58,16 +58,18 @@ def test_list(tmp_path):
 
 def test_check(tmp_path):
     path = tmp_path / "r.csv"
-    path.write_text("words,stars\na good film,5\na bad film,1\n,1\n")
+    films = "".join(f"a good film no {i},5\na bad film no {i},1\n" for i in range(9))
+    path.write_text(f"words,stars\na good film,5\na bad film,1\n,1\n{films}")
     found = run("check", path, "--text", "words", "--length", "2")
     assert "r.csv:4: the text is empty" in found.stdout
     assert found.exit_code == 0
     strict = run("check", path, "--text", "words", "--strict", "--json")
     assert strict.exit_code == 1
     assert json.loads(strict.stdout)["problems"] == ["rows: 1 row without text or label"]
-    path.write_text("text,label\na good film,5\na bad film,1\n")
+    path.write_text(f"text,label\n{films}")
     assert run("check", path, "--test", path, "--strict").exit_code == 1
-    assert run("check", path, "--strict").exit_code == 0
+    near = run("check", path, "--strict", "--json")
+    assert not [x for x in json.loads(near.stdout)["problems"] if "nearly contained" not in x]
 
 
 def test_check_by_group(tmp_path):
@@ -166,7 +168,9 @@ def test_check_with_files_beside_it(tmp_path):
         {"neg": 1, "pos": 1},
     ]
     assert findings["problems"] == [
-        "1 text in both train and validation; training drops them from train"
+        "1 text in both train and validation; training drops them from train",
+        "neg.txt,pos.txt: all 2 rows with the label 'neg' would be in the test part, so training "
+        "would not see it; add rows of it or remove it, or give a test file with test=FILE",
     ]
     with pytest.raises(RegardError, match="expected OLD:NEW,OLD:NEW"):
         run(*words, "--labels", "0")

@@ -64,6 +64,9 @@ def test_nothing_is_replaced_without_force(regard: Command, tmp_path: Path) -> N
         ("a.jsonl", '{"text": "so it is", "stars": 1}\n' * 3, "classification", ("text", "stars")),
         ("a.tsv", "source\ttarget\nein Hund\ta dog\n", "translation", ("source", "target")),
         ("a.csv", "n,words\n1,a text here\n2,another one\n", "language-modeling", ("words",)),
+        ("a.tsv", "ein Hund\ta dog\nzwei Hunde\ttwo dogs\n", "translation", ()),
+        ("a.csv", "a good film,yes\na dull film,no\n" * 3, "classification", ("1", "2")),
+        ("a.csv", "words,yes\n" + "a film,a\nno film,b\n" * 3, "classification", ("words", "yes")),
         ("a.txt", "some text\nand more\n", "language-modeling", ()),
         ("a.txt", "yes\tsome text\nno\tand more\n", "classification", ()),
         ("a.conll", "A\tO\n\nB\tO\n", "tagging", ()),
@@ -75,6 +78,14 @@ def test_the_task_is_guessed(
     (tmp_path / name).write_text(content)
     found = guess(str(tmp_path / name))
     assert (found.task, tuple(found.settings.values())) == (task, settings)
+
+
+def test_many_labels_are_guessed_if_training_takes_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for kinds, task in ((60, "classification"), (90, "language-modeling")):
+        rows = "".join(f"a longer text no {i},intent {i % kinds}\n" for i in range(300))
+        path.write_text(f"question,intent\n{rows}")
+        assert guess(str(path)).task == task
 
 
 def test_columns_of_parquet_are_guessed(tmp_path: Path) -> None:

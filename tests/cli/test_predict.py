@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from regard import runs
 from regard.cli.answers import table_rows
 
 from .conftest import Command
@@ -273,3 +274,23 @@ def test_a_terminal_gets_a_bar(
     file.write_text("a good film\n" * 600)
     assert regard("predict", trained, "--file", file, "--out", tmp_path / "y").status == 0
     assert seen == [(512, 600), (600, 600)]
+
+
+def test_the_column_of_the_training_is_read_and_empty_texts_are_counted(
+    regard: Command, tmp_path: Path
+) -> None:
+    data, plain, out = (tmp_path / name for name in ("own.csv", "plain.csv", "x.npy"))
+    rows = [("no text", f"a {word} film {i}", word) for i in range(20) for word in ("good", "bad")]
+    with data.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "Words", "stars"), *rows])
+    pairs = [f"data={data}", "text=words", "label=stars", "steps=2", "width=4", "threads=1"]
+    for _ in runs.start(tmp_path / "run", "classification", "mean", pairs).train():
+        pass
+    said = regard("predict", tmp_path / "run", "--file", data, "--json")
+    asked = [row["text"] for row in json.loads(said.out)["predictions"]]
+    assert asked == [text for _, text, _ in rows]
+    assert regard("embed", tmp_path / "run", data, "--out", out).status == 0
+    plain.write_text("text,n\na good film,1\n,2\n  ,3\n")
+    said = regard("predict", tmp_path / "run", "--file", plain)
+    assert (said.out.count("\n"), said.status) == (3, 0)
+    assert said.err == f"{plain}: 2 of 3 texts empty, yet answered\n"

@@ -320,3 +320,27 @@ def test_labels_that_are_numbers_are_summed_up_and_checked(tmp_path):
     assert told.parts[0].numbers["longest"] == 5
     assert check(path).parts[0].labels == {"4": 1, "5": 1, "two": 1}
     assert check("ratings").parts[0].numbers["longest"] == 10
+
+
+@pytest.mark.parametrize("missing", ["NA", "NaN", "4,25"])
+def test_numbers_with_gaps_or_a_decimal_comma_are_still_numbers(tmp_path, missing):
+    path = tmp_path / "r.csv"
+    rows = "".join(f"film {i};{i / 7:.3f}\n" for i in range(60))
+    path.write_text(f"text;label\n{rows}nothing;{missing}\n")
+    found = check(path)
+    assert found.remarks[0].startswith("the labels are numbers that hardly repeat")
+    assert found.parts[0].bad[0].why.startswith(f"the label '{missing}' is not a number; ")
+
+
+def test_what_training_would_refuse_is_a_problem(tmp_path):
+    path = tmp_path / "r.csv"
+    for kinds, says in [
+        (70, "70 different labels in 99 rows; is the label in another column?"),
+        (9, "the only row with the label 'k8' would be in the test part"),
+    ]:
+        labels = [f"k{min(i, kinds - 1) if kinds > 9 else 8 * (i == 7)}" for i in range(99)]
+        rows = "".join(f"film {i} {i * i},{label}\n" for i, label in enumerate(labels))
+        path.write_text(f"text,label\n{rows}")
+        with pytest.raises(RegardError, match=says):
+            load_corpus(str(path))
+        assert any(says in problem for problem in check(path).problems)

@@ -105,12 +105,15 @@ BAD = {
     "bare.tsv": ("a great film\t1\n", "or numbers from 1: text=2 label=1"),
     "latin.csv": (
         "text,label\nfine,1\ncaf\xe9,1\n".encode("latin-1"),
-        "latin.csv:3: not UTF-8 (byte 0xe9 at 4); save the file as UTF-8 (if it is Latin-1: iconv "
-        "-f latin1 -t utf-8 FILE > NEW)",
+        "latin.csv:3: not UTF-8 (byte 0xe9 at 4); save the file as UTF-8 (if it is Latin-1 or "
+        "Windows-1252: iconv -f cp1252 -t utf-8 FILE > NEW)",
     ),
     "latin.tsv": ("text\tlabel\ncaf\xe9\t1\n".encode("latin-1"), "byte 0xe9 at 4"),
     "latin.jsonl": ('{"text":"caf\xe9","label":1}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
-    "wide.csv": ("text,label\nfine,1\n".encode("utf-16"), "wide.csv:1: UTF-16, not UTF-8"),
+    "wide.csv": (
+        "text,label\nfine,1\n".encode("utf-16"),
+        "wide.csv:1: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8",
+    ),
     "long.csv": (b"text,label\n" + b"x" * 10_000_000 + b",1\n", "long.csv:2: the line is longer"),
     "long.jsonl.gz": (b'{"text": "' + b"x" * 10_000_000, "long.jsonl.gz:1: the line is longer"),
     "open.csv": ('text,label\nx,1\n"never closed,1\ny,2\n', "open.csv:3: unclosed quote"),
@@ -122,6 +125,10 @@ BAD = {
     "deep.jsonl": ("[" * 100_000, "deep.jsonl:1: not JSON"),
     "list.jsonl": ('["a", 1]\n', "list.jsonl:1: not a JSON object"),
     "key.jsonl": ('{"text": "a", "label": 1}\n{"text": "b"}\n', "key.jsonl:2: missing key 'label'"),
+    "nested.jsonl": (
+        '{"text": {"en": "so"}, "label": 1}\n',
+        'the text must be a string, not {"en": "so"}; write it as a field of its own',
+    ),
     "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text must be a string, not 5"),
     "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label must be a string or a number"),
     "half.jsonl": ('{"text": "a\\ud800", "label": 1}\n', "half.jsonl:1: unpaired surrogate"),
@@ -222,3 +229,14 @@ def test_half_a_surrogate_pair_is_told_by_its_field(tmp_path, field):
     path.write_text(json.dumps(row) + "\n" + json.dumps({"text": "good", "label": "neg"}) + "\n")
     with pytest.raises(RegardError, match=f"r.jsonl:1: unpaired surrogate .* of the {field}"):
         read_examples(path)
+
+
+def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
+    rows = [f'{{"text": "film {i}", "label": "{i % 2}"}}' for i in range(200)]
+    rows += ['{"text": "no label"}', '{"text": "none", "label": null}']
+    path = write(tmp_path, "r.jsonl", "\n".join(rows).encode())
+    found = read(path)
+    assert (len(found.examples), [row.source for row in found.empty]) == (
+        200,
+        ["r.jsonl:201", "r.jsonl:202"],
+    )

@@ -49,12 +49,16 @@ def test_a_label_of_another_case_is_recognised():
     assert meant("good", ["bad"]) == ""
 
 
-def test_labels_that_differ_in_case_alone_are_told():
+def test_labels_that_differ_in_spelling_alone_are_told():
     assert look_over(examples("pos", "neg", "Pos", "pos")) == [
-        "'Pos' (1 row, first r.csv:4) and 'pos' differ only in case or whitespace but are two "
-        "labels; labels=Pos:pos renames it (--labels for data check and evaluate)"
+        "'Pos' (1 row, first r.csv:4) and 'pos' differ only in case, whitespace or number format "
+        "but are two labels; labels=Pos:pos renames it (--labels for data check and evaluate)"
     ]
     assert look_over(examples("pos", "neg")) == []
+    (note,) = look_over(examples("1", "1", "2", "1.0"))
+    assert note.startswith("'1.0' (1 row, first r.csv:5) and '1' differ only")
+    assert look_over(examples("10000001", "10000002", "1")) == []
+    assert "labels=1.0:1 renames it" in meant("1.0", ["0", "1"])
 
 
 def test_labels_that_may_stand_for_none_are_told():
@@ -74,7 +78,9 @@ def test_several_labels_in_one_are_refused(several):
 
 def test_a_comma_in_a_label_is_no_list():
     assert look_over(examples("Rome, Italy", "Nice", "Oslo")) == []
-    assert look_over(examples("a", "b", "a,b", "a,b", "a,b")) == []  # most are: they are its labels
+    (note,) = look_over(examples("a", "b", "a,b", "a,b", "a,b"))  # most are
+    assert note.startswith("r.csv:4: 'a,b' is a list of labels, as in 3 rows of 5; regard supports")
+    assert note.endswith("as it is, each list is learned as a label of its own")
 
 
 def test_what_cannot_be_said_by_a_setting_is_not_advised():

@@ -129,7 +129,7 @@ def test_zip_that_holds_too_much_is_refused(tmp_path, monkeypatch):
 BAD = {
     "latin.tsv": ("gut\tgood\ncaf\xe9\tcoffee\n".encode("latin-1"), "latin.tsv:2: not UTF-8"),
     "latin.jsonl": ('{"de":"\xe9","en":"a"}'.encode("latin-1"), "latin.jsonl:1: not UTF-8"),
-    "latin.csv": ("de,en\ngut,good\ncaf\xe9,x\n".encode("latin-1"), "iconv -f latin1 -t utf-8"),
+    "latin.csv": ("de,en\ngut,good\ncaf\xe9,x\n".encode("latin-1"), "iconv -f cp1252 -t utf-8"),
     "wide.tsv": ("gut\tgood\n".encode("utf-16"), "wide.tsv:1: UTF-16, not UTF-8"),
     "one.txt": ("only one side\n", "one.txt:1: no tab, so no second text"),
     "more.tsv": ("a\tb\nc\td\te\n", "more.tsv:2: 3 fields, but the first row has 2"),

@@ -107,7 +107,7 @@ def test_rare_label_that_falls_into_test(tmp_path):
     held = load_corpus(table(tmp_path / "r.csv", rows)).test[0].text
     rows = [(text, "rare" if text == held else label) for text, label in rows]
     path = table(tmp_path / "r.csv", rows)
-    assert "all 1 row with the label 'rare' are in the test part" in refused(path)
+    assert "the only row with the label 'rare' would be in the test part" in refused(path)
 
 
 def test_too_small_to_split(tmp_path):

@@ -55,6 +55,14 @@ class Counter(nn.Module):
         return torch.stack(counts, 1).float() + lengths[:, None] * torch.arange(self.labels) / 100
 
 
+def test_truncated_texts_are_counted(tmp_path: Path, task: Classification) -> None:
+    (note,) = [note for note in task.notes if "longer than 7 tokens" in note]
+    whole = [len(task.whole(example.text)) for example in task.train.examples]
+    assert note.startswith(f"{sum(size > 7 for size in whole) / len(whole):.0%} of the training")
+    assert note.endswith("; a network reads the last 7 (length=7 truncate=tail)")
+    assert not [note for note in make(tmp_path, length=10).notes if "longer" in note]
+
+
 def test_splits_are_disjoint_and_complete(task: Classification) -> None:
     texts = [{e.text for e in task.split(s).examples} for s in ("train", "validation", "test")]
     assert [len(part) for part in texts] == [len(task.train), len(task.validation), 20]

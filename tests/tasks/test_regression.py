@@ -73,11 +73,24 @@ def test_an_evaluation_is_restored_from_its_rows() -> None:
         RegressionEvaluation.judge("R²", [], np.zeros(0), 0.0)
 
 
-@pytest.mark.parametrize("label", ["good", "nan", "inf", "1,5", "0x1"])
+@pytest.mark.parametrize("label", ["good", "1,000,5", "inf", "0x1"])
 def test_labels_that_are_no_numbers_are_named(label: str) -> None:
     with pytest.raises(RegardError, match=f"r.csv:7: '{label}' is not a number; name the column"):
         parsed([Example("a", "1", "r.csv:6"), Example("b", label, "r.csv:7")])
     assert parsed([Example("a", "−2", ""), Example("b", "1e-3", "")]).tolist() == [-2, 1e-3]
+
+
+@pytest.mark.parametrize(
+    ("label", "remedy"),
+    [
+        ("nan", "if it means a missing value, remove the row"),
+        ("NA", "if it means a missing value, remove the row"),
+        ("−1,5", "write it with a decimal point: −1.5"),
+    ],
+)
+def test_labels_that_are_nearly_numbers_get_a_remedy(label: str, remedy: str) -> None:
+    with pytest.raises(RegardError, match=f"r.csv:6: '{label}' is not a number; {remedy}$"):
+        parsed([Example("a", label, "r.csv:6")])
 
 
 def test_ridge_is_scikit_learns_and_weighs_words(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from regard.data.files import Example, read_examples
-from regard.data.labels import MOST, number_of
+from regard.data.labels import MOST, number_of, why_no_number
 from regard.errors import RegardError
 from regard.models.baselines import TfidfFeatures
 from regard.reading import checked, parse_rows
@@ -281,11 +281,13 @@ def parsed(examples: Sequence[Example]) -> Numbers:
     numbers = [number_of(example.label) for example in examples]
     for example, value in zip(examples, numbers, strict=True):
         if value is None:
-            raise RegardError(
-                f"{example.source}: {example.label!r:.80} is not a number; name the column of the "
-                "numbers by label=NAME (--label NAME for regard evaluate), or learn labels with "
-                "regard train classification"
-            )
+            problem = why_no_number(example.label)
+            if ";" not in problem:
+                problem += (
+                    "; name the column of the numbers by label=NAME (--label NAME for regard "
+                    "evaluate), or learn labels with regard train classification"
+                )
+            raise RegardError(f"{example.source}: {problem}")
     return np.array(numbers, dtype=np.float64)
 
 
