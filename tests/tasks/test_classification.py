@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from regard.errors import RegardError
+from regard.runs.build import build_network
+from regard.runs.config import Config
 from regard.settings import build
 from regard.tasks import TASKS
 from regard.tasks.classification import metrics
@@ -53,6 +55,13 @@ class Counter(nn.Module):
         inside = torch.arange(tokens.shape[1]) < lengths[:, None]
         counts = [((tokens == 2 + label) & inside).sum(1) for label in range(self.labels)]
         return torch.stack(counts, 1).float() + lengths[:, None] * torch.arange(self.labels) / 100
+
+
+def test_operations_are_counted_without_a_change_of_the_network(task: Classification) -> None:
+    network = build_network(Config.make("classification", "mean", ["width=4"]), **task.sizes)
+    before = task.operations(network, ["w1 good", "w2"])
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert task.operations(network, ["w1 good", "w2"]) == before
 
 
 def test_splits_are_disjoint_and_complete(task: Classification) -> None:
