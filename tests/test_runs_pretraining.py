@@ -12,6 +12,7 @@ from regard.data.pairs import Pair
 from regard.errors import RegardError
 from regard.runs.build import begin_from, prepare
 from regard.runs.config import Config
+from regard.studies.job import _score
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.writing.evaluation import Text
@@ -43,6 +44,9 @@ def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
     assert judged.value == pytest.approx(np.exp(-judged.loss))
     assert judged.n == len(judged.correct) > 5_000
     assert judged.json()["bits"] == pytest.approx(judged.loss / np.log(2))
+    groups = _score(pretrained, 0.0).groups
+    assert len(groups) == judged.n
+    assert len(set(groups)) == len(judged.texts), "tokens of a chunk are one group in comparisons"
     again = Likelihoods.parse(judged.rows(), "x")
     assert again.loss == pytest.approx(judged.loss, abs=1e-6)
     assert np.array_equal(again.correct, judged.correct)

@@ -146,7 +146,8 @@ def look_over(examples: Sequence[Example]) -> list[str]:
     rows: dict[str, list[Example]] = {}
     for example in examples:
         rows.setdefault(example.label, []).append(example)
-    several = [label for label in rows if _parts(label) and _parts(label) <= {*map(_bare, rows)}]
+    single = {*map(_bare, rows)}
+    several = [label for label in rows if (parts := _parts(label)) and parts <= single]
     notes = []
     if several:
         first = rows[several[0]][0]

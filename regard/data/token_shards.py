@@ -1,9 +1,9 @@
-"""Streams of tokens on the disk: written once in shards, then memory-mapped.
+"""Streams of tokens on the disk: written once in shards, of which then slices are read.
 
 A folder holds the ids of each source file and split, ``00012.train.ids`` (uint16, or uint32 for
 vocabularies above 65,536), every document followed by an end token; ``00012.json``, the counts and
 hashes of that source, written when its ids are complete; and ``index.json``, all of these, written
-when all sources are. The system loads the pages that a batch touches.
+when all sources are. No file stays open: there may be more shards than a process may open.
 """
 
 import hashlib
@@ -12,13 +12,11 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 from jaxtyping import Int32
-from numpy.typing import NDArray
 
 from regard.atomic_io import beside, sync_folder, told, write_json
 from regard.errors import RegardError
@@ -209,21 +207,22 @@ class TokenStream:
         while start < stop:
             first = int(self.ends[number - 1]) if number else 0
             until = min(stop, int(self.ends[number]))
-            parts.append(self._mapped(number)[start - first : until - first].astype(np.int32))
+            parts.append(self._read(number, start - first, until - first))
             start, number = until, number + 1
         return np.concatenate(parts)
 
-    def _mapped(self, number: int) -> NDArray[np.unsignedinteger]:
-        if number not in self._maps:
-            try:
-                self._maps[number] = np.memmap(self.paths[number], self.kind, mode="r")
-            except (OSError, ValueError) as error:
-                raise RegardError(f"{self.paths[number]}: cannot read: {error}") from None
-        return self._maps[number]
-
-    @cached_property
-    def _maps(self) -> dict[int, NDArray[np.unsignedinteger]]:
-        return {}
+    def _read(self, number: int, start: int, stop: int) -> Int32[np.ndarray, " tokens"]:
+        """Return tokens of one shard. Errors: its file cannot be read, or is shorter."""
+        path, size = self.paths[number], self.kind.itemsize
+        try:
+            with path.open("rb") as file:
+                file.seek(start * size)
+                data = file.read((stop - start) * size)
+        except OSError as error:
+            raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
+        if len(data) < (stop - start) * size:
+            raise RegardError(f"{path}: damaged: it has become shorter")
+        return np.frombuffer(data, self.kind).astype(np.int32)
 
 
 def streams(folder: Path, index: Index) -> Mapping[str, TokenStream]:

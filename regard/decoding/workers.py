@@ -34,7 +34,11 @@ def side_by_side(write: Callable[[Given], Found], batches: Iterable[Given]) -> l
         with ThreadPoolExecutor(
             min(threads, len(waiting)), initializer=torch.set_num_threads, initargs=(1,)
         ) as workers:
-            futures = [workers.submit(copy_context().run, work, batch) for batch in waiting]
-            return [future.result() for future in futures]
+            try:
+                futures = [workers.submit(copy_context().run, work, batch) for batch in waiting]
+                return [future.result() for future in futures]
+            except BaseException:  # of a batch, or Ctrl-C: those that have not begun never do
+                workers.shutdown(wait=False, cancel_futures=True)
+                raise
     finally:
         torch.set_num_threads(threads)

@@ -52,8 +52,9 @@ class RunScore:
     example, 1 if the answer is right. `scores` (float64) is the contribution of each example to
     the metric, the larger the better, if that is not just right or wrong. For corpus metrics
     (BLEU) `measure` and `signature` identify the metric, and `statistics` (int32) has the numbers
-    of each text. `clusters` (int32) is the group of each test example, if the data have groups; an
-    example without one is a group of its own.
+    of each text. `clusters` (pairs of int32) has the groups of the test examples, if there are any:
+    a number and how many examples in a row belong to it. An example without a group is a group of
+    its own.
 
     `also` has further metrics by name, `trivial` the metric of predictions made without reading
     the texts.
@@ -82,8 +83,16 @@ class RunScore:
 
     @cached_property
     def groups(self) -> NDArray[np.int64] | None:
-        """Return the group of each test example; None if the data have no groups."""
-        return _numbers(self.clusters, "<i4").astype(np.int64) if self.clusters else None
+        """Return the group of each test example; None if there are no groups.
+
+        Errors: not one for each example.
+        """
+        if not self.clusters:
+            return None
+        numbers, sizes = _numbers(self.clusters, "<i4").astype(np.int64).reshape(-1, 2).T
+        if sizes.sum() != self.examples:
+            raise RegardError(f"groups of {sizes.sum():,} examples do not fit {self.examples:,}")
+        return np.repeat(numbers, sizes)
 
     @cached_property
     def corpus(self) -> Judgement | None:
@@ -140,6 +149,7 @@ def read_score(folder: Path) -> RunScore | None:
     try:
         score = checked(RunScore, read_json(path), path)
         same = score.run == identity(folder) and len(score.per_example) == score.examples
+        _ = score.groups  # they fit
     except (OSError, ValueError, TypeError, LookupError, RegardError):
         return None
     return score if same else None
@@ -192,7 +202,7 @@ def _score(run: "Run", peak: float) -> RunScore:
         statistics=corpus.statistics.astype("<i4").tobytes().hex() if corpus else "",
         also=evaluation.other_metrics,
         trained=run.convergence,
-        clusters=clusters_of([example.group for example in evaluation.examples]),
+        clusters=clusters_of(evaluation.groups),
         trivial=dict(evaluation.trivial),
         scores=scores_of(evaluation.per_example, evaluation.correct),
         steps=int(rows[-1]["steps"]) if rows and not run.config.entry.deterministic else None,
@@ -215,16 +225,18 @@ def scores_of(per_example: NDArray[np.floating], right: NDArray[np.bool_]) -> st
 def clusters_of(groups: Sequence[str]) -> str:
     """Encode the field `RunScore.clusters` from the group of each example: "" without groups.
 
-    >>> numbers = np.frombuffer(bytes.fromhex(clusters_of(["a", "", "a", ""])), "<i4")
-    >>> numbers.tolist(), clusters_of(["", ""])
-    ([0, 1, 0, 2], '')
+    >>> numbers = np.frombuffer(bytes.fromhex(clusters_of(["a", "a", "", "a", ""])), "<i4")
+    >>> numbers.reshape(-1, 2).tolist(), clusters_of(["", ""])
+    ([[0, 2], [1, 1], [0, 1], [2, 1]], '')
     """
     if not any(groups):
         return ""
     known: dict[str | int, int] = {}
     names = (group or index for index, group in enumerate(groups))
-    numbers = [known.setdefault(name, len(known)) for name in names]
-    return np.array(numbers, "<i4").tobytes().hex()
+    numbers = np.array([known.setdefault(name, len(known)) for name in names])
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    sizes = np.diff(starts, append=len(numbers))
+    return np.stack([numbers[starts], sizes], 1).astype("<i4").tobytes().hex()
 
 
 def _examples_digest(evaluation: "Evaluation") -> str:

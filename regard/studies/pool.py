@@ -75,6 +75,7 @@ class _Submitted:
     first: float = 0.0  # share at the first report that this process saw
     deaths: int = 0
     reached: float = -1.0  # the share at the last death
+    dropped: bool = False  # forgotten, since its arm failed
 
     def __post_init__(self) -> None:
         self.looked = self.begun
@@ -136,6 +137,8 @@ class _Queue:
             futures = [one.future for one in self.submitted]
             wait(futures, self.launcher.interval, return_when=FIRST_COMPLETED)
             for one in list(self.submitted):
+                if one.dropped:  # since this look began
+                    continue
                 ended = one.future.done()  # before the last report is read
                 for event in one.events():
                     self._notify(event)
@@ -183,6 +186,7 @@ class _Queue:
         self.waiting[:] = [job for job in self.waiting if job.arm != arm]
         for one in list(self.submitted):
             if one.job.arm == arm and one.state is None and one.future.cancel():
+                one.dropped = True
                 self.submitted.remove(one)
 
     def _notify(self, event: Event) -> None:

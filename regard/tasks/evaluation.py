@@ -111,6 +111,14 @@ class Evaluation(ABC):
         return np.asarray(self.correct, dtype=np.float64)
 
     @property
+    def groups(self) -> Sequence[str]:
+        """Return the group of each number in `per_example`, "" for one that has none.
+
+        Numbers of one group depend on each other, so that statistics take the groups as drawn.
+        """
+        return [example.group for example in self.examples]
+
+    @property
     def wrongness(self) -> NDArray[np.float64]:
         """Return how wrong the answer to each example is, to sort by."""
         return -self.per_example

@@ -288,8 +288,7 @@ class TextTask(Task[Batch]):
         """Return the operations of a forward pass for the text of median length."""
         sample = texts[:: max(1, len(texts) // 1000)]
         length = max(1, round(median(len(ids) for ids in self.encode(sample))))
-        # torch's counter cannot follow a parameter that is itself an input, as a learned query is
-        return flops_per_example(model.requires_grad_(False), length)
+        return flops_per_example(model, length)
 
     def chosen(self, numbers: Sequence[int] | None = None) -> tuple[list[str], NDArray[Any]]:
         """Return texts and answers of the train split, all or those at the given indexes."""

@@ -1,12 +1,13 @@
 import pytest
 
+from regard.data import labels
 from regard.data.examples import Example
 from regard.data.labels import look_over, meant, parse_labels, rename
 from regard.errors import RegardError
 
 
-def examples(*labels):
-    return [Example(f"text {i}", label, f"r.csv:{i + 2}") for i, label in enumerate(labels)]
+def examples(*names):
+    return [Example(f"text {i}", label, f"r.csv:{i + 2}") for i, label in enumerate(names)]
 
 
 def test_labels_are_renamed_and_others_stay():
@@ -74,6 +75,14 @@ def test_several_labels_in_one_are_refused(several):
     assert str(caught.value).startswith(
         f"r.csv:5: {several!r} is a list of labels, as in 1 row of 5; regard supports one label"
     )
+
+
+def test_many_labels_with_commas_are_compared_in_linear_time(monkeypatch):
+    """A column of texts that is taken for that of the labels."""
+    calls, bare = [], labels._bare
+    monkeypatch.setattr(labels, "_bare", lambda label: calls.append(label) or bare(label))
+    assert look_over(examples(*(f"a film, number {i}" for i in range(300)))) == []
+    assert len(calls) < 300 * 20
 
 
 def test_a_comma_in_a_label_is_no_list():

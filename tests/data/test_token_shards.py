@@ -1,6 +1,7 @@
 """Shards of tokens: what is written is read, and damage is noticed."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -44,6 +45,25 @@ def test_documents_follow_each_other_over_all_shards(tmp_path):
     assert streams(tmp_path, index)["validation"][:].tolist() == []
     assert streams(tmp_path, index)["test"][:].tolist() == [7, END, 7, END, 7, END]
     assert not list(tmp_path.glob(".*")), "nothing temporary is left"
+
+
+def test_there_may_be_more_shards_than_open_files(tmp_path):
+    index = written(tmp_path, *([[number % END]] for number in range(40)))
+    train, before = streams(tmp_path, index)["train"], len(os.listdir("/proc/self/fd"))
+    assert train[:].tolist()[::2] == [number % END for number in range(40)]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_shard_that_is_shortened_or_removed_meanwhile_is_told(tmp_path):
+    train = streams(tmp_path, written(tmp_path, [[1, 2], [3]]))["train"]
+    ids = tmp_path / "00000.train.ids"
+    ids.write_bytes(ids.read_bytes()[:-2])
+    assert train[:4].tolist() == [1, 2, END, 3]
+    with pytest.raises(RegardError, match=r"00000\.train\.ids: damaged: it has become shorter"):
+        train[:]
+    ids.unlink()
+    with pytest.raises(RegardError, match=r"00000\.train\.ids: cannot read: No such file"):
+        train[:]
 
 
 @pytest.mark.parametrize(("end", "bytes_each"), [(65_535, 2), (65_536, 4)])

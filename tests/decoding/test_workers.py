@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 import torch
@@ -36,6 +37,22 @@ def test_a_worker_that_fails_says_so(threads):
     with pytest.raises(ZeroDivisionError):
         side_by_side(write, [1, 0, 2])
     assert torch.get_num_threads() == 3
+
+
+def test_after_a_failure_no_other_batch_begins(threads):
+    failed, begun = threading.Event(), []
+
+    def write(batch: int) -> None:
+        begun.append(batch)
+        if batch == 0:
+            failed.set()
+            raise ValueError("the first")
+        assert failed.wait(10)
+        time.sleep(0.2)  # the failure is told meanwhile
+
+    with pytest.raises(ValueError, match="the first"):
+        side_by_side(write, range(100))
+    assert len(begun) < 20
 
 
 def test_one_thread_or_one_batch_has_no_workers(threads):

@@ -1,6 +1,7 @@
 """Launchers by name, and comparisons by Dask and submitit that end as the local one does."""
 
 import hashlib
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
@@ -273,6 +274,51 @@ def twice(task: Any, report: Any) -> Any:
 def test_losses_of_the_scheduler_are_no_attempts_of_a_job() -> None:
     (outcome,) = launch([Job("a", 0, 4)], twice, launcher=Flaky(ATTEMPTS + 2))
     assert (outcome.value, outcome.error) == (8, "")
+
+
+class OneByOne(PoolLauncher):
+    """An executor that takes all jobs at once and runs one after the other, as a full cluster."""
+
+    interval = 0.01
+
+    def __init__(self, interrupted: tuple[type[BaseException], ...]) -> None:
+        self.interrupted = interrupted
+
+    @contextmanager
+    def open(self, jobs: Sequence[Job]) -> Iterator[Executor]:
+        with ThreadPoolExecutor(1) as executor:
+            yield executor
+
+    def call(self, work: Work, job: Job, progress: Path) -> Any:
+        return run, (work, job.task, str(progress))
+
+
+@pytest.mark.parametrize("interrupted", [(), (CancelledError,)])  # as of Slurm, as of Dask
+def test_pending_jobs_of_an_arm_that_failed_are_dropped(
+    interrupted: tuple[type[BaseException], ...],
+) -> None:
+    begun: list[str] = []
+    failed = threading.Event()
+
+    def work(task: str, report: Any) -> str:
+        begun.append(task)
+        if task[0] == "a":
+            raise RegardError("no such score")
+        assert failed.wait(10)
+        return task
+
+    def hear(event: Event) -> None:
+        if event.kind == "failed":
+            failed.set()
+
+    jobs = [Job(task[0], int(task[1]), task) for task in ("a0", "b0", "a1", "a2", "b1")]
+    outcomes = launch(jobs, work, launcher=OneByOne(interrupted), on_event=hear)
+    assert [(x.job.task, x.value, x.error) for x in outcomes] == [
+        ("a0", None, "no such score"),
+        ("b0", "b0", ""),
+        ("b1", "b1", ""),
+    ]
+    assert begun == ["a0", "b0", "b1"]
 
 
 def test_a_lost_scheduler_is_waited_for_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:

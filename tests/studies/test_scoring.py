@@ -13,7 +13,8 @@ from regard.studies.compatibility import check_paired
 from regard.studies.job import RunScore, clusters_of, scores_of
 from regard.studies.statistics import arm_interval, compare_runs
 from regard.tasks.classification.evaluation import LabelEvaluation
-from regard.tasks.classification.metrics import METRICS
+from regard.tasks.classification.metrics import METRICS, wilson
+from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.writing.metrics import judge, paired_bootstrap
 
 WORDS = "a dog cat runs sleeps on the green grass bench while it rains again today".split()
@@ -127,6 +128,30 @@ def test_groups_of_the_test_examples_are_what_was_drawn() -> None:
     assert found.estimate.examples_freedom == 7
     assert scoring.interval(good) == arm_interval(scoring.table(GOOD), numbers)
     assert GOOD[0].groups is None
+
+
+def test_the_tokens_of_a_chunk_are_one_group() -> None:
+    """40 chunks of 50 tokens that are alike tell as much as 40 tokens."""
+    known = np.random.default_rng(0).random(40) < 0.5
+    right = tuple(np.full(50, each) for each in known)
+    found = Likelihoods(("a text",) * 40, tuple(np.zeros(50) for _ in known), right)
+    clusters = clusters_of(found.groups)
+    bits = np.packbits(found.correct).tobytes().hex()
+    score = RunScore(found.compared, found.n, bits, "", "", clusters=clusters)
+    assert len(clusters) == 40 * 16, "a number and a size for each chunk, not for each token"
+    assert score.groups is not None
+    assert score.groups.tolist() == np.repeat(np.arange(40), 50).tolist()
+    mean, low, high = scoring.interval([score])
+    assert (low, high) == pytest.approx(wilson(int(known.sum()), 40), abs=0.02)
+    assert mean == pytest.approx(known.mean())
+    alone = Likelihoods(("a text",), (np.zeros(50),), (np.arange(50) < 30,))
+    assert clusters_of(alone.groups) == "", "no other chunk says how much chunks differ"
+
+
+def test_groups_that_are_not_those_of_the_examples_are_refused() -> None:
+    score = replace(GOOD[0], clusters=clusters_of(["a"] * 79))
+    with pytest.raises(RegardError, match="groups of 79 examples do not fit 80"):
+        _ = score.groups
 
 
 def labelled(metric: str, seed: int, right: float) -> RunScore:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from regard.errors import RegardError
+from regard.runs.build import build_network
+from regard.runs.config import Config
 from regard.settings import build
 from regard.tasks import TASKS
 from regard.tasks.classification import metrics
@@ -61,6 +63,13 @@ def test_truncated_texts_are_counted(tmp_path: Path, task: Classification) -> No
     assert note.startswith(f"{sum(size > 7 for size in whole) / len(whole):.0%} of the training")
     assert note.endswith("; a network reads the last 7 (length=7 truncate=tail)")
     assert not [note for note in make(tmp_path, length=10).notes if "longer" in note]
+
+
+def test_operations_are_counted_without_a_change_of_the_network(task: Classification) -> None:
+    network = build_network(Config.make("classification", "mean", ["width=4"]), **task.sizes)
+    before = task.operations(network, ["w1 good", "w2"])
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert task.operations(network, ["w1 good", "w2"]) == before
 
 
 def test_splits_are_disjoint_and_complete(task: Classification) -> None:

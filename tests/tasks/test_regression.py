@@ -56,6 +56,15 @@ def test_each_example_adds_what_the_others_are_without_it(name: str) -> None:
     assert pseudo_values(name, SAID[:2], TRUE[:2]).shape == (2,)
 
 
+def test_the_r2_of_equal_numbers_is_0_in_the_jackknife_too() -> None:
+    true, said = np.array([0.0, 0, 0, 0, 1]), np.array([0.1, 0.2, 0.1, 0.1, 0.6])
+    left = [metric_of("R²", np.delete(said, i), np.delete(true, i)) for i in range(5)]
+    assert left[-1] == 0
+    slow = 5 * metric_of("R²", said, true) - 4 * np.array(left)
+    found = pseudo_values("R²", said, true)
+    assert found - found.mean() == pytest.approx(slow - slow.mean())
+
+
 def test_an_evaluation_is_restored_from_its_rows() -> None:
     examples = [Example(f"text {i}", f"{x!r}", f"f:{i}", "g") for i, x in enumerate(TRUE.tolist())]
     judged = RegressionEvaluation.judge("MAE", examples, SAID, 5.0)

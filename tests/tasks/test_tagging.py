@@ -155,6 +155,16 @@ def test_a_words_odds_are_the_mean_over_its_tokens(tokenizer: str) -> None:
     torch.testing.assert_close(task.loss(Fixed(), batch), torch.stack(rows).mean())
 
 
+def test_a_tokenizer_of_words_knows_every_word_of_train(tmp_path: Path) -> None:
+    """Also those that it would split in a text, such as words with hyphens, and Chinese ones."""
+    words = "don't e-mail U.S. 北京 :) #ff".split()
+    path = tmp_path / "words.conll"
+    path.write_text("\n".join(f"{x}\tW\nn{i}\tN\n" for i, x in enumerate(words * 10)))
+    task = configured(data=path, tokenizer="words", minimum=1)
+    assert task.pieces(words) == [[task.tokenizer.vocabulary.index(x.lower())] for x in words]
+    assert min(min(ids) for ids in task.train.ids) > 1, "neither padding nor unknown"
+
+
 def test_words_that_are_not_read_have_the_commonest_tag() -> None:
     task = configured(examples=200, length=3, tokenizer="words")
     model = TAGGERS["rnn"].build(TAGGERS["rnn"].configure({"hidden": 8}), **task.sizes)

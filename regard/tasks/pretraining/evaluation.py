@@ -98,6 +98,16 @@ class Likelihoods(Evaluation):
         return np.concatenate(self.right)
 
     @property
+    def groups(self) -> list[str]:
+        """Return the chunk of each predicted token, since the tokens of a text are alike.
+
+        There are none if only one chunk has tokens: no other chunk says how much chunks differ.
+        """
+        if np.count_nonzero(self._counts) < 2:
+            return [""] * self.n
+        return [f"piece:{i}" for i, nats in enumerate(self.nats, 1) for _ in range(len(nats))]
+
+    @property
     def other_metrics(self) -> dict[str, float]:
         """Return the loss in nats per token, and the perplexity."""
         return {"loss": self.loss, "perplexity": self.perplexity}

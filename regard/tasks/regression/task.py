@@ -92,7 +92,8 @@ def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
         spread = ((true - true.mean()) ** 2).sum()
         rest = spread - n / (n - 1) * (true - true.mean()) ** 2
         whole = metric_of(name, predicted, true)
-        left = 1 - (wrong.sum() - wrong) / np.where(rest > 1e-9 * spread, rest, np.inf)
+        varied = rest > 1e-9 * spread  # else the others are all equal, and their R² is 0
+        left = np.where(varied, 1 - (wrong.sum() - wrong) / np.where(varied, rest, 1), 0)
     else:
         whole, influence = metric_of(name, predicted, true), _influence_on_rho(predicted, true)
         return np.asarray(whole + influence - influence.mean())

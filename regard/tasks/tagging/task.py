@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable, Forward, Scalar
 from regard.data.batches import pad, plan_batches
-from regard.data.conllu import is_conllu, kept_tree
+from regard.data.conllu import is_conllu, kept_tree, train_on_words
 from regard.data.encoder_tokenizer import EncoderTokenizer
 from regard.data.examples import Example
 from regard.data.sources import Corpus, in_order
 from regard.data.tagged import OUTSIDE, load_tagged, mark_spans, read_tagged, tags_by_name, words_of
-from regard.data.tokenizers import UNKNOWN, WHOLE
+from regard.data.tokenizers import UNKNOWN, WHOLE, Tokenizer
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.ranks import Arrays, ranks
@@ -74,6 +74,15 @@ class Tagging(TextTask):
             seed=settings.split_seed,
             duplicates=settings.duplicates,
         )
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | EncoderTokenizer:
+        """Train the tokenizer on the training sentences; one of words keeps each word whole."""
+        settings = self.settings
+        if settings.tokenizer != "words":
+            return super().tokenizer
+        words = (example.words for example in self._split_examples[0])
+        return train_on_words(words, vocabulary=settings.vocabulary, minimum=settings.minimum)
 
     @cached_property
     def counts(self) -> dict[str, int]:

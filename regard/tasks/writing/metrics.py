@@ -61,7 +61,7 @@ class Judgement:
 
     def score(self, texts: Integer[np.ndarray, " drawn"]) -> float:
         """Return the score of the corpus of these text indexes, which may repeat."""
-        return self._of(self.statistics[texts].sum(0))
+        return self._of(np.bincount(texts, minlength=len(self)) @ self.statistics)
 
     def by_text(self) -> Float[np.ndarray, " texts"]:
         """Return the score of each text as a corpus of its own; BLEU uses the effective order."""
