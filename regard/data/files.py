@@ -60,6 +60,13 @@ FORMATS = (
     "labelled sentences, a folder or comma-separated files of one class each (neg.txt,pos.txt), "
     "or a folder of Hugging Face datasets"
 )
+SHEET = "save the sheet as CSV UTF-8"
+REMEDIES = {
+    ".json": "write a JSON array as one object per line: jq -c '.[]' FILE > NEW.jsonl",
+    ".xlsx": SHEET,
+    ".xls": SHEET,
+    ".ods": SHEET,
+}
 TOLERATED = 0.01  # fraction of empty rows that is skipped with a note; more is an error
 DECIDING = 1_000  # rows of a .txt file that decide which column is the label
 
@@ -182,8 +189,11 @@ def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
         raise OtherFileError(
             f"{path}: unsupported file type; use .csv, .tsv or .jsonl, plain or .gz"
         )
-    if kind := kinds.get(Path(path.name.lower().removesuffix(".gz")).suffix):
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if kind := kinds.get(suffix):
         return kind
+    if remedy := REMEDIES.get(suffix):
+        raise OtherFileError(f"{path}: unsupported file type; {remedy}")
     raise OtherFileError(f"{path}: {FORMATS}")
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 class Running:
     """A running job.
 
-    `elapsed` is the time since its start here, in seconds, `done` the share that is finished, and
-    `before` the share that was finished at its first report, for example by an earlier process.
+    `elapsed` is the time since its start here, in seconds, `done` the share that is finished,
+    `before` the share that was finished at its first report, for example by an earlier process, and
+    `begun` the seconds until then, in which data are read and the network is built.
     """
 
     arm: str
@@ -17,6 +18,7 @@ class Running:
     elapsed: float
     done: float
     before: float = 0.0
+    begun: float = 0.0
 
     @property
     def total(self) -> float | None:
@@ -24,9 +26,11 @@ class Running:
 
         >>> Running("gru", 1.0, elapsed=30.0, done=0.75, before=0.5).total
         120.0
+        >>> Running("gru", 1.0, elapsed=6.0, done=0.02, before=0.01, begun=5.0).total
+        105.0
         """
         share = self.done - self.before
-        return self.elapsed / share if share > 0 else None
+        return self.begun + (self.elapsed - self.begun) / share if share > 0 else None
 
 
 def seconds_left(
@@ -53,6 +57,9 @@ def seconds_left(
         return None
     unit = sum(total[arm] for arm in known) / (sum(costs[arm] for arm in known) or 1.0)
     total = {arm: cost * unit for arm, cost in costs.items()} | total
-    left = [max(total[job.arm] * (1 - job.before) - job.elapsed, 0.0) for job in running]
+    left = [
+        max(job.begun + (total[job.arm] - job.begun) * (1 - job.before) - job.elapsed, 0.0)
+        for job in running
+    ]
     left += [total[arm] for arm, _ in waiting]
     return max([*left, sum(left) / workers])

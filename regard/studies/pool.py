@@ -72,7 +72,8 @@ class _Submitted:
     progress: Path
     begun: float
     state: JobProgress | None = None  # the last report; None before the worker began
-    first: float = 0.0  # share at the first report that this process saw
+    first: float = 0.0  # share at the first report that this process saw, and when that was
+    reported: float = 0.0
     deaths: int = 0
     reached: float = -1.0  # the share at the last death
     dropped: bool = False  # forgotten, since its arm failed
@@ -83,7 +84,8 @@ class _Submitted:
     def running(self) -> Running:
         """Return the progress for an estimate of the remaining time."""
         done = self.state.done if self.state else 0.0
-        return Running(self.job.arm, self.job.cost, time.monotonic() - self.begun, done, self.first)
+        elapsed, begun = time.monotonic() - self.begun, max(self.reported - self.begun, 0.0)
+        return Running(self.job.arm, self.job.cost, elapsed, done, self.first, begun)
 
     def events(self) -> Iterator[Event]:
         """Yield what changed since the last call."""
@@ -99,7 +101,8 @@ class _Submitted:
             else:
                 message = f"started again by {now.process}, from its last checkpoint"
                 yield Event("restarted", job.arm, job.seed, now.done, message)
-        self.first = self.first or now.done
+        if not self.first and now.done:
+            self.first, self.reported = now.done, self.looked
         if now.warning and (before is None or now.warning != before.warning):
             yield Event("warning", job.arm, job.seed, now.done, now.warning)
         if now.done or now.message:

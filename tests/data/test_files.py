@@ -132,7 +132,9 @@ BAD = {
     "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text must be a string, not 5"),
     "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label must be a string or a number"),
     "half.jsonl": ('{"text": "a\\ud800", "label": 1}\n', "half.jsonl:1: unpaired surrogate"),
-    "reviews.xlsx": ("PK", "use a .csv, .tsv, .jsonl, .txt or .parquet file"),
+    "reviews.pdf": ("PK", "use a .csv, .tsv, .jsonl, .txt or .parquet file"),
+    "reviews.xlsx": ("PK", "unsupported file type; save the sheet as CSV UTF-8"),
+    "reviews.json": ("[{}]", "object per line: jq -c '.[]' FILE > NEW.jsonl"),
 }
 
 

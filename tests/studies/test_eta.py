@@ -26,6 +26,13 @@ def test_what_an_earlier_process_did_is_no_speed_of_this_one() -> None:
     assert seconds_left([resumed], [], {}, workers=2) == pytest.approx(10.0)
 
 
+def test_the_start_of_a_job_is_no_part_of_its_speed() -> None:
+    begun = Running("arm", 1.0, elapsed=6.0, done=0.3, before=0.1, begun=5.0)
+    assert seconds_left([begun], [], {}, workers=1) == pytest.approx(3.5)
+    # another one that waits starts as well
+    assert seconds_left([begun], [("arm", 1.0)], {}, workers=1) == pytest.approx(3.5 + 10)
+
+
 def test_a_job_longer_than_the_last_ends_soon_and_nothing_is_left_of_nothing() -> None:
     late = Running("arm", 1.0, elapsed=50.0, done=0.9)
     assert seconds_left([late], [], {"arm": 40.0}, workers=1) == 0.0
