@@ -61,6 +61,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let Python collect what was frozen, or libraries complain of leaks at its end."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def own_configuration(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

@@ -211,6 +211,7 @@ def _table_rows(
             header = fields
             columns = columns_of(here, header, text, label, group)
             if columns.titled:
+                yield from _parts_column(header, columns.places)
                 continue
             yield Remark(f"{here} is read as data, not as a header")
         if isinstance(fields, str) or spoiled:
@@ -222,6 +223,16 @@ def _table_rows(
             yield example_of(fields[columns.text], fields[columns.label], here, together)
     if not header:
         raise RegardError(f"{lines.name}: contains no rows")
+
+
+def _parts_column(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]:
+    """Yield a remark if a column that is not used seems to tell the parts of the data."""
+    for place, name in enumerate(names):
+        if name.strip().casefold() == "split" and place not in used:
+            yield Remark(
+                f"the column {name!r} is not read; if it tells train and test, write the rows of "
+                "each part to a file of its own and give data=TRAIN test=TEST"
+            )
 
 
 def csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
@@ -284,7 +295,7 @@ def _unquoted(field: str) -> str:
 
 def _json_rows(
     lines: Lines, text: str | None, label: str | None, group: str | None
-) -> Iterator[Example | BadRow]:
+) -> Iterator[Row]:
     keys: list[str] | None = None
     for line in lines:
         if not line.strip():
@@ -298,6 +309,7 @@ def _json_rows(
             names = list(row)
             columns = columns_of(here, names, text, label, group, numbers=False)
             keys = [names[place] for place in columns.places]
+            yield from _parts_column(names, columns.places)
         missing = [key for key in keys if key not in row]
         if missing:
             why = f"missing key {missing[0]!r}; keys: {listed(list(row))}"

@@ -242,3 +242,17 @@ def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
         200,
         ["r.jsonl:201", "r.jsonl:202"],
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "text,label,Split\na,x,train\nb,y,test\n"),
+        ("a.jsonl", '{"text": "a", "label": "x", "Split": "train"}\n'),
+    ],
+)
+def test_a_column_of_parts_is_not_ignored_without_a_word(tmp_path, name, content):
+    path = write(tmp_path, name, content)
+    (remark,) = read(path).remarks
+    assert remark.startswith("the column 'Split' is not read; if it tells train and test")
+    assert not read(write(tmp_path, name, content.replace("Split", "id"))).remarks
