@@ -38,11 +38,16 @@ OTHERS = (
 N, M = 9, 11  # queries and keys of the masks below
 
 
-def own() -> Iterator[Subject]:
-    """Yield each score with each position, each normaliser, masks of each kind, and the layer."""
+def own(*, pairs: bool = True) -> Iterator[Subject]:
+    """Yield each score with each position, each normaliser, masks of each kind, and the layer.
+
+    Without ``pairs`` each position stands with the scaled dot product alone.
+    """
     wrapped = {name: kind for name, kind in POSITIONS.items() if kind and issubclass(kind, Wrapper)}
     for score in SCORES:
         yield of_score(score)
+        if not pairs and score != "scaled-dot":
+            continue
         built = make_score(score, "none", 8, 8, length=8)
         yield from (of_score(score, name) for name, kind in wrapped.items() if kind.takes(built))
     for score in OTHERS:

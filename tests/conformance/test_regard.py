@@ -30,15 +30,16 @@ def broken(thing):
     return {v.law: v.message for v in conform(thing) if v.outcome == "fails"}
 
 
-def test_every_part():
+@pytest.mark.parametrize("pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_part(pairs):
     # In a process of its own, where no call is checked for shapes: five times as fast.
-    words = [sys.executable, "-m", "regard.conformance", "--json"]
+    words = [sys.executable, "-m", "regard.conformance", "--json", *([] if pairs else ["--quick"])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600)
     found = json.loads(done.stdout)
     assert found["failures"] == []
     assert done.returncode == 0
     assert {kind: row["subjects"] for kind, row in found["kinds"].items()} == {
-        "score": sum(isinstance(subject, ScoreSubject) for subject in own()),
+        "score": sum(isinstance(subject, ScoreSubject) for subject in own(pairs=pairs)),
         "normalizer": len(NORMALIZERS),
         "mask": len(masks()),
         "layer": 1,
