@@ -72,12 +72,12 @@ def trained(folder: Path) -> Run:
 
 def head_that_matters(run: Run) -> int:
     """Which head, counted from 0 over all layers, moves the answer to the sentence most if off."""
-    from regard.analysis.interventions import Head, layers_with_heads, without_heads
+    from regard.analysis.interventions import Head, heads_of, layers_with_heads, without_heads
 
     before = run.predict(SENTENCE)
     moved = list[float]()
     for layer, attention in layers_with_heads(run.network).items():
-        for head in range(1, int(attention.heads) + 1):  # type: ignore[arg-type]
+        for head in range(1, heads_of(attention) + 1):
             with without_heads(run.network, [Head(layer, head)]):
                 after = run.predict(SENTENCE)
             label = before.label

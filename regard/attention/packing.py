@@ -3,8 +3,20 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+
+def places_of(chosen: Bool[Tensor, "batch time"]) -> Int[Tensor, " places"]:
+    """Return the places of the true entries in the flat batch.
+
+    Call it before a model is run: a GPU that is asked for their number first computes everything
+    that it was given.
+
+    >>> places_of(torch.tensor([[True, False], [True, True]])).tolist()
+    [0, 2, 3]
+    """
+    return chosen.flatten().nonzero()[:, 0]
 
 
 class Packing:
@@ -23,7 +35,7 @@ class Packing:
         positions = torch.arange(time, device=lengths.device)
         real = positions < lengths[:, None]
         #: The index of each real row in the table, and its position in its text, both (rows,).
-        self.places = real.flatten().nonzero()[:, 0]
+        self.places = places_of(real)
         self.positions = self.places % time
         # Padding is filled with copies of a real row, a third faster than with zeros.
         self.sources = torch.zeros(len(lengths) * time, dtype=torch.long, device=lengths.device)

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import numpy
 import torch
-from jaxtyping import Bool, Int
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 B = TypeVar("B")
@@ -30,18 +29,6 @@ def to_device(model: nn.Module, batch: B) -> B:
     moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     result: B = replace(value, **moved)
     return result
-
-
-def places_of(chosen: Bool[Tensor, "batch time"]) -> Int[Tensor, " places"]:
-    """Return the places of the true entries in the flat batch.
-
-    Call it before a model is run: a GPU that is asked for their number first computes everything
-    that it was given.
-
-    >>> places_of(torch.tensor([[True, False], [True, True]])).tolist()
-    [0, 2, 3]
-    """
-    return chosen.flatten().nonzero()[:, 0]
 
 
 #: Functions of initial weights whose result has the shape of their broadcast arguments.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.analysis.layer_attention import LayerAttention
+from regard.attention.packing import places_of
 from regard.data.batches import pad
 from regard.data.birthplaces import (
     MASK_CHARACTER,
@@ -34,7 +35,7 @@ from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers import special_tokens
 from regard.layers.cross_entropy import word_loss
-from regard.layers.device import evaluation_mode, places_of, to_device
+from regard.layers.device import evaluation_mode, to_device
 from regard.ranks import Arrays, ranks
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span

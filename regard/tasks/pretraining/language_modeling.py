@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable
+from regard.attention.packing import places_of
 from regard.data.batches import pad
 from regard.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.data.fetch import Show
@@ -22,7 +23,6 @@ from regard.data.tokenizing import is_on_disk
 from regard.data.window_order import WindowPlan
 from regard.decoding import Limits
 from regard.errors import RegardError
-from regard.layers.device import places_of
 from regard.tasks.explaining import continuations
 from regard.tasks.pretraining.corruption import generator
 from regard.tasks.pretraining.task import Documents, Pretraining, Rows, Targets

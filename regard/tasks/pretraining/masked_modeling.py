@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable
+from regard.attention.packing import places_of
 from regard.data.batches import pad
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
-from regard.layers.device import evaluation_mode, places_of, to_device
+from regard.layers.device import evaluation_mode, to_device
 from regard.layers.embedding import UNKNOWN
 from regard.tasks.explaining import filled
 from regard.tasks.pretraining.corruption import generator, masked

@@ -11,9 +11,9 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.attention.packing import places_of
 from regard.decoding import Limits
 from regard.layers import special_tokens
-from regard.layers.device import places_of
 from regard.tasks.pretraining.corruption import Halves, generator, halves, spans
 from regard.tasks.pretraining.task import FromPieces, Rows, Targets
 from regard.tasks.settings import SpanCorruptionSettings

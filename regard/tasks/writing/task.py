@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.analysis.alignment import source_weights
 from regard.analysis.layer_attention import LayerAttention
+from regard.attention.packing import places_of
 from regard.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.data.parallel import load_pairs, read_pairs
 from regard.data.strings import FIRST, Reversals
@@ -21,7 +22,7 @@ from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.decoding import Limits
 from regard.errors import RegardError
 from regard.layers.cross_entropy import word_loss
-from regard.layers.device import evaluation_mode, places_of, to_device
+from regard.layers.device import evaluation_mode, to_device
 from regard.models.text_baselines import TextBaseline
 from regard.ranks import Arrays, ranks
 from regard.tasks.settings import SequencesSettings
