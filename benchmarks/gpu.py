@@ -187,14 +187,14 @@ def graphs(dry: bool) -> Iterator[Row]:
     """Losses of trainings with compiled blocks, on a GPU as CUDA graphs, beside plain ones."""
     import torch
 
+    from benchmarks.language_model_training import BORROWED
     from regard.settings import build
     from regard.tasks import TASKS
     from regard.training.loop import SMOOTH, Training, TrainingSettings
     from regard.training.precision import choose_precision
 
     device, steps = ("cpu", 3) if dry else ("cuda", 20)
-    cases = {"gpt": "language-modeling", "bert": "masked-modeling", "t5": "span-corruption"}
-    for name, task_name in list(cases.items())[: 1 if dry else 3]:
+    for name, task_name in list(BORROWED.items())[: 1 if dry else None]:
         entry, both = TASKS[task_name], []
         task = entry.prepare(entry.configure({"data": "pydoc", "length": 64, "examples": 200}))
         model = entry.models[name]
