@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from regard.data.files import Lines, csv_rows, json_object, kind_of, open_binary, tab_rows
+from regard.data.delimited import table_rows
+from regard.data.files import Lines, json_object, kind_of, open_binary
 from regard.errors import RegardError
 
 #: Markers of missing numbers, in lower case.
@@ -65,13 +66,12 @@ Rows = tuple[list[str], Iterator[Row]]
 
 def _table(lines: Lines, kind: str) -> Rows:
     """Return the column names and the rows."""
-    numbered = tab_rows(lines) if kind == "tsv" else csv_rows(lines)
 
     def checked() -> Iterator[Row]:
-        for number, fields in numbered:
+        for number, fields in table_rows(lines, kind):
             here = f"{lines.name}:{number}"
-            if spoiled := lines.complaint() or (fields if isinstance(fields, str) else ""):
-                raise RegardError(f"{here}: {spoiled}")
+            if isinstance(fields, str):
+                raise RegardError(f"{here}: {fields}")
             yield here, fields
 
     rows = checked()

@@ -10,7 +10,6 @@
 Files with lines may be .gz. A remark says how an ambiguous file was read.
 """
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from regard.data import arrow, class_files
 from regard.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
+from regard.data.delimited import Fields, table_rows
 from regard.data.examples import BadRow, Example, Remark, Row, example_of
 from regard.data.lines import (
     FILE_LIMIT,
@@ -42,7 +42,6 @@ __all__ = [
     "Lines",
     "Read",
     "Remark",
-    "csv_rows",
     "is_folder",
     "json_object",
     "open_binary",
@@ -50,7 +49,6 @@ __all__ = [
     "read",
     "read_examples",
     "scan",
-    "tab_rows",
     "table_kind",
 ]
 
@@ -200,22 +198,20 @@ def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
 def _table_rows(
     lines: Lines, kind: str, text: str | None, label: str | None, group: str | None
 ) -> Iterator[Row]:
-    rows = tab_rows(lines) if kind == "tsv" else csv_rows(lines)
     header: Sequence[str] = ()
-    for number, fields in rows:
+    for number, fields in table_rows(lines, kind):
         here = f"{lines.name}:{number}"
-        spoiled = lines.complaint()
         if not header:
-            if isinstance(fields, str) or spoiled:
-                raise RegardError(f"{here}: {spoiled or fields}")
+            if isinstance(fields, str):
+                raise RegardError(f"{here}: {fields}")
             header = fields
             columns = columns_of(here, header, text, label, group)
             if columns.titled:
                 yield from _parts_column(header, columns.places)
                 continue
             yield Remark(f"{here} is read as data, not as a header")
-        if isinstance(fields, str) or spoiled:
-            yield BadRow(here, spoiled or str(fields))
+        if isinstance(fields, str):
+            yield BadRow(here, fields)
         elif len(fields) != len(header):
             yield BadRow(here, f"{len(fields)} fields, but the first row has {len(header)}")
         else:
@@ -233,64 +229,6 @@ def _parts_column(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]
                 f"the column {name!r} is not read; if it tells train and test, write the rows of "
                 "each part to a file of its own and give data=TRAIN test=TEST"
             )
-
-
-def csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield the first line number of each row with its fields, or with a description of the error.
-
-    An empty line is skipped, or with ``blank`` yielded as a row without fields.
-    """
-    csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
-    head: list[str] = []
-    while not (head and head[-1].strip()) and (line := next(lines, "")):
-        head.append(line)
-    first = head[-1] if head else ""
-    delimiter = "," if "," in first else next((d for d in ";\t" if d in first), ",")
-
-    def again() -> Iterator[str]:
-        yield from head
-        yield from lines
-
-    reader = csv.reader(again(), delimiter=delimiter, strict=True)
-    while True:
-        begins = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield begins, _csv_complaint(str(error))
-            continue
-        if fields or blank:
-            yield begins, fields
-
-
-def _csv_complaint(error: str) -> str:
-    if "unexpected end of data" in error:
-        return "unclosed quote"
-    if "field larger" in error:
-        return f"a field is longer than {LINE_LIMIT:,} characters; is a quote unclosed?"
-    if "expected after" in error:
-        return 'text after a closing quote; write a quote inside quotes as ""'
-    return error.partition(" - ")[0]
-
-
-def tab_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield the rows of a tab-separated file. Quotes are only special around a whole field.
-
-    An empty line is skipped, or with ``blank`` yielded as a row without fields.
-    """
-    for line in lines:
-        line = line.rstrip("\r\n")
-        if line or blank:
-            yield lines.number, [_unquoted(field) for field in line.split("\t")] if line else []
-
-
-def _unquoted(field: str) -> str:
-    if len(field) < 2 or not (field[0] == field[-1] == '"'):
-        return field
-    inside = field[1:-1].replace('""', "\0")
-    return field if '"' in inside else inside.replace("\0", '"')
 
 
 def _json_rows(
@@ -354,9 +292,9 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
     first thousand rows, or if equal the one with fewer characters.
     """
     rows = (
-        (lines.here, lines.complaint() or [_unquoted(field) for field in line.split("\t")])
-        for line in (line.rstrip("\r\n") for line in lines)
-        if line.strip()
+        (f"{lines.name}:{number}", fields)
+        for number, fields in table_rows(lines, "tsv")
+        if any(map(str.strip, fields))
     )
     head = list(islice(rows, DECIDING))
     if not head:
@@ -383,7 +321,7 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
             yield example_of(fields[text], fields[label], here)
 
 
-def _label_column(here: str, head: Sequence[tuple[str, list[str] | str]]) -> int:
+def _label_column(here: str, head: Sequence[tuple[str, Fields]]) -> int:
     """Return which of two columns, 0 or 1, contains the labels."""
     rows = [fields for _, fields in head if isinstance(fields, list)]
     width = len(rows[0]) if rows else 2

@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 from regard.data import arrow
 from regard.data.conllu import is_conllu
+from regard.data.delimited import table_rows
 from regard.data.files import (
     KINDS,
     Lines,
-    csv_rows,
     is_folder,
     json_object,
     kind_of,
     open_binary,
     path_of,
     scan,
-    tab_rows,
     table_kind,
 )
 from regard.data.labels import number_of, too_many
@@ -142,7 +141,7 @@ def head(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _fields(lines: Lines, kind: str) -> Iterator[list[str]]:
-    for number, fields in tab_rows(lines) if kind == "tsv" else csv_rows(lines):
+    for number, fields in table_rows(lines, kind):
         if isinstance(fields, list):
             yield fields
         elif number == 1:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from regard.data.files import BadRow, Binary, Lines, csv_rows, json_object
+from regard.data.delimited import table_rows
+from regard.data.files import BadRow, Binary, Lines, json_object
 from regard.data.pairs import Pair
 from regard.data.titles import LABEL_NAMES, TEXT_NAMES, listed
 from regard.errors import RegardError
@@ -61,28 +62,14 @@ def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: in
     lines = Lines(file, name, most=most)
     if kind == "jsonl":
         return _json_rows(lines, names)
-    rows = _tab_rows(lines) if kind == "tsv" else csv_rows(lines)
-    return _table_rows(lines, rows, kind, names)
+    return _table_rows(lines, kind, names)
 
 
-def _tab_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
-    for line in lines:
-        row = line.rstrip("\r\n")
-        if "\r" in row:
-            yield lines.number, "carriage return inside the line; save the file with \\n line ends"
-        else:
-            yield lines.number, row.split("\t")
-
-
-def _table_rows(
-    lines: Lines, rows: Iterator[tuple[int, list[str] | str]], kind: str, names: tuple[str, str]
-) -> Iterator[Row]:
+def _table_rows(lines: Lines, kind: str, names: tuple[str, str]) -> Iterator[Row]:
     width = 0
-    for number, fields in rows:
+    for number, fields in table_rows(lines, kind, quotes=False):
         here = f"{lines.name}:{number}"
-        if problem := lines.complaint():
-            yield BadRow(here, problem)
-        elif isinstance(fields, str):
+        if isinstance(fields, str):
             yield BadRow(here, fields)
         elif not any(field.strip() for field in fields):
             continue

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.files import Lines, csv_rows, json_object, kind_of, open_binary, tab_rows
+from regard.data.delimited import table_rows
+from regard.data.files import Lines, json_object, kind_of, open_binary
 from regard.data.titles import listed
 from regard.errors import RegardError
 
@@ -66,10 +67,10 @@ def _objects(lines: Lines) -> Iterator[tuple[str, dict[str, Any]]]:
 def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a table as dictionaries, keyed by its header."""
     names: list[str] = []
-    for number, fields in tab_rows(lines) if kind == "tsv" else csv_rows(lines):
+    for number, fields in table_rows(lines, kind):
         here = f"{lines.name}:{number}"
-        if isinstance(fields, str) or (spoiled := lines.complaint()):
-            raise RegardError(f"{here}: {fields if isinstance(fields, str) else spoiled}")
+        if isinstance(fields, str):
+            raise RegardError(f"{here}: {fields}")
         if not names:
             names = [name.strip().casefold() for name in fields]
             continue
