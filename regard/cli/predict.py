@@ -196,11 +196,11 @@ def is_table(file: Path) -> bool:
 def own_column(run: "Run", file: Path) -> str:
     """Return the text column of a run's training if the table has a column of that name, or ""."""
     from regard.data.guess import head
+    from regard.data.titles import place_of
 
     settings = run.task.settings
     own = getattr(settings, "source_name", "") or getattr(settings, "text", "")
-    names = {name.strip().casefold() for name in head(file)[0]} if own else ()
-    return own if own.strip().casefold() in names else ""
+    return own if own and place_of(file.name, head(file)[0], own) is not None else ""
 
 
 def rows_of(file: Path, column: str) -> Iterator[str]:

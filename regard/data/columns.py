@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from regard.data.delimited import table_rows
 from regard.data.files import Lines, json_object, kind_of, open_binary
+from regard.data.titles import listed, must_be_distinct, numbered, place_of
 from regard.errors import RegardError
 
 #: Markers of missing numbers, in lower case.
@@ -83,9 +84,7 @@ def _table(lines: Lines, kind: str) -> Rows:
     if all(isinstance(_number(name), float) for name in names):
         names = [str(i + 1) for i in range(len(header))]
         return names, _whole(names, _before(first, rows))
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise RegardError(f"{here}: duplicate column name {twice!r}; rename one of them")
+    must_be_distinct(here, names)
     return names, _whole(names, rows)
 
 
@@ -132,8 +131,8 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
     first = next(rest, None)
     if first is None:
         raise RegardError(f"{file}: contains a header but no rows")
-    chosen = _chosen(file, names, first, x, y)
-    places = [names.index(name) for name in chosen]
+    places = _chosen(file, names, first, x, y)
+    chosen = [names[place] or str(place + 1) for place in places]
     numbers, missing, where, count = array("d"), 0, "", 0
     for here, fields in _before(first, rest):
         count += 1
@@ -158,30 +157,44 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
     return Columns(chosen, np.array(numbers).reshape(-1, len(chosen)), missing, where)
 
 
-def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> Sequence[str]:
-    """Return the input columns, then the target column."""
-    for name in [*x, *([y] if y else [])]:
-        if name not in names:
-            raise RegardError(f"{file}: unknown column {name!r}; columns: {', '.join(names[:12])}")
-    if y and y in x:
-        raise RegardError(f"y={y} is also in x={','.join(x)}; remove it from x")
-    twice = next((name for i, name in enumerate(x) if name in x[:i]), None)
-    if twice is not None:
-        raise RegardError(f"x={','.join(x)} names {twice!r} twice")
+def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> list[int]:
+    """Return the input columns, then the target column.
+
+    Without names a column without a title is left out: pandas writes the row numbers so.
+    """
+    inputs = [_place(file, names, name) for name in x]
     here, fields = first
     numeric = [
-        name for name, field in zip(names, fields, strict=True)
-        if isinstance(_number(field), float)
-    ]  # fmt: skip
-    if not y:
-        left = [name for name in numeric if name not in x]
+        place
+        for place, field in enumerate(fields)
+        if names[place] and isinstance(_number(field), float)
+    ]
+    target = _place(file, names, y) if y else None
+    if target in inputs:
+        raise RegardError(f"y={y} is also in x={','.join(x)}; remove it from x")
+    if twice := next((name for i, name in enumerate(x) if inputs[i] in inputs[:i]), ""):
+        raise RegardError(f"x={','.join(x)} names {twice!r} twice")
+    if target is None:
+        left = [place for place in numeric if place not in inputs]
         if not left:
             raise RegardError(f"{here}: no numeric column is left to predict; set y=NAME")
-        y = left[-1]
-    x = x or [name for name in numeric if name != y]
-    if not x:
-        raise RegardError(f"{here}: no numeric column to predict {y!r} from; set x=NAME,NAME")
-    return [*x, y]
+        target = left[-1]
+    inputs = inputs or [place for place in numeric if place != target]
+    if not inputs:
+        raise RegardError(
+            f"{here}: no numeric column to predict {names[target]!r} from; set x=NAME,NAME"
+        )
+    return [*inputs, target]
+
+
+def _place(file: str, names: Sequence[str], name: str) -> int:
+    """Return the index of a column by its title, or by its number from 1."""
+    place = place_of(file, names, name)
+    if place is None:
+        place = numbered(name, names)
+    if place is None or not 0 <= place < len(names):
+        raise RegardError(f"{file}: unknown column {name!r}; columns: {listed(names, 12)}")
+    return place
 
 
 def _number(field: Any) -> float | str:

@@ -28,7 +28,7 @@ from regard.data.lines import (
     open_binary,
     path_of,
 )
-from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, columns_of, listed
+from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, columns_of, listed, unread
 from regard.errors import RegardError
 from regard.reading import parse_json
 
@@ -207,7 +207,7 @@ def _table_rows(
             header = fields
             columns = columns_of(here, header, text, label, group)
             if columns.titled:
-                yield from _parts_column(header, columns.places)
+                yield from unread(header, columns.places)
                 continue
             yield Remark(f"{here} is read as data, not as a header")
         if isinstance(fields, str):
@@ -219,16 +219,6 @@ def _table_rows(
             yield example_of(fields[columns.text], fields[columns.label], here, together)
     if not header:
         raise RegardError(f"{lines.name}: contains no rows")
-
-
-def _parts_column(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]:
-    """Yield a remark if a column that is not used seems to tell the parts of the data."""
-    for place, name in enumerate(names):
-        if name.strip().casefold() == "split" and place not in used:
-            yield Remark(
-                f"the column {name!r} is not read; if it tells train and test, write the rows of "
-                "each part to a file of its own and give data=TRAIN test=TEST"
-            )
 
 
 def _json_rows(
@@ -247,7 +237,7 @@ def _json_rows(
             names = list(row)
             columns = columns_of(here, names, text, label, group, numbers=False)
             keys = [names[place] for place in columns.places]
-            yield from _parts_column(names, columns.places)
+            yield from unread(names, columns.places)
         missing = [key for key in keys if key not in row]
         if missing:
             why = f"missing key {missing[0]!r}; keys: {listed(list(row))}"
@@ -356,5 +346,6 @@ def json_object(line: str) -> dict[str, Any] | str:
         row = parse_json(line, "it")
     except RegardError as error:
         reason = str(error).removeprefix("it is not sound JSON: ")
-        return reason if "finite" in reason or "larger than" in reason else f"not JSON: {reason}"
+        sound = any(says in reason for says in ("finite", "larger than", "occurs twice"))
+        return reason if sound else f"not JSON: {reason}"
     return row if isinstance(row, dict) else "not a JSON object: {…}"
