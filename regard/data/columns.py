@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from regard.data.delimited import table_rows
 from regard.data.files import Lines, json_object, kind_of, open_binary
+from regard.data.numbers import parse_number, remedy
 from regard.data.titles import listed, must_be_distinct, numbered, place_of
 from regard.errors import RegardError
 
@@ -81,7 +82,7 @@ def _table(lines: Lines, kind: str) -> Rows:
         raise RegardError(f"{lines.name}: contains no rows")
     here, header = first
     names = [str(name).strip() for name in header]
-    if all(isinstance(_number(name), float) for name in names):
+    if all(map(_is_numeric, names)):
         names = [str(i + 1) for i in range(len(header))]
         return names, _whole(names, _before(first, rows))
     must_be_distinct(here, names)
@@ -140,7 +141,11 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
         for name, place in zip(chosen, places, strict=True):
             value = _number(fields[place])
             if isinstance(value, str):
-                raise RegardError(f"{here}: column {name!r} must be numeric, not {value}")
+                how = remedy(fields[place]) if isinstance(fields[place], str) else ""
+                raise RegardError(
+                    f"{here}: column {name!r} must be numeric, not {value}"
+                    + (f"; {how}, or choose other columns: x=NAME,NAME y=NAME" if how else "")
+                )
             if math.isnan(value):
                 where = where or f"{here}: missing number in column {name!r}"
                 break
@@ -164,11 +169,7 @@ def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: st
     """
     inputs = [_place(file, names, name) for name in x]
     here, fields = first
-    numeric = [
-        place
-        for place, field in enumerate(fields)
-        if names[place] and isinstance(_number(field), float)
-    ]
+    numeric = [place for place, x in enumerate(fields) if names[place] and _is_numeric(x)]
     target = _place(file, names, y) if y else None
     if target in inputs:
         raise RegardError(f"y={y} is also in x={','.join(x)}; remove it from x")
@@ -197,18 +198,20 @@ def _place(file: str, names: Sequence[str], name: str) -> int:
     return place
 
 
+def _is_numeric(field: Any) -> bool:
+    """Return whether a field is a number, also one that must be written differently."""
+    return isinstance(_number(field), float) or (isinstance(field, str) and bool(remedy(field)))
+
+
 def _number(field: Any) -> float | str:
     """Return a number, NaN if it is missing, or a description of any other value."""
     if isinstance(field, str):
         text = field.strip()
         if text.lower() in MISSING:
             return math.nan
-        try:
-            value = math.nan if "_" in text else float(text)
-        except ValueError:
+        value = parse_number(text)
+        if value is None or math.isnan(value):
             return repr(text if len(text) <= 30 else text[:29] + "…")
-        if math.isnan(value):
-            return repr(text)
     elif field is None:
         return math.nan
     elif isinstance(field, bool) or not isinstance(field, int | float):
