@@ -257,7 +257,7 @@ def _parsed_rows(
             f"{lines.name}: CoNLL-U takes the words from its FORM column; remove text={text}"
         )
     keys = {"label": label or "label", **({"group": group} if group else {})}
-    first = True
+    first, headless = True, False
     for sentence in sentences(lines):
         here, spoiled = f"{lines.name}:{sentence.line}", lines.complaint()
         if isinstance(sentence, BadSentence) or spoiled:
@@ -269,7 +269,12 @@ def _parsed_rows(
         values = {what: sentence.comment(key) for what, key in keys.items()}
         if first and (missing := [what for what, value in values.items() if value is None]):
             raise no_comment(sentence, here, missing[0], keys[missing[0]])
+        headless = sentence.parents is None if first else headless
         first = False
+        if headless != (sentence.parents is None):
+            which = "no heads (HEAD is _)" if sentence.parents is None else "heads"
+            yield BadRow(here, f"the sentence has {which}, unlike the sentences before")
+            continue
         text = " ".join(sentence.words)
         row = example_of(text, values["label"] or "", here, values.get("group") or "")
         yield replace(row, parents=sentence.parents) if isinstance(row, Example) else row
