@@ -1,13 +1,14 @@
 """Validated reading of files: within a size limit, of a known kind, with errors of one line.
 
-Files are not trusted: their source may be a stranger, a full disk or another
-version. JSON has no numbers that are not finite and none past 64 bits, nothing is nested deeper
-than `DEEPEST`, and what is read has the fields of the class that it is read as.
+Files are not trusted: their source may be a stranger, a full disk or another version. JSON has no
+numbers that are not finite and none past 64 bits, no object has a key twice, nothing is nested
+deeper than `DEEPEST`, and what is read has the fields of the class that it is read as.
 """
 
 import json
 import math
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
@@ -43,8 +44,8 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
 def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     """Return the value of a JSON document; ``source`` names it in errors.
 
-    Errors: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; nested deeper than
-    `DEEPEST`.
+    Errors: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; a key twice in an
+    object; nested deeper than `DEEPEST`.
 
     >>> parse_json("[1, 2.5]", "example")
     [1, 2.5]
@@ -55,7 +56,11 @@ def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     try:
         text = data.decode() if isinstance(data, bytes) else data
         value = json.loads(
-            text, parse_float=_finite, parse_int=partial(_whole, widest), parse_constant=_finite
+            text,
+            object_pairs_hook=_object,
+            parse_float=_finite,
+            parse_int=partial(_whole, widest),
+            parse_constant=_finite,
         )
         _must_be_shallow(value)
     except (ValueError, RecursionError) as error:
@@ -146,6 +151,14 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = Counter(key for key, _ in pairs)
+        raise ValueError(f"the key {keys.most_common(1)[0][0]!r:.60} occurs twice in one object")
+    return value
 
 
 def _finite(number: str) -> float:

@@ -196,11 +196,11 @@ def is_table(file: Path) -> bool:
 def own_column(run: "Run", file: Path) -> str:
     """Return the text column of a run's training if the table has a column of that name, or ""."""
     from regard.data.guess import head
+    from regard.data.titles import place_of
 
     settings = run.task.settings
     own = getattr(settings, "source_name", "") or getattr(settings, "text", "")
-    names = {name.strip().casefold() for name in head(file)[0]} if own else ()
-    return own if own.strip().casefold() in names else ""
+    return own if own and place_of(file.name, head(file)[0], own) is not None else ""
 
 
 def rows_of(file: Path, column: str) -> Iterator[str]:
@@ -314,7 +314,7 @@ def as_utf8(text: str) -> str:
 def lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file or of stdin, empty ones included to keep answers aligned.
 
-    Errors: no such file; a line that is not UTF-8, with its file:line.
+    Errors: no such file; a line that is not UTF-8 or too long, with its file:line.
     """
     name = str(file) if file else "stdin"
     if not file and sys.stdin is None:
@@ -325,13 +325,15 @@ def lines(file: Path | None) -> Iterator[str]:
         stream = file.open("rb") if file else sys.stdin.buffer
     except OSError as error:
         raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
+    from regard.data.lines import Lines
+
     with stream:
-        number = 0
+        read = Lines(stream, name)
         try:
-            for number, line in enumerate(stream, 1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise RegardError(f"{name}:{number}: not valid UTF-8; convert the file") from None
+            for line in read:
+                if problem := read.complaint():
+                    raise RegardError(f"{read.here}: {problem}")
+                yield line.rstrip("\r\n")
         except OSError as error:
             raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
 

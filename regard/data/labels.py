@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from regard.data.examples import Example
+from regard.data.numbers import parse_number, remedy
 from regard.errors import RegardError
 
 SEPARATORS = ",;|"
@@ -23,11 +24,8 @@ def number_of(label: str) -> float | None:
     >>> number_of("−2.5"), number_of("1e-3"), number_of("two"), number_of("nan")
     (-2.5, 0.001, None, None)
     """
-    try:
-        value = float(label.replace("−", "-"))
-    except ValueError:
-        return None
-    return value if abs(value) < MOST else None
+    value = parse_number(label)
+    return value if value is not None and abs(value) < MOST else None
 
 
 def why_no_number(label: str) -> str:
@@ -39,29 +37,23 @@ def why_no_number(label: str) -> str:
     problem = f"{label!r:.80} is not a number"
     if label in NONE:
         return f"{problem}; if it means a missing value, remove the row"
-    if _has_comma(label):
-        return f"{problem}; write it with a decimal point: {label.replace(',', '.')}"
-    return problem
+    return f"{problem}; {how}" if (how := remedy(label)) else problem
 
 
 def hardly_repeat(labels: Sequence[str]) -> bool:
     """Return whether labels are numbers that are too many to be classes.
 
-    Markers of missing values are ignored; numbers with a decimal comma count.
+    Markers of missing values are ignored; numbers with a decimal comma or separators count.
     """
     kinds = {label for label in labels if label not in NONE}
     return too_many(len(kinds), len(labels)) and all(
-        number_of(label) is not None or _has_comma(label) for label in kinds
+        number_of(label) is not None or remedy(label) for label in kinds
     )
 
 
 def too_many(kinds: int, rows: int) -> bool:
     """Return whether so many distinct values in so many rows are not classes."""
     return kinds > 50 and kinds > rows / 4
-
-
-def _has_comma(label: str) -> bool:
-    return label.count(",") == 1 and number_of(label.replace(",", ".")) is not None
 
 
 def parse_labels(asked: str) -> dict[str, str]:

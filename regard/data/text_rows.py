@@ -7,16 +7,15 @@ from typing import Any
 
 from regard.data import arrow
 from regard.data.conllu import Sentence, sentences
+from regard.data.delimited import table_rows
 from regard.data.examples import Example
 from regard.data.files import (
     FILE_LIMIT,
     LINE_LIMIT,
     Lines,
-    csv_rows,
     json_object,
     kind_of,
     open_binary,
-    tab_rows,
 )
 from regard.data.text_files import TextFile
 from regard.data.titles import TEXT_NAMES, numbered, text_column
@@ -115,12 +114,9 @@ def text_rows(
 
 def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
     """Yield a table's texts; with ``blank`` an empty line of one column is an empty text."""
-    rows = tab_rows(lines, blank) if kind == "tsv" else csv_rows(lines, blank)
     place, width = -1, 0
-    for number, fields in rows:
+    for number, fields in table_rows(lines, kind, blank=blank):
         here = f"{lines.name}:{number}"
-        if problem := lines.complaint():
-            raise RegardError(f"{here}: {problem}")
         if isinstance(fields, str):
             raise RegardError(f"{here}: {fields}")
         if not fields:

@@ -153,7 +153,7 @@ def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
         (["predict", trained, "x", "--file", bad], "exclude each other"),
         (["predict", trained, "--file", tmp_path / "none.txt"], "No such file"),
         (["predict", trained, "--file", tmp_path], "Is a directory"),
-        (["predict", trained, "--file", bad], "bad.txt:2: not valid UTF-8"),
+        (["predict", trained, "--file", bad], "bad.txt:2: not UTF-8"),
         (["predict", tmp_path, "x"], "contains no run"),
         (["predict", trained, "--temperature", 0, "x"], "--temperature needs a run that generates"),
     ):
@@ -249,7 +249,7 @@ def test_an_error_leaves_the_older_answers(regard: Command, trained: Path, tmp_p
     out.write_text("older")
     said = regard("predict", trained, "--file", file, "--out", out)
     assert (said.status, said.out, out.read_text()) == (2, "", "older")
-    assert "x.txt:601: not valid UTF-8" in said.err
+    assert "x.txt:601: not UTF-8" in said.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.jsonl", "x.txt"]
     said = regard("predict", trained, "a", "--out", tmp_path / "no" / "x.jsonl")
     assert (said.status, "cannot write" in said.err) == (2, True)
