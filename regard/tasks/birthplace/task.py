@@ -296,8 +296,7 @@ class Answers(Writes[QuestionBatch]):
 
     def names(self, ids: Sequence[int]) -> list[str]:
         """Return the readable token of each id; ⁇ for the mask symbol."""
-        words = self.tokenizer
-        return [words.tokens([i])[0] if i < len(words) else MASK_CHARACTER for i in ids]
+        return self.tokenizer.tokens(ids, lambda i: MASK_CHARACTER)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to a text, without symbols."""

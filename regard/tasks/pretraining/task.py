@@ -158,15 +158,12 @@ class Pretraining(Task[B], Generic[B]):
     def names(self, ids: Iterable[int]) -> list[str]:
         """Return the readable token of each id, symbols included."""
         known = len(self.tokenizer)
-        tokens: list[str] = []
-        for i in map(int, ids):
-            if i < known:
-                tokens += self.tokenizer.tokens([i])
-            elif i - known < special_tokens.COUNT:
-                tokens.append(special_tokens.NAMES[i - known])
-            else:
-                tokens.append(f"<extra_id_{i - known - special_tokens.COUNT}>")
-        return tokens
+
+        def symbol(i: int) -> str:
+            number = i - known - special_tokens.COUNT
+            return special_tokens.NAMES[i - known] if number < 0 else f"<extra_id_{number}>"
+
+        return self.tokenizer.tokens(ids, symbol)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids to a text, without symbols."""
