@@ -47,13 +47,6 @@ class TextCorpus:
     test: Sequence[str]
     notes: tuple[str, ...] = ()
 
-    @property
-    def counted(self) -> str:
-        """Return the number of training characters, with line ends, and of distinct ones."""
-        characters = sum(map(len, self.train)) + len(self.train)
-        kinds = set().union(*self.train) | {"\n"}
-        return f"data has {characters} characters, {len(kinds)} unique."
-
     @cached_property
     def fingerprint(self) -> str:
         """Return a sha256 over all texts, in order."""

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,11 @@ DECIMALS = 6  # of a Unigram score
 LEARN = "use minimum=1 or tokenizer=characters; with init=, texts like those of that run"
 
 
+PARTS = "₁₂₃₄₅₆₇₈"
+UNFIT = "\ufffd"  # what bytes that are no text decode to
+Item = TypeVar("Item")
+
+
 class Tokenizer:
     """A mapping of texts to ids; 0 is padding, 1 a token unknown from the training texts."""
 
@@ -147,10 +153,20 @@ class Tokenizer:
         (text,) = sound([text])
         return _pieces(self.inner, text)
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return the readable token of each id."""
-        names = [self.vocabulary[i] for i in ids]
-        return [_readable(self.inner, name) for name in names] if self.kind in WHOLE else names
+    def tokens(
+        self, ids: Iterable[int], symbol: Callable[[int], str] = "<{}>".format
+    ) -> list[str]:
+        """Return the readable token of each id; bytes of one character as `whole_characters`.
+
+        ``symbol`` names ids beyond the vocabulary, which models add.
+        """
+        tokens: list[str] = []
+        for known, run in groupby(map(int, ids), key=lambda i: i < len(self)):
+            names = [self.vocabulary[i] if known else symbol(i) for i in run]
+            if known and self.kind in WHOLE:
+                names = whole_characters(names, lambda part: _readable(self.inner, *part))
+            tokens += names
+        return tokens
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids: exact for byte pairs and Unigram; words are joined by spaces.
@@ -202,6 +218,27 @@ class Tokenizer:
                 except RegardError as error:
                     raise RegardError(f"{path}: {error}") from None
         raise RegardError(f"{path}: a tokenizer, but not one made by this version of regard")
+
+
+def whole_characters(tokens: Sequence[Item], decode: Callable[[Sequence[Item]], str]) -> list[str]:
+    """Return each token as text; the tokens of one character all show it, with their number.
+
+    A byte alone is no text. Tokens are joined until they decode without a replacement character.
+
+    >>> def decode(part):
+    ...     return bytes(part).decode(errors="replace")
+    >>> whole_characters([*"a你".encode(), 0xE4], decode)
+    ['a', '你₁', '你₂', '你₃', '�']
+    """
+    names: list[str] = []
+    while len(names) < len(tokens):
+        start = len(names)
+        alone = decode(tokens[start : start + 1])
+        stops = range(start + 2, min(start + len(PARTS), len(tokens)) + 1 if UNFIT in alone else 0)
+        joined = ((stop, decode(tokens[start:stop])) for stop in stops)
+        stop, whole = next(((stop, text) for stop, text in joined if UNFIT not in text), (0, ""))
+        names += [f"{whole}{part}" for part in PARTS[: stop - start]] if stop else [alone]
+    return names
 
 
 def must_be_known(

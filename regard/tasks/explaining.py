@@ -29,8 +29,9 @@ def continuations(model: nn.Module, request: WriteRequest, count: int = 5) -> Ex
         _continued(model, request, [*ids, word.id], len(ids), f"next word: {_sure(word)}")
         for word in ahead
     ]
+    names = request.named(ids)
     for place in range(1, len(ids)):
-        name = f"word {place + 1}, {visible(request.named(ids[place]))}, given those before it"
+        name = f"word {place + 1}, {visible(names[place])}, given those before it"
         scalars.append(_continued(model, request, ids[: place + 1], place, name))
     return Explainable(scalars)
 
@@ -51,7 +52,8 @@ def outputs(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> 
             return _continued(model, request, [*ids, *written[:stop]], len(ids) + first, name)
         return _translated(model, request, written[:stop], first, name)
 
-    words = [f"output word {i}, {visible(request.named(x))}" for i, x in enumerate(written, 1)]
+    names = enumerate(request.named(written), 1)
+    words = [f"output word {i}, {visible(name)}" for i, name in names]
     scalars = [scalar(i, i + 1, name) for i, name in enumerate(words)]
     if len(written) > 1:
         scalars.append(scalar(0, len(written), "the whole output"))
@@ -144,7 +146,7 @@ def _translated(
         cast(nn.Module, getattr(model, side, None) or model.embedding)
         for side in ("source", "target")
     ]
-    names = [FIRST, *map(request.named, written[:-1])]
+    names = [FIRST, *request.named(written)[:-1]]
     return Scalar(name, forward, sides, [request.names(source[0].tolist()), names])
 
 

@@ -43,6 +43,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     for status, description in {
         400: "Bad request; the error explains it in one line.",
         413: "The body exceeds its limit.",
+        415: "The body is compressed.",
         422: "A field is missing, unknown or over a limit, which the error names.",
         503: "The queue is full; retry after the seconds in Retry-After.",
         504: "No answer before the deadline.",
@@ -196,7 +197,7 @@ def create_app(
 
     app = FastAPI(
         title="regard", version=regard.__version__, lifespan=lifespan, docs_url=None,
-        redoc_url=None, redirect_slashes=False, responses=REFUSALS,
+        redoc_url=None, redirect_slashes=False, responses=REFUSALS, servers=[{"url": "."}],
         summary="Query models trained by regard and inspect their attention.",
     )  # fmt: skip
     app.state.api = api
@@ -280,7 +281,9 @@ def _add_questions(app: FastAPI, api: Api) -> None:
         name = api.registry.check(query.run)
         drawing = Drawing(query.new_tokens, top_k=query.top_k, top_p=query.top_p, seed=query.seed)
         job = Job(None, lambda _: answers.write(name, query.text, drawing, query.temperature))
-        return StreamingResponse(await api.stream(request, job), media_type="application/x-ndjson")
+        lines = await api.stream(request, job)
+        unbuffered = {"x-accel-buffering": "no"}  # nginx else holds the tokens back
+        return StreamingResponse(lines, headers=unbuffered, media_type="application/x-ndjson")
 
     @app.post("/attention", summary="Attention weights as numbers: all layers or one head")
     async def attention(query: AttentionRequest, request: Request) -> Any:
@@ -328,7 +331,10 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> Response:
-        return answered({"error": str(error.detail).lower()}, error.status_code, error.headers)
+        headers = dict(error.headers or {})
+        if headers.get("Allow") == "GET":
+            headers["Allow"] = "GET, HEAD"  # the guard answers HEAD
+        return answered({"error": str(error.detail).lower()}, error.status_code, headers)
 
 
 def answered(value: Any, status: int = 200, headers: Any = None) -> Response:

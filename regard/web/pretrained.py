@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.analysis.attribution import Explainable, attributed
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
-from regard.data.tokenizers import panics
+from regard.data.tokenizers import panics, whole_characters
 from regard.decoding import Limits as Lengths
 from regard.errors import RegardError
 from regard.interop import huggingface
@@ -185,7 +185,8 @@ class ServedPretrained:
 
     def _names(self, ids: Sequence[int]) -> list[str]:
         with panics(f"{self.name}: its tokenizer could not decode tokens"):
-            return [self.words.decode([i]) or str(self.words.id_to_token(i)) for i in ids]
+            named = whole_characters(ids, lambda part: str(self.words.decode(list(part))))
+            return [name or str(self.words.id_to_token(i)) for name, i in zip(named, ids, strict=True)]
 
     def _text(self, ids: Sequence[int]) -> str:
         with panics(f"{self.name}: its tokenizer could not decode tokens"):

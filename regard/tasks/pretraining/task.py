@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
+from regard.data.birthplaces import counted
 from regard.data.files import table_kind
 from regard.data.texts import TextCorpus, load_texts, read_texts
 from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
@@ -81,6 +82,8 @@ class Pretraining(Task[B], Generic[B]):
     """
 
     metric = "likelihood"
+    #: Symbols in the printed rows that are not in the texts, counted as assignment 5 does.
+    printed = ""
 
     settings: PretrainingSettings
 
@@ -158,15 +161,12 @@ class Pretraining(Task[B], Generic[B]):
     def names(self, ids: Iterable[int]) -> list[str]:
         """Return the readable token of each id, symbols included."""
         known = len(self.tokenizer)
-        tokens: list[str] = []
-        for i in map(int, ids):
-            if i < known:
-                tokens += self.tokenizer.tokens([i])
-            elif i - known < special_tokens.COUNT:
-                tokens.append(special_tokens.NAMES[i - known])
-            else:
-                tokens.append(f"<extra_id_{i - known - special_tokens.COUNT}>")
-        return tokens
+
+        def symbol(i: int) -> str:
+            number = i - known - special_tokens.COUNT
+            return special_tokens.NAMES[i - known] if number < 0 else f"<extra_id_{number}>"
+
+        return self.tokenizer.tokens(ids, symbol)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids to a text, without symbols."""
@@ -179,6 +179,12 @@ class Pretraining(Task[B], Generic[B]):
     @abstractmethod
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """Return input and target of the example (seed, epoch, index), in readable form."""
+
+    @property
+    def counted(self) -> str:
+        """Return how many characters the training texts have, or "" if they are a token stream."""
+        texts = isinstance(self.corpus, TextCorpus)
+        return counted(self.corpus.train, self.printed) if texts else ""
 
     def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
         """Return x and y of the first ``count`` training examples in the first epoch."""

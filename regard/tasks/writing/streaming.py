@@ -93,11 +93,12 @@ class WriteRequest(NamedTuple):
         """Return the last written token with the text so far."""
         ended = written[-1] == self.end
         text = self.text(written[:-1] if ended else written)
-        return Piece(self.named(written[-1]), chance, text, written[-1], ended)
+        return Piece(self.named(written)[-1], chance, text, written[-1], ended)
 
-    def named(self, token: int) -> str:
-        """Return a written token in readable form."""
-        return END if token == self.end else self.names([token])[0]
+    def named(self, written: Sequence[int]) -> list[str]:
+        """Return the tokens of a text, which may end with the end symbol, in readable form."""
+        ended = bool(written) and written[-1] == self.end
+        return [*self.names(written[:-1]), END] if ended else self.names(written)
 
 
 class Reread(NamedTuple):
@@ -164,7 +165,7 @@ def next_words(model: nn.Module, request: WriteRequest, count: int = 5) -> list[
     best = logs.topk(min(count, request.vocabulary))
     pairs = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
     return [
-        NextWord(request.named(i - request.shift), chance, i - request.shift)
+        NextWord(request.named([i - request.shift])[0], chance, i - request.shift)
         for i, chance in pairs
         if chance > 0
     ]
@@ -265,7 +266,7 @@ def _both(
     """Return self-attention of encoder and decoder, and the decoder's attention to the source."""
     must_be_few(recording)
     reads = request.names(request.source.tolist())
-    names = [request.named(token) for token in written]
+    names = request.named(written)
     across, layers = of_source(recording, 1), dict[str, LayerAttention]()
     for name, seen in recording.layers:
         if name in layers:  # a recurrent model is recorded once for each token
