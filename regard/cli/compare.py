@@ -23,12 +23,14 @@ from regard.cli.console import (
     showable,
 )
 from regard.cli.launching import Jobs, Launch, launcher_of, listing
-from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
+from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT, noted
 from regard.errors import RegardError, look_up
+from regard.plugins import short
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from regard.studies.arms import Arm
     from regard.studies.compare import Study
     from regard.studies.launch import Event
     from regard.studies.result import ArmResult, Comparison
@@ -189,19 +191,18 @@ def compare(
         raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
     overrides = [*(settings or []), *([f"data={data}"] if data else [])]
     search = search_of(tune, sampler, tune_seed, tune_space or [])
-    place = folder or usual_folder(task, data, tunes=search is not None)
     options: dict[str, Any] = {
         "search": search,
         "seeds": seeds,
         "budget": budget or None,
         "reference": reference or None,
-        "out": place,
         "overrides": overrides,
     }
+    launcher = launcher_of(launch, jobs, workers)
+    options["out"] = folder or usual_folder(task, data, arms or [], options)
     if dry_run:
         _forecast(Study.plan(task, arms or [], **options), workers, json)
         return
-    launcher = launcher_of(launch, jobs, workers)
     with listing(jobs, "runs"), bar("runs") as show:
         comparison = run(
             task, arms or [], **options, workers=workers, launcher=launcher, ladder=ladder,
@@ -212,14 +213,22 @@ def compare(
         raise typer.Exit(2)
 
 
-def usual_folder(task: str, data: str, *, tunes: bool) -> Path:
-    """Return the default folder of a comparison.
+def usual_folder(
+    task: str, data: str, arms: "str | Sequence[str | Arm]", options: Mapping[str, Any]
+) -> Path:
+    """Return the default folder of a comparison, by task and data, or if occupied by settings, too.
 
-    >>> usual_folder("classification", "a/reviews.csv", tunes=False).name
-    'compare-classification-reviews'
+    `options`: the arguments of `Study.plan`, but its folder.
     """
-    kind = "tune" if tunes else "compare"
-    return Path("runs") / f"{kind}-{task}{f'-{Path(data).stem}' if data else ''}"
+    from regard.runs.places import default_folder
+    from regard.studies.compare import Study
+
+    kind = "tune" if options["search"] else "compare"
+    base = Path("runs") / f"{kind}-{short(task)}{f'-{Path(data).stem}' if data else ''}"
+    pairs = [pair for pair in options["overrides"] if not pair.startswith("data=")]
+    pairs += [f"budget={budget}"] if (budget := options["budget"]) else []
+    folder = default_folder(base, pairs, lambda path: Study.plan(task, arms, **options, out=path))
+    return noted(folder, base)
 
 
 def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":

@@ -1,14 +1,16 @@
 """``regard train``: train one model on one task, into a folder for all other commands."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.atomic_io import MANIFEST
 from regard.cli import completion
 from regard.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
 from regard.plugins import short
+from regard.runs.places import default_folder
 from regard.trusted import trust_named
 
 if TYPE_CHECKING:
@@ -116,7 +118,11 @@ def train(
     ] = "",
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Output folder of the run.", show_default="runs/TASK-MODEL"),
+        typer.Option(
+            "--out",
+            help="Output folder of the run.",
+            show_default="runs/TASK-MODEL; if occupied, also named by settings",
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -137,7 +143,8 @@ def train(
 
     Run the same command again to resume after an interruption or a crash; the weights come out the
     same. With --end, the training stops at its last checkpoint and becomes a completed run. Nothing
-    is overwritten: other settings need another --out.
+    is overwritten: without --out, other settings get a folder named by them; a folder given by --out
+    must be free or hold the same run.
 
     regard train classification
 
@@ -174,18 +181,76 @@ def train(
 
     keep_freed_memory()
     out.quiet = err.quiet = not ranks().first  # only one of several processes prints
-    place = folder or Path("runs") / f"{short(task)}-{short(model)}"
-    if pretrain_on:
-        before = place.with_name(f"{place.name}-pretrained")
-        first = runs.pretraining_for(before, task, model, pretrain_on, overrides, own_budget)
-        if not pretrained(first, pretrain_on, end, json):
+    first, config_of = planned(task, model, overrides, asked_for, pretrain_on, own_budget)
+    place = folder or usual_folder(task, model, pairs, config_of, first)
+    if first:
+        begun = runs.go_on(pretrained_beside(place), first)
+        if not pretrained(begun, pretrain_on, end, json):
             return
-        asked_for = runs.Config.make(task, model, [*overrides, f"init={before}"])
-    run = runs.go_on(place, asked_for)
+    run = runs.go_on(place, config_of(place))
     complete = run.complete
     follow(run, f"{model} on {task}", end=end)
     if ranks().first:
         report(run, complete, json)
+
+
+def planned(
+    task: str,
+    model: str,
+    overrides: list[str],
+    config: "Config",
+    texts: str,
+    budget: list[str],
+) -> "tuple[Config | None, Callable[[Path], Config]]":
+    """Return the config of a pretraining on `texts`, if there are any, and that of the run.
+
+    The latter is a function of the run's folder, since the pretraining is in the folder beside it.
+    """
+    from regard import runs
+
+    if not texts:
+        return None, lambda folder: config
+    way, given = runs.way_of(task, model, texts, overrides, budget)
+    return runs.Config.make(way, model, given), lambda folder: runs.Config.make(
+        task, model, [*overrides, f"init={pretrained_beside(folder)}"]
+    )
+
+
+def usual_folder(
+    task: str,
+    model: str,
+    pairs: Sequence[str],
+    config_of: "Callable[[Path], Config]",
+    first: "Config | None" = None,
+) -> Path:
+    """Return the default folder of a run; ``runs/TASK-MODEL`` or one beside it.
+
+    `pairs`: the given settings. `config_of`: the config of the run in a folder. `first`: the config
+    of the pretraining in the folder beside it, without which that of the run cannot be made.
+    """
+    from regard.runs import must_match
+
+    def check(path: Path) -> None:
+        before = pretrained_beside(path)
+        if first:
+            must_match(before, first)
+        if not first or (before / MANIFEST).exists():
+            must_match(path, config_of(path))
+
+    base = Path("runs") / f"{short(task)}-{short(model)}"
+    return noted(default_folder(base, pairs, check), base)
+
+
+def noted(folder: Path, base: Path) -> Path:
+    """Return a default folder; print a note if it is not the one that the help names."""
+    if folder != base:
+        say(f"{base} is occupied by other settings or files; this is {folder}", quiet=True)
+    return folder
+
+
+def pretrained_beside(folder: Path) -> Path:
+    """Return the folder of the pretraining of --pretrain-on."""
+    return folder.with_name(f"{folder.name}-pretrained")
 
 
 def wanted(

@@ -95,7 +95,13 @@ class CollectionLab(Lab):
         request, _ = ComparisonLab._split(request)
         settings, chosen = self._chosen(request)
         say(self.question)
-        out = self.place(request, settings.size)
+
+        def must_match(out: Path) -> None:
+            for member in chosen:
+                lab, place = member.lab_of(settings.size), out / member.name
+                lab.must_match(lab.plan(self._request(member, request, settings, place)), place)
+
+        out = self.place(request, settings.size, must_match)
         planned = []
         for member in chosen:
             place, lab = out / member.name, member.lab_of(settings.size)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from regard.settings import Settings, build
 from regard.studies.arms import Arm, parse_arm
 from regard.studies.budget import parse_budget
 from regard.studies.compare import Study, compare, models_of
-from regard.studies.job import RunTask
+from regard.studies.job import RunTask, train_and_score
 from regard.studies.launch import Job
 
 if TYPE_CHECKING:
@@ -137,6 +138,12 @@ class Plan:
         others = {k: v for k, v in settings.items() if not (budget and k in BUDGETS)}
         return {"data": self.data, **self.sizes(), **others, **budget}
 
+    @property
+    def unpretrained(self) -> list[Arm]:
+        """Return the arms that are trained from random weights."""
+        pretrained = {first.arm for first in self.pretrain_first}
+        return [arm for arm in self.arms if arm.name not in pretrained]
+
     def initialized(self, out: Path) -> list[Arm]:
         """Return the arms; pretrained ones get ``init=`` with the folder of their runs."""
         folders = {first.arm: f"{BEGIN}{first.home(out)}" for first in self.pretrain_first}
@@ -246,6 +253,16 @@ class ComparisonLab(Lab):
         """Raise an error for a plan whose runs could not be trained, before any training."""
         Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
 
+    def must_match(self, plan: Plan, out: Path) -> None:
+        """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
+        from regard.studies.spec import JobSpec
+
+        before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
+        finished = [JobSpec.of(train_and_score, job).finished() for job in before]
+        study = Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
+        arms = plan.initialized(out) if all(finished) else plan.unpretrained
+        replace(study, arms=tuple(arms), out=out).check_folders()
+
     def compare(self, plan: Plan, out: Path, request: LabRequest, show: Show) -> "Comparison":
         """Pretrain, train and compare the arms of a plan, where the request says."""
         workers, launcher = request.workers or None, request.launcher
@@ -338,7 +355,7 @@ class ComparisonLab(Lab):
         normalized, _ = self._split(request)
         say(self.question)
         say(plan.about)
-        return normalized, plan, self.place(normalized, plan.stem)
+        return normalized, plan, self.place(normalized, plan.stem, partial(self.must_match, plan))
 
     @staticmethod
     def _split(request: LabRequest) -> tuple[LabRequest, dict[str, str]]:
