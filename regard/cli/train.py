@@ -10,6 +10,7 @@ from regard.atomic_io import MANIFEST
 from regard.cli import completion
 from regard.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
 from regard.plugins import short
+from regard.reports.scales import forecast as ahead
 from regard.runs.places import default_folder
 from regard.trusted import trust_named
 
@@ -126,7 +127,7 @@ def train(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Run one step on two batches; forecast time and memory."),
+        typer.Option("--dry-run", help="Run some steps; forecast time and memory."),
     ] = False,
     end: Annotated[
         bool,
@@ -143,8 +144,8 @@ def train(
 
     Run the same command again to resume after an interruption or a crash; the weights come out the
     same. With --end, the training stops at its last checkpoint and becomes a completed run. Nothing
-    is overwritten: without --out, other settings get a folder named by them; a folder given by --out
-    must be free or hold the same run.
+    is overwritten: without --out, other settings get a folder named by them; a folder given by
+    --out must be free or hold the same run.
 
     regard train classification
 
@@ -338,7 +339,7 @@ def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> N
             for progress in run.train(end=end):
                 for note in filter(None, (progress.note, progress.few_updates)):
                     say(note, quiet=True)
-                show(*advance(progress, run.validates), progress.seconds_left)
+                show(*advance(progress, run.validates), progress.left)
         except KeyboardInterrupt:
             if not end and run.folder.checkpoints.steps():
                 say("add --end to complete the run from its last checkpoint", quiet=True)
@@ -349,12 +350,13 @@ def advance(progress: "Progress", metric: str) -> tuple[float, float, str]:
     """Return done, total and a text for the bar, both in the unit of the budget."""
     from regard.tasks.evaluation import validated
 
+    if not progress.seconds_left:
+        return progress.step, progress.step, "predicting the test split"
     words = [f"loss {progress.loss:.3f}"]
     if progress.best is not None:
         words.append(f"best {validated(metric, progress.best)}")
     words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
-    words += [] if progress.seconds_left else ["predicting the test split"]
-    return progress.step, progress.steps, ", ".join(words)
+    return progress.step, progress.typical_steps or progress.steps, ", ".join(words)
 
 
 def report(run: "Run", was_complete: bool, json: bool) -> None:
@@ -460,8 +462,12 @@ def show_forecast(forecast: "Forecast") -> None:
     )
     say(f"{forecast.parameters:,} parameters, {forecast.precision}")
     say(
-        f"{'at most' if forecast.at_most else 'about'} {duration(forecast.seconds)}: "
-        f"{forecast.steps:,} steps at {forecast.tokens_per_second:,.0f} tokens/s"
-        + ("; stops early when validation stops improving" if forecast.at_most else "")
+        f"{ahead(forecast.seconds, forecast.most_seconds)}: {forecast.steps:,} steps "
+        f"at {forecast.tokens_per_second:,.0f} tokens/s"
+        + (
+            f"; at most {forecast.most_steps:,}, if validation keeps improving"
+            if forecast.most_steps > forecast.steps
+            else ""
+        )
     )
     say(f"about {forecast.memory_mb:,.0f} MB of memory, {forecast.disk_mb:,.0f} MB of disk")

@@ -1,5 +1,6 @@
 """`ComparisonLab`: trains arms of one task as runs and compares them seed by seed."""
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,7 +12,7 @@ from pydantic import Field
 from regard.errors import RegardError
 from regard.labs import LabRequest, Say, Show
 from regard.labs.lab import FLAGS, Claim, Lab, LabReport
-from regard.labs.running import Planned, follow, forecast, pretrain
+from regard.labs.running import follow, forecast, pretrain
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.evidence import arms_of
@@ -20,6 +21,7 @@ from regard.settings import Settings, build
 from regard.studies.arms import Arm, parse_arm
 from regard.studies.budget import parse_budget
 from regard.studies.compare import Study, compare, models_of
+from regard.studies.forecasts import Planned
 from regard.studies.job import RunTask, train_and_score
 from regard.studies.launch import Job
 
@@ -51,7 +53,8 @@ class Pretraining:
 class Preset:
     """Default settings of a lab for one kind of data.
 
-    `settings` apply to all arms that have them, `arms` to single arms.
+    `settings` apply to all arms that have them, `arms` to single arms. `typical`: the median
+    number of validations after which patience ended its arms, divided by the patience, if known.
     """
 
     seeds: int = 3
@@ -59,6 +62,7 @@ class Preset:
     arms: Mapping[str, Values] = field(default_factory=dict)
     pretraining: Pretraining | None = None
     task: str = ""
+    typical: float | None = None
 
 
 @dataclass(frozen=True)
@@ -292,7 +296,7 @@ class ComparisonLab(Lab):
         )
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Run one step of each arm and forecast the time and memory of all."""
+        """Run some steps of each arm and forecast the time and memory of all."""
         request, plan, out = self._open(request, say)
         planned = [
             Planned(f"{job.arm}, pretraining", job.task, plan.seeds)
@@ -304,11 +308,11 @@ class ComparisonLab(Lab):
         study = Study.plan(plan.task, arms, **_study_arguments(plan, out / DRY_RUN))
         fixed = {arm.name for arm in arms if arm.deterministic}
         planned += [
-            Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds)
+            Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds, plan.preset.typical)
             for job in study.jobs()
             if job.seed == 0
         ]
-        return forecast(self.name, planned, request.workers or 2, say)
+        return forecast(self.name, planned, request.workers or os.cpu_count() or 1, say)
 
     def plan(self, request: LabRequest) -> Plan:
         """Return the preset of the requested data, overridden by the user's settings.

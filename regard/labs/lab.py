@@ -17,6 +17,7 @@ from regard.reading import read_json
 from regard.reports.comparison import write_report
 from regard.reports.findings import Section, Table, write_findings
 from regard.reports.scales import duration
+from regard.reports.scales import forecast as ahead
 from regard.runs.places import default_folder
 from regard.settings import Settings, build, split
 from regard.studies.budget import parse_budget
@@ -27,6 +28,7 @@ S = TypeVar("S", bound=Settings)
 M = TypeVar("M")
 Claim = dict[str, Any]
 FILE = "results.json"
+SLOWER = 2  # how many times as slow a machine may be as that of a lab's `ReferenceTime`
 #: Options of a lab and their command-line flags.
 FLAGS = {"data": "--data", "seeds": "--seeds", "budget": "--budget", "workers": "--workers"}
 
@@ -264,10 +266,12 @@ class MeasuringLab(Lab, Generic[S, M]):
             message += " The time with these settings is unknown."
         else:
             seconds = sum(map(self.estimate, several))
-            if seconds != takes.seconds:
-                message += f" With these settings it takes about {duration(seconds)}."
+            says = "With these settings: " if seconds != takes.seconds else "Here: "
+            message += f" {says}{ahead(seconds, SLOWER * seconds)}."
         say(message)
-        return {"task": self.name, "forecast": [], "seconds": seconds, "says": message}
+        most = None if seconds is None else SLOWER * seconds
+        return {"task": self.name, "forecast": [], "seconds": seconds, "most_seconds": most,
+                "says": message}  # fmt: skip
 
     def estimate(self, settings: S) -> float:
         """Return the estimated seconds with these settings, from the time with the defaults."""
