@@ -132,13 +132,17 @@ def showable(runs: Sequence[Path]) -> Path | None:
     return next(iter([*attending, *weighing]), None)
 
 
+Left = tuple[float, float]
+
+
 class Bar(Protocol):
     """A function that displays progress.
 
-    `left`: the remaining seconds; by default they are extrapolated from the time so far.
+    `left`: the remaining seconds, typically and at most; by default they are extrapolated from the
+    time so far.
     """
 
-    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
+    def __call__(self, done: float, total: float, says: str, left: Left | None = None) -> None: ...
 
 
 @contextmanager
@@ -164,7 +168,7 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(what, total=None, says="", left="")
 
-        def show(done: float, total: float, says: str, left: float | None = None) -> None:
+        def show(done: float, total: float, says: str, left: Left | None = None) -> None:
             _, words = pace(done, total, left)
             progress.update(task, completed=done, total=total, says=says, left=words)
 
@@ -175,7 +179,7 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
 def hidden() -> Iterator[Bar]:
     """Yield a progress bar that displays nothing."""
 
-    def show(done: float, total: float, says: str, left: float | None = None) -> None: ...
+    def show(done: float, total: float, says: str, left: Left | None = None) -> None: ...
 
     yield show
 
@@ -187,13 +191,24 @@ class _Pace:
         self.begun = time.monotonic()
         self.first: float | None = None  # done before this process started
 
-    def __call__(self, done: float, total: float, left: float | None) -> tuple[float, str]:
+    def __call__(self, done: float, total: float, left: Left | None) -> tuple[float, str]:
         """Return the elapsed seconds and a text with the remaining time."""
         spent = time.monotonic() - self.begun
         self.first = done if self.first is None else self.first
         if left is None and done > self.first:
-            left = spent * (total - done) / (done - self.first)
-        return spent, "" if left is None else f"{duration(left)} left"
+            left = (spent * (total - done) / (done - self.first),) * 2
+        return spent, "" if left is None else remaining(*left)
+
+
+def remaining(typical: float, most: float) -> str:
+    """Return the time left in words; nothing is "at most" if both are about the same.
+
+    >>> remaining(60, 240), remaining(60, 61), remaining(0, 0)
+    ('typically 1 min 0 s, at most 4 min 0 s left', '1 min 0 s left', '')
+    """
+    if most < 1.05 * typical:
+        return f"{duration(typical)} left"
+    return f"typically {duration(typical)}, at most {duration(most)} left" if most else ""
 
 
 class _Lines:
@@ -203,7 +218,7 @@ class _Lines:
         self.what, self.every, self.pace = what, every, pace
         self.last = 0.0
 
-    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None:
+    def __call__(self, done: float, total: float, says: str, left: Left | None = None) -> None:
         spent, words = self.pace(done, total, left)
         if spent - self.last < max(self.every, 0.03 * spent) and done < total:
             return

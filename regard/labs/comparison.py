@@ -1,7 +1,9 @@
 """`ComparisonLab`: trains arms of one task as runs and compares them seed by seed."""
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ from pydantic import Field
 from regard.errors import RegardError
 from regard.labs import LabRequest, Say, Show
 from regard.labs.lab import FLAGS, Claim, Lab, LabReport
-from regard.labs.running import Planned, follow, forecast, pretrain
+from regard.labs.running import follow, forecast, pretrain
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.evidence import arms_of
@@ -19,7 +21,8 @@ from regard.settings import Settings, build
 from regard.studies.arms import Arm, parse_arm
 from regard.studies.budget import parse_budget
 from regard.studies.compare import Study, compare, models_of
-from regard.studies.job import RunTask
+from regard.studies.forecasts import Planned
+from regard.studies.job import RunTask, train_and_score
 from regard.studies.launch import Job
 
 if TYPE_CHECKING:
@@ -50,7 +53,8 @@ class Pretraining:
 class Preset:
     """Default settings of a lab for one kind of data.
 
-    `settings` apply to all arms that have them, `arms` to single arms.
+    `settings` apply to all arms that have them, `arms` to single arms. `typical`: the median
+    number of validations after which patience ended its arms, divided by the patience, if known.
     """
 
     seeds: int = 3
@@ -58,6 +62,7 @@ class Preset:
     arms: Mapping[str, Values] = field(default_factory=dict)
     pretraining: Pretraining | None = None
     task: str = ""
+    typical: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,12 @@ class Plan:
         budget |= parse_budget(self.budget) if self.budget else {}
         others = {k: v for k, v in settings.items() if not (budget and k in BUDGETS)}
         return {"data": self.data, **self.sizes(), **others, **budget}
+
+    @property
+    def unpretrained(self) -> list[Arm]:
+        """Return the arms that are trained from random weights."""
+        pretrained = {first.arm for first in self.pretrain_first}
+        return [arm for arm in self.arms if arm.name not in pretrained]
 
     def initialized(self, out: Path) -> list[Arm]:
         """Return the arms; pretrained ones get ``init=`` with the folder of their runs."""
@@ -246,6 +257,16 @@ class ComparisonLab(Lab):
         """Raise an error for a plan whose runs could not be trained, before any training."""
         Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
 
+    def must_match(self, plan: Plan, out: Path) -> None:
+        """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
+        from regard.studies.spec import JobSpec
+
+        before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
+        finished = [JobSpec.of(train_and_score, job).finished() for job in before]
+        study = Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
+        arms = plan.initialized(out) if all(finished) else plan.unpretrained
+        replace(study, arms=tuple(arms), out=out).check_folders()
+
     def compare(self, plan: Plan, out: Path, request: LabRequest, show: Show) -> "Comparison":
         """Pretrain, train and compare the arms of a plan, where the request says."""
         workers, launcher = request.workers or None, request.launcher
@@ -275,7 +296,7 @@ class ComparisonLab(Lab):
         )
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Run one step of each arm and forecast the time and memory of all."""
+        """Run some steps of each arm and forecast the time and memory of all."""
         request, plan, out = self._open(request, say)
         planned = [
             Planned(f"{job.arm}, pretraining", job.task, plan.seeds)
@@ -287,11 +308,11 @@ class ComparisonLab(Lab):
         study = Study.plan(plan.task, arms, **_study_arguments(plan, out / DRY_RUN))
         fixed = {arm.name for arm in arms if arm.deterministic}
         planned += [
-            Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds)
+            Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds, plan.preset.typical)
             for job in study.jobs()
             if job.seed == 0
         ]
-        return forecast(self.name, planned, request.workers or 2, say)
+        return forecast(self.name, planned, request.workers or os.cpu_count() or 1, say)
 
     def plan(self, request: LabRequest) -> Plan:
         """Return the preset of the requested data, overridden by the user's settings.
@@ -338,7 +359,7 @@ class ComparisonLab(Lab):
         normalized, _ = self._split(request)
         say(self.question)
         say(plan.about)
-        return normalized, plan, self.place(normalized, plan.stem)
+        return normalized, plan, self.place(normalized, plan.stem, partial(self.must_match, plan))
 
     @staticmethod
     def _split(request: LabRequest) -> tuple[LabRequest, dict[str, str]]:

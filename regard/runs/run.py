@@ -78,7 +78,8 @@ class Run:
                     if self.complete and ranks().world == 1:
                         return  # another process had the lock, and completed the run
                     atomic_io.remove_leftovers(self.folder.path)
-                    yield from Learner(self.folder, self.config).work(end)
+                    with self.folder.discarded_if_not_begun():
+                        yield from Learner(self.folder, self.config).work(end)
                     self.folder.seal()
             else:
                 yield from Learner(self.folder, self.config).work_beside(end)
@@ -93,7 +94,8 @@ class Run:
         """
         with self.folder.locked():
             atomic_io.remove_leftovers(self.folder.path)
-            yield from Learner(self.folder, self.config).validate()
+            with self.folder.discarded_if_not_begun():
+                yield from Learner(self.folder, self.config).validate()
         self.__dict__.pop("_environment", None)
 
     @property

@@ -15,7 +15,6 @@ from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms, spelled
 from regard.studies.budget import parse_budget
 from regard.studies.compatibility import (
     check_compatible,
-    check_folder,
     check_paired,
     check_same_test,
     data_key,
@@ -179,12 +178,12 @@ class Study:
             self.check_folders()
 
     def check_folders(self) -> None:
-        """Raise an error if a folder holds another run."""
-        from regard.runs import Config
+        """Raise an `OccupiedError` if a folder holds another run."""
+        from regard.runs import Config, must_match
 
         for arm in self.arms:
             for run in (self._run(arm, seed) for seed in self._seeds(arm)):
-                check_folder(Path(run.folder), Config.make(run.task, run.model, run.overrides))
+                must_match(Path(run.folder), Config.make(run.task, run.model, run.overrides))
 
     def read_data(self, arms: set[str]) -> dict[str, dict[str, Any]]:
         """Return `Task.facts` for the first arm and for each of these arms, by name.

@@ -143,23 +143,22 @@ def find(folders: Sequence[Path], keep: int = 4) -> Registry:
 
     Names are paths relative to the nearest common folder.
 
-    Errors: no such folder; nothing in it.
+    Without runs, ``runs`` may be missing or empty: the lessons of the page need none.
+
+    Errors: no such folder; a given one without runs.
     """
     roots = list(folders) or [Path("runs")]
     runs: list[Path] = []
     comparisons: list[Path] = []
     for folder in roots:
-        if not folder.is_dir():
-            fix = (
-                "give the folder of a run" if folders else "train one: regard train classification"
-            )
-            raise RegardError(f"{folder} is not a folder; {fix}")
+        if folders and not folder.is_dir():
+            raise RegardError(f"{folder} is not a folder; give the folder of a run")
         _search(folder.resolve(), runs, comparisons, DEEP)
-    if not runs and not comparisons:
+    if folders and not runs and not comparisons:
         places = ", ".join(map(str, roots))
         raise RegardError(f"no complete run in {places}; train one: regard train classification")
     both = list(dict.fromkeys([*runs, *comparisons]))
-    base = _above(both)
+    base = _above(both) if both else Path()
     return Registry(
         {_name(path, base): path for path in dict.fromkeys(runs)},
         {_name(path, base): path for path in dict.fromkeys(comparisons)},
