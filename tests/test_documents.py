@@ -56,9 +56,31 @@ def test_an_unknown_option_is_seen() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    prose = re.sub(r"`[^`\n]*`", "", prose)
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
     local = [link.replace("\n", " ") for link in links if not link.startswith(("http", "mailto"))]
     assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_notes_lead_to_calls_that_compute_the_same() -> None:
+    page = ROOT / "docs" / "from-your-notes.md"
+    snippets = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(snippets) >= 10
+    scope: dict[str, object] = {}
+    for number, snippet in enumerate(snippets, 1):
+        exec(compile(snippet, f"{page.name}, snippet {number}", "exec"), scope)
+
+
+def test_the_figures_of_the_questions_are_stored_results() -> None:
+    """Each number with a decimal or a percent sign is one of docs/results, to the same digits."""
+    page = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```|^    .*?$|`[^`]*`|\]\([^)]*\)", "", page, flags=re.M | re.S)
+    number = r"\d[\d,]*\.\d+(?:e-?\d+)?|\d+(?= %)"
+    results = (ROOT / "docs" / "results").glob("*.md")
+    stored = {n for page in results for n in re.findall(number, page.read_text(encoding="utf-8"))}
+    figures = re.findall(number, prose)
+    assert len(figures) > 40
+    assert [figure for figure in figures if figure not in stored] == []
 
 
 def test_help_names_every_task_and_model() -> None:
