@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable, Forward, Scalar
-from regard.decoding.stepwise import BEGIN, begun
+from regard.decoding.stepwise import BEGIN
 from regard.errors import RegardError
 from regard.layers.device import device_of
 from regard.tasks.writing.streaming import FIRST, NextWord, WriteRequest, next_words
@@ -135,7 +135,7 @@ def _translated(
     device = device_of(model)
     source = torch.tensor([request.source.tolist()], device=device)
     wanted = torch.tensor(written, device=device)
-    given = torch.cat([begun(1, device), wanted[None, :-1]], 1)
+    given = torch.tensor([[request.begin, *written[:-1]]], device=device)
 
     def forward(copies: int) -> Tensor:
         lengths = torch.full((copies,), source.shape[1], device=device)

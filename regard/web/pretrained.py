@@ -16,7 +16,7 @@ from regard.data.tokenizers import panics, whole_characters
 from regard.decoding import Limits as Lengths
 from regard.errors import RegardError
 from regard.interop import huggingface
-from regard.interop.pretrained import Pretrained, special
+from regard.interop.pretrained import Pretrained
 from regard.tasks import explaining
 from regard.tasks.settings import TEMPERATURE
 from regard.tasks.writing.streaming import (
@@ -135,7 +135,7 @@ class ServedPretrained:
         context = self.writer.context
         return WriteRequest(
             np.array(self._ids(text)[-context:], dtype=np.int64),
-            special(self.loaded.config, "eos_token_id"),
+            self.writer.ends,
             self._vocabulary,
             Lengths(ratio=0.0, more=most, longest=most),
             self._names,
@@ -143,6 +143,7 @@ class ServedPretrained:
             self.loaded.kind == "gpt",
             self.writer.shift,
             context,
+            self.writer.begin,
         )
 
     def _answer(self, text: str) -> dict[str, Any]:
@@ -172,6 +173,11 @@ class ServedPretrained:
         places = [i for i, token in enumerate(ids) if token == mask]
         if not places:
             return name, {}
+        if any(weight.startswith("head") for weight in self.loaded.drawn):
+            raise RegardError(
+                f"the file of {self.name} has no weights to predict words with; save the model "
+                "with its head, as AutoModelForMaskedLM of transformers does"
+            )
         with torch.no_grad():
             states = self.network(torch.tensor([ids]))[0, places]
             logits: Tensor = cast(Any, self.network).to_logits(states)
