@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 import regard
 from regard.errors import RegardError
 from regard.memory import trim
+from regard.reading import problem
 from regard.tasks.writing.streaming import Drawing
 from regard.web.answers import Answers
 from regard.web.connections import Connections
@@ -324,7 +325,7 @@ def _add_errors(app: FastAPI) -> None:
             message = "body: not read as JSON; send the header content-type: application/json"
             return answered({"error": message}, 422)
         place = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return answered({"error": f"{place[:200]}: {first['msg'].lower()}"}, 422)
+        return answered({"error": f"{place[:200]}: {problem(first)}"}, 422)
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> Response:
