@@ -219,9 +219,11 @@ def _add_runs(app: FastAPI, api: Api) -> None:
     async def comparison(name: Annotated[str, Query(max_length=4096)]) -> Any:
         return answered(await asyncio.to_thread(api.registry.comparison, name))
 
-    @app.get("/examples", summary="Example texts from a run's test split")
+    @app.get("/examples", summary="Example texts and score of a run's test split")
     async def examples(run: Annotated[str, Query(max_length=4096)]) -> Any:
-        return answered({"run": run, "texts": await asyncio.to_thread(api.registry.examples, run)})
+        labels = await asyncio.to_thread(api.registry.examples, run)
+        tested = await asyncio.to_thread(api.registry.tested, run)
+        return answered({"run": run, "texts": list(labels), "labels": labels, **tested})
 
     @app.get("/disagreements", summary="Test texts that only one of two runs gets right, paginated")
     async def disagreements(
