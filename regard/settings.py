@@ -58,7 +58,9 @@ def key_value(pair: str) -> tuple[str, str]:
     """
     key, equals, value = pair.partition("=")
     if not equals:
-        raise RegardError(f"settings are written key=value, not {pair!r}")
+        raise RegardError(
+            f"settings are written key=value, not {pair!r}; put quotes around names with spaces"
+        )
     return key_of(key), value.strip()
 
 
