@@ -107,7 +107,7 @@ def test_what_is_meant_is_offered(task: str, model: str, pair: str, meant: str) 
 
 
 def test_a_word_far_from_every_choice_offers_none() -> None:
-    with pytest.raises(RegardError, match=r"device='moon': input should be 'cpu' or 'cuda'$"):
+    with pytest.raises(RegardError, match=r"device='moon': must be 'cpu' or 'cuda'$"):
         build(TrainingSettings, {"device": "moon"})
     with pytest.raises(
         RegardError,

@@ -59,6 +59,22 @@ def must_be_tensors(**arguments: object) -> None:
             )
 
 
+def must_be_rows(name: str, x: Tensor, width: int | None) -> None:
+    """Raise a RegardError for numbers that are no rows of vectors of a layer's width.
+
+    ``width`` is None for a layer that does not tell it, such as a quantised one.
+    """
+    if x.ndim < 2:
+        raise RegardError(f"{name} must be (*batch, rows, width), not {tuple(x.shape)}")
+    if width is not None and x.shape[-1] != width:
+        raise RegardError(
+            f"{name} have width {x.shape[-1]}, but this layer takes width {width}; project them, "
+            f"or build the layer for {x.shape[-1]}"
+        )
+    if not x.is_floating_point():
+        raise RegardError(f"{name} must be floating-point numbers, not {x.dtype}; embed ids first")
+
+
 def places(
     queries: Tensor, keys: Tensor, m: int, rows: Tensor | None, columns: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -129,6 +145,17 @@ def check(
         raise RegardError(
             f"there must be one value per key, not {keys.shape[-2]} keys and "
             f"{values.shape[-2]} values"
+        )
+    kinds = {x.dtype for x in (queries, keys, values)}
+    if wrong := [kind for kind in kinds if not kind.is_floating_point]:
+        raise RegardError(
+            f"queries, keys and values must be floating-point numbers, not {wrong[0]}; convert "
+            "them by .float(), or embed ids first"
+        )
+    if len(kinds) > 1 and not torch.is_autocast_enabled(queries.device.type):
+        names = ", ".join(str(x.dtype) for x in (queries, keys, values))
+        raise RegardError(
+            f"queries, keys and values must have one dtype, not {names}; convert them by .to()"
         )
     score.check(queries.shape[-1], keys.shape[-1])
     if heads is None:

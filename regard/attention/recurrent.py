@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.arguments import must_be_tensors, places
+from regard.attention.arguments import must_be_rows, must_be_tensors, places
 from regard.attention.attended import Attended, sources_of
 from regard.attention.cache import KeyValueCache
 from regard.attention.kernels.linear import Inputs, by_chunks
@@ -149,7 +149,12 @@ class StateAttention(Mechanism):
         packing: PerSide[Packing] = None,
     ) -> Tensor:
         """Read the state for each query; arguments as in `Mechanism`."""
-        must_be_tensors(queries=queries, **({} if memory is None else {"memory": memory}))
+        tensors = {"queries": queries} if memory is None else {"queries": queries, "keys": memory}
+        must_be_tensors(**tensors)
+        for (name, x), linear in zip(
+            tensors.items(), (self.project_queries, self.project_keys), strict=False
+        ):
+            must_be_rows(name, x, getattr(linear, "in_features", None))
         mask = as_mask(mask)
         query_positions, key_positions = both_sides(positions, memory)
         packing, key_packing = both_sides(packing, memory)

@@ -354,8 +354,12 @@ def show_comparison(comparison: "Comparison") -> None:
         say(f"\nto repeat it on another machine, by steps: {shlex.join(repeat)}")
     say(f"\nreport: {comparison.report}")
     drawn = showable(below(comparison.folder))
-    follows = [f"regard show {drawn} {SAMPLES.get(comparison.task, TEXT)}"] if drawn else []
-    follows += [f"regard serve {comparison.folder}"] if models else []
+    follows = (
+        [f"regard show {shlex.quote(str(drawn))} {SAMPLES.get(comparison.task, TEXT)}"]
+        if drawn
+        else []
+    )
+    follows += [f"regard serve {shlex.quote(str(comparison.folder))}"] if models else []
     for head, command in zip(("next:", ""), follows, strict=False):
         say(f"{head:<8}{command}")
 

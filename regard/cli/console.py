@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -110,7 +111,7 @@ def opened(folder: Path, command: str) -> "Run":
     names += f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     raise RegardError(
         f"{folder} is not a run but contains {len(paths)}: {names}; choose one, for example "
-        f"regard {command} {chosen or paths[0]}"
+        f"regard {command} {shlex.quote(str(chosen or paths[0]))}"
     )
 
 

@@ -148,7 +148,7 @@ def written(config: "Config", path: Path, reasons: list[str], problems: list[str
     import tomli_w
 
     lines = [
-        *_comment(f"regard train {config.task} --config {path}"),
+        *_comment(f"regard train {shlex.quote(config.task)} --config {shlex.quote(str(path))}"),
         *_comment("Settings on the command line override those of this file: learning_rate=0.002"),
         "#",
         *(line for reason in reasons for line in _comment(f"guessed: {reason}")),

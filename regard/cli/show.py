@@ -286,26 +286,35 @@ def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
         return
     shares = received(attention)
     out.print(coloured(attention.tokens, shares.tolist()))
+    names = apart(attention.tokens)
     order = (-shares).argsort(kind="stable")[:TOP]
-    say("most: " + ", ".join(f"{attention.tokens[i]} {shares[i]:.3f}" for i in order))
+    say("most: " + ", ".join(f"{names[i]} {shares[i]:.3f}" for i in order))
     if rows == 1:
         return
     mean = attention.weights.mean(0)
     if attention.tokens[0] == "[CLS]":
         best = (-mean[0]).argsort(kind="stable")[:TOP]
-        say(
-            "[CLS] attends to: "
-            + ", ".join(f"{attention.tokens[i]} {mean[0, i]:.3f}" for i in best)
-        )
+        say("[CLS] attends to: " + ", ".join(f"{names[i]} {mean[0, i]:.3f}" for i in best))
     strongest = (-mean.ravel()).argsort(kind="stable")[:TOP]
     pairs = (divmod(int(place), mean.shape[1]) for place in strongest)
     say(
         "strongest: "
         + ", ".join(
-            f"{attention.tokens[row]} → {attention.tokens[column]} {mean[row, column]:.3f}"
-            for row, column in pairs
+            f"{names[row]} → {names[column]} {mean[row, column]:.3f}" for row, column in pairs
         )
     )
+
+
+def apart(tokens: list[str]) -> list[str]:
+    """Return tokens; those that occur several times have their position, from 1.
+
+    >>> apart(["the", "plot", "of", "the"])
+    ['the (1)', 'plot', 'of', 'the (4)']
+    """
+    return [
+        f"{token} ({place})" if tokens.count(token) > 1 else token
+        for place, token in enumerate(tokens, 1)
+    ]
 
 
 def align(queries: list[str], tokens: list[str], weights: list[list[float]]) -> None:

@@ -1,5 +1,6 @@
 """``regard train``: train one model on one task, into a folder for all other commands."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -402,10 +403,11 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
     say(f"run: {folder}")
     text = SAMPLES.get(run.config.task, TEXT)
     trees = run.config.reads_trees
-    say(f"next: regard predict {folder} {'--file FILE.conllu' if trees else text}")
+    place = shlex.quote(str(folder))
+    say(f"next: regard predict {place} {'--file FILE.conllu' if trees else text}")
     if showable([folder]):
-        say(f"      regard show {folder} {text}")
-    say(f"      regard evaluate {folder}")
+        say(f"      regard show {place} {text}")
+    say(f"      regard evaluate {place}")
 
 
 def show_settings(config: "Config", json: bool) -> None:

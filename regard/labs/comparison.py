@@ -17,7 +17,7 @@ from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.evidence import arms_of
 from regard.reports.findings import Cell, Section
-from regard.settings import Settings, build
+from regard.settings import Settings, build, key_value
 from regard.studies.arms import Arm, parse_arm
 from regard.studies.budget import parse_budget
 from regard.studies.compare import Study, compare, models_of
@@ -366,13 +366,10 @@ class ComparisonLab(Lab):
         """Return the request with flags taken from its pairs, and the other pairs by name."""
         user_settings: dict[str, str] = {}
         for pair in request.overrides:
-            name, equals, value = pair.partition("=")
-            key = name.strip().replace("-", "_")
-            if not equals:
-                raise RegardError(f"settings are written key=value, not {pair!r}")
+            key, value = key_value(pair)
             if key in user_settings or (key in FLAGS and getattr(request, key)):
                 raise RegardError(f"{key} is set twice; set it once")
-            user_settings[key] = value.strip()
+            user_settings[key] = value
         flags = {key: user_settings.pop(key) for key in FLAGS if key in user_settings}
         values = build(_Flags, flags).model_dump()
         normalized = replace(

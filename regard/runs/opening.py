@@ -116,4 +116,6 @@ def load(folder: Path | str) -> Run:
     Errors: the folder does not exist or contains no run.
     """
     path = Path(folder)
+    if path.is_file():
+        raise RegardError(f"{path} is a file; give the folder of a run, which has a {CONFIG}")
     return Run(path, Config.read(path))

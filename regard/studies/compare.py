@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.errors import RegardError, look_up
 from regard.models import ModelEntry
-from regard.settings import key_of, unknown_key
+from regard.settings import key_of, key_value, unknown_key
 from regard.studies import scoring
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms, spelled
 from regard.studies.budget import parse_budget
@@ -153,8 +153,7 @@ class Study:
 
         known = {key for arm in self.arms for key in self._keys(arm)}
         for pair in (*self.overrides, *(pair for arm in self.arms for pair in arm.overrides)):
-            if "=" not in pair:
-                raise RegardError(f"settings are written key=value, not {pair!r}")
+            key_value(pair)
             if key_of(pair) == "seed":
                 raise RegardError(f"{pair}: a comparison sets its own seeds; use --seeds instead")
             if key_of(pair) not in known:

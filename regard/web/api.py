@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 import regard
 from regard.errors import RegardError
 from regard.memory import trim
+from regard.reading import problem
 from regard.tasks.writing.streaming import Drawing
 from regard.web.answers import Answers
 from regard.web.connections import Connections
@@ -219,9 +220,11 @@ def _add_runs(app: FastAPI, api: Api) -> None:
     async def comparison(name: Annotated[str, Query(max_length=4096)]) -> Any:
         return answered(await asyncio.to_thread(api.registry.comparison, name))
 
-    @app.get("/examples", summary="Example texts from a run's test split")
+    @app.get("/examples", summary="Example texts and score of a run's test split")
     async def examples(run: Annotated[str, Query(max_length=4096)]) -> Any:
-        return answered({"run": run, "texts": await asyncio.to_thread(api.registry.examples, run)})
+        labels = await asyncio.to_thread(api.registry.examples, run)
+        tested = await asyncio.to_thread(api.registry.tested, run)
+        return answered({"run": run, "texts": list(labels), "labels": labels, **tested})
 
     @app.get("/disagreements", summary="Test texts that only one of two runs gets right, paginated")
     async def disagreements(
@@ -327,7 +330,7 @@ def _add_errors(app: FastAPI) -> None:
             message = "body: not read as JSON; send the header content-type: application/json"
             return answered({"error": message}, 422)
         place = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return answered({"error": f"{place[:200]}: {first['msg'].lower()}"}, 422)
+        return answered({"error": f"{place[:200]}: {problem(first)}"}, 422)
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> Response:

@@ -82,7 +82,7 @@ def test_light_commands_do_not_load_torch(words: list[str]) -> None:
         ("train clasification", "did you mean classification or"),
         ("train classification lerning_rate=1", "did you mean learning_rate"),
         ("train classification device=gpu", "did you mean cuda?"),
-        ("train classification heads=few", "input should be a valid integer"),
+        ("train classification heads=few", "must be a whole number"),
         ("train classification --budget 3x", "write 10m"),
         ("train classification --modle rnn", "--model"),
         ("train classification --epochs 3", "unknown option --epochs; write a setting"),

@@ -344,11 +344,11 @@ def test_examples_of_long_texts_are_their_beginnings(tmp_path: Path) -> None:
     texts = [f"{i} " + "word " * 100 for i in range(9)]
     rows = [json.dumps({"text": text, "label": "a"}) for text in texts]
     (tmp_path / "predictions.jsonl").write_text("\n".join(rows))
-    found = Registry({"long": tmp_path}).examples("long")
+    found = list(Registry({"long": tmp_path}).examples("long"))
     assert found == [text[:276] for text in texts[:4]]
     assert {len(text.split()) for text in found} == {56}
     (tmp_path / "predictions.jsonl").write_text("\n".join([*rows, '{"text": "short"}']))
-    assert Registry({"long": tmp_path}).examples("long") == ["short"]
+    assert list(Registry({"long": tmp_path}).examples("long")) == ["short"]
 
 
 def test_metrics_count_every_request(client: Ask) -> None:

@@ -17,7 +17,7 @@ if (place && stored) {
     const said = !answer ? [] : answer.written !== undefined
       ? [h("p", { class: "over" }, "It writes"), h("p", { class: "written", dir: "auto" }, answer.written || "(nothing)")]
       : [h("p", { class: "over" }, "It says"), probabilityBars(answer)];
-    seen.replaceChildren(h("div", { class: "answer-card" }, h("p", { class: "stored-text", dir: "auto" }, look.text), said), headsView(new Look(look)));
+    seen.replaceChildren(h("div", { class: "answer-card" }, h("p", { class: "stored-text", dir: "auto" }, look.text), said, look.label ? h("p", { class: "soft truth" }, `True label: ${look.label}`) : null), headsView(new Look(look)));
   };
   if (looks.length > 1) place.append(h("div", { class: "card" }, choice(title, looks.map((look, i) => [String(i), name(look)]), "0", (which) => show(+which))));
   place.append(seen);

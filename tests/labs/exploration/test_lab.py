@@ -71,11 +71,11 @@ def test_twice_the_same(tmp_path: Path) -> None:
     ("pair", "says"),
     [
         ("keys=65", "65 keys with orthogonal means need d=65 or more, not d=64: raise d or lower"),
-        ("d=-3", "d='-3': input should be greater than or equal to 3"),
+        ("d=-3", "d='-3': must be at least 3"),
         ("beta=0", "beta='0'"),
         ("beta=nan", "beta='nan'"),
         ("alpha=-1", "alpha='-1'"),
-        ("draws=ten", "draws='ten': input should be a valid integer"),
+        ("draws=ten", "draws='ten': must be a whole number"),
         ("betta=3", "did you mean beta"),
     ],
 )

@@ -152,9 +152,9 @@ def test_columns_that_never_change_leave_the_average(tmp_path: Path) -> None:
         ("", [], r"bad\.csv: the file is empty"),
         ("a,c\n1,2\n", ["x=a,z"], r"bad\.csv: unknown column 'z'; columns: a, c"),
         ("a,c\n1,2\n", ["x=a,c", "y=c"], "y=c is also in x=a,c"),
-        ("a,c\n1,2\n", ["w=0"], "w='0': input should be greater than 0"),
-        ("a,c\n1,2\n", ["w=-1"], "w='-1': input should be greater than 0"),
-        ("a,c\n1,2\n", ["w=wide"], "w='wide': input should be a valid number"),
+        ("a,c\n1,2\n", ["w=0"], "w='0': must be greater than 0"),
+        ("a,c\n1,2\n", ["w=-1"], "w='-1': must be greater than 0"),
+        ("a,c\n1,2\n", ["w=wide"], "w='wide': must be a number"),
         ("a,c\n1,2\n", ["width=2"], "no setting is called 'width'"),
     ],
 )
