@@ -153,9 +153,7 @@ class Tokenizer:
         (text,) = sound([text])
         return _pieces(self.inner, text)
 
-    def tokens(
-        self, ids: Iterable[int], symbol: Callable[[int], str] = "<{}>".format
-    ) -> list[str]:
+    def tokens(self, ids: Iterable[int], symbol: Callable[[int], str] = "<{}>".format) -> list[str]:
         """Return the readable token of each id; bytes of one character as `whole_characters`.
 
         ``symbol`` names ids beyond the vocabulary, which models add.

@@ -29,8 +29,10 @@ class Seq2Seq(nn.Module):
       equations 5 and 6 and A.2.2; with a bilinear score the model of the seed's lab 6.
     * "current": h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, section 3.
 
-    ``start`` chooses the vector of the symbol before the first word: zeros, or learned, as in
-    the seed's lab 6. ``readout`` chooses the input of the output layer: the "state"; "maxout" of state, previous word
+    ``start`` chooses the vector of the symbol before the first word: "zeros", or "learned", as in
+    the seed's lab 6.
+
+    ``readout`` chooses the input of the output layer: the "state"; "maxout" of state, previous word
     and context (Bahdanau et al. 2015, A.2.2, with s_t, on which p(y_t) is conditioned there, in
     place of s_{t−1} in t̃_t); or "joined", h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, equation
     5).

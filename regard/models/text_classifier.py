@@ -26,7 +26,6 @@ from regard.layers.sublayers import EncoderBlock, Norm
 from regard.models.settings import TextClassifierSettings
 from regard.plugins import at_layer, reads_trees
 
-
 NORMS: dict[str, Norm] = {"pre-norm": "pre", "post-norm": "post"}  # blocks of a Transformer
 
 
@@ -37,8 +36,9 @@ class TextClassifier(nn.Module):
     vectors, so that x = init_std · (e + pe) with e of size 1 at first, and one scale serves all
     rungs.
 
-    But for post-norm blocks there is no norm before the pool, so that the length of a word's vector counts, as in the mean
-    of word vectors, which a pre-norm stack computes before its first training step.
+    Except after post-norm blocks there is no norm before the pool, so that the length of a word's
+    vector counts, as in the mean of word vectors, which a pre-norm stack computes before its first
+    training step.
 
     Padding after ``lengths`` never changes an output. A text without words is classified from the
     biases, or from CLS if there is one.

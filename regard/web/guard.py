@@ -126,9 +126,9 @@ class Guard:
             )
         fields = dict(headers)
         origin = fields.get(b"origin", b"").decode("latin-1")
-        if any(_cross_site(key, value.decode("latin-1"), hosts[0]) for key, value in headers):
-            if not _opens_page(scope, fields):
-                raise other_site(origin, hosts[0])
+        sent = any(_cross_site(key, value.decode("latin-1"), hosts[0]) for key, value in headers)
+        if sent and not _opens_page(scope, fields):
+            raise other_site(origin, hosts[0])
         if b"transfer-encoding" in fields and b"content-length" in fields:
             raise RefusedError(400, "send either transfer-encoding or content-length, not both")
         coding = fields.get(b"content-encoding", b"identity").decode("latin-1")

@@ -192,7 +192,9 @@ class ServedPretrained:
     def _names(self, ids: Sequence[int]) -> list[str]:
         with panics(f"{self.name}: its tokenizer could not decode tokens"):
             named = whole_characters(ids, lambda part: str(self.words.decode(list(part))))
-            return [name or str(self.words.id_to_token(i)) for name, i in zip(named, ids, strict=True)]
+            return [
+                name or str(self.words.id_to_token(i)) for name, i in zip(named, ids, strict=True)
+            ]
 
     def _text(self, ids: Sequence[int]) -> str:
         with panics(f"{self.name}: its tokenizer could not decode tokens"):

@@ -104,7 +104,9 @@ def test_a_file_of_the_assignment_is_found_by_its_name(tmp_path, monkeypatch):
     name = Path("birth_dev.tsv")
     assert [pair.target for pair in read_answers(name)] == ["You"]
     name.write_text("Who?\tMe\n")
-    assert [pair.target for pair in read_answers(name)] == ["Me"], "a file that is there comes first"
+    assert [pair.target for pair in read_answers(name)] == ["Me"], (
+        "a file that is there comes first"
+    )
     with pytest.raises(RegardError, match=r"other\.tsv"):
         read_answers(Path("other.tsv"))
 

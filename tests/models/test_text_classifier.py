@@ -92,9 +92,9 @@ def test_the_literal_transformer_is_torchs() -> None:
     settings = {"block": "post-norm", "activation": "relu", "position": "sinusoidal"}
     model = make("transformer", layers=1, heads=2, pool="mean", init_std=1.0, **settings).eval()
     theirs = torch.nn.TransformerEncoderLayer(8, 2, 19, 0.0, batch_first=True).eval()
-    block = model.blocks[0]
-    ours = [block.attention.work.project, block.attention.work.output, block.feedforward.work.widen,
-            block.feedforward.work.narrow, block.attention.norm, block.feedforward.norm]  # fmt: skip
+    attention, feedforward = model.blocks[0].attention, model.blocks[0].feedforward
+    ours = [attention.work.project, attention.work.output, feedforward.work.widen,
+            feedforward.work.narrow, attention.norm, feedforward.norm]  # fmt: skip
     own = [tensor for layer in ours for tensor in (layer.weight, layer.bias)]
     assert len(own) == len(list(theirs.parameters()))
     with torch.no_grad():

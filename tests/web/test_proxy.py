@@ -1,4 +1,4 @@
-"""The server behind nginx, configured as docs/explorer.md shows, and requests as proxies send them."""
+"""The server behind nginx, as docs/explorer.md configures it, and what proxies send."""
 
 import gzip
 import json

@@ -17,7 +17,7 @@ ANGLES = (5, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 
 
 def extraction(most: int, bases: int, seed: int) -> Part:
-    """Return part (b.1): M = Σ a aᵀ / (aᵀa) extracts v_a from s = v_a + v_b for orthogonal bases."""
+    """Return part (b.1): M = Σ a aᵀ / (aᵀa) takes v_a from s = v_a + v_b for orthogonal bases."""
     generator = torch.Generator().manual_seed(seed + 1)
     widths, errors = [], []
     for _ in range(bases):
@@ -98,8 +98,8 @@ def extraction(most: int, bases: int, seed: int) -> Part:
         ),
         claim(f"(b.1) VᵀMV is 1 on each a, 0 elsewhere, to {off:.1e}", off, off <= EXACT),
         claim(
-            f"(b.1) at an angle of θ, M leaves cos θ of v_b: from {leaks[0]:.3f} at {ANGLES[0]}° to "
-            f"{leaks[-1]:.1e} at 90°, within {far:.1e} of theory",
+            f"(b.1) at an angle of θ, M leaves cos θ of v_b: from {leaks[0]:.3f} at {ANGLES[0]}° "
+            f"to {leaks[-1]:.1e} at 90°, within {far:.1e} of theory",
             far,
             far <= EXACT,
         ),

@@ -297,8 +297,8 @@ def average(settings: ExplorationSettings) -> Part:
             best[noisy] < len(BETAS) - 1,
         ),
         claim(
-            f"(b.1) and (b.2) together: at β = {settings.beta:g}, 2Mc of attention's own output is v_a "
-            f"to {read:.1e} (bound: {3 * lost:.1e} by leakage, {EXACT:g} by rounding)",
+            f"(b.1) and (b.2) together: at β = {settings.beta:g}, 2Mc of attention's own output is "
+            f"v_a to {read:.1e} (bound: {3 * lost:.1e} by leakage, {EXACT:g} by rounding)",
             read,
             read <= 3 * lost + EXACT,
         ),

@@ -75,7 +75,9 @@ def claims_of(record: Mapping[str, Any]) -> list[Claim]:
         recurrent = {name: mean for name, mean in attending.items() if name != "transformer"}
         if recurrent:
             worst = min(recurrent, key=recurrent.__getitem__)
-            says = f"every kind of attention beats none: {worst}, the worst GRU with attention, does"
+            says = (
+                f"every kind of attention beats none: {worst}, the worst GRU with attention, does"
+            )
             claims.append(_lead(record, worst, says))
         if dates and "transformer" in attending:
             says = "the transformer, which differs most by seed and processor, beats none as well"

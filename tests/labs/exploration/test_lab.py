@@ -44,7 +44,9 @@ def test_the_lab(tmp_path: Path) -> None:
     assert [one["says"] for one in record["claims"] if not one["holds"]] == []
     assert len(record["claims"]) == 16
     letters = [one["says"].partition(")")[0] for one in record["claims"]]
-    assert {*letters} == {"(a", "(b.1", "(b.2", "(c.1", "(c.2", "(d.1", "(d.2"}, "as in the assignment"
+    assert {*letters} == {"(a", "(b.1", "(b.2", "(c.1", "(c.2", "(d.1", "(d.2"}, (
+        "as in the assignment"
+    )
     assert record["task"] == "exploration"
     assert "over 2,000 draws" in record["answer"]
     assert record["command"].endswith("d=12 keys=6 draws=2000 bases=30")
