@@ -1,5 +1,6 @@
 """``regard predict``: predictions for texts from the command line, a file or a pipe."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -307,8 +308,14 @@ def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
 
 
 def as_utf8(text: str) -> str:
-    """Return a command line argument with a question mark for each invalid UTF-8 byte."""
-    return text.encode(errors="replace").decode()
+    """Return a command line argument with a replacement character for each invalid UTF-8 byte.
+
+    Python stores each byte that the locale's encoding lacks, in ASCII both of "é", as a surrogate.
+    """
+    try:
+        return text.encode().decode()
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode(errors="replace")
 
 
 def lines(file: Path | None) -> Iterator[str]:
