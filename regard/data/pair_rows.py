@@ -7,6 +7,7 @@ from regard.data.files import BadRow, Binary, Lines, csv_rows, json_object
 from regard.data.pairs import Pair
 from regard.data.titles import LABEL_NAMES, TEXT_NAMES, listed
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 PAIRED = (
     *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output")),
@@ -78,6 +79,7 @@ def _table_rows(
     lines: Lines, rows: Iterator[tuple[int, list[str] | str]], kind: str, names: tuple[str, str]
 ) -> Iterator[Row]:
     width = 0
+    header: Sequence[str] = ()
     for number, fields in rows:
         here = f"{lines.name}:{number}"
         if problem := lines.complaint():
@@ -89,11 +91,13 @@ def _table_rows(
         elif not width:
             width = len(fields)
             source, target, titled = _columns(here, fields, kind, names)
-            if not titled:
+            if titled:
+                header = fields
+            else:
                 yield _pair(fields[source], fields[target], here)
         elif len(fields) != width:
             yield BadRow(here, f"{len(fields)} fields, but the first row has {width}")
-        else:
+        elif not repeats(fields, header):  # of joined files
             yield _pair(fields[source], fields[target], here)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from regard.data.files import Lines, csv_rows, json_object, kind_of, open_binary, tab_rows
 from regard.data.titles import listed
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 TRUTH = ("label", "target", "reference")
 KEYS = ("id", "source", "text")  # possible row identifiers, the most reliable first
@@ -72,6 +73,8 @@ def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
             raise RegardError(f"{here}: {fields if isinstance(fields, str) else spoiled}")
         if not names:
             names = [name.strip().casefold() for name in fields]
+            continue
+        if repeats(fields, names):
             continue
         if len(fields) != len(names):
             raise RegardError(f"{here}: {len(fields)} fields, but the first row has {len(names)}")

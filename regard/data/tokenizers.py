@@ -70,8 +70,8 @@ class Kind:
 
 TOKENIZERS = {
     "words": Kind(
-        "lower case, punctuation split off, contractions as in GloVe; characters of scripts "
-        "without spaces",
+        "lower case, composed (NFC), punctuation split off, contractions as in GloVe; characters "
+        "of scripts without spaces",
         _by_spaces,
     ),
     "characters": Kind("every Unicode character", _before_spaces),
@@ -289,6 +289,8 @@ def pipeline(kind: str) -> Any:
         return inner
     inner.normalizer = normalizers.Sequence(
         [
+            normalizers.Replace(Regex(r"\p{Default_Ignorable_Code_Point}+"), ""),
+            normalizers.NFC(),
             normalizers.Replace(Regex(LINE_BREAK), " "),
             normalizers.Replace("’", "'"),
             normalizers.Lowercase(),

@@ -25,6 +25,7 @@ from regard.errors import RegardError, UntrainableError, look_up
 from regard.models.settings import NaiveBayesSVMSettings, TfidfSettings
 from regard.reading import checked, read_json
 from regard.settings import Settings, build
+from regard.spelling import plain
 
 M = TypeVar("M", bound="LinearModel")
 Sparse = Any  # scipy's csr matrix (texts, terms)
@@ -413,4 +414,4 @@ def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
 
 
 def _plain(text: str) -> str:
-    return text.replace("<br />", " ").lower()
+    return plain(text).replace("<br />", " ").lower()

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from regard.errors import RegardError, UntrainableError
 from regard.models.baselines import LinearModel
 from regard.models.settings import NoSettings
+from regard.spelling import plain
 from regard.tasks.tagging import TokenRegressionSettings
 
 Words = Sequence[str]
@@ -79,7 +80,7 @@ class MostFrequentTag(TokenModel):
 
     def extract(self, words: Words) -> list[list[str]]:
         """Return each word as its only feature."""
-        return [[word] for word in words]
+        return [[plain(word)] for word in words]
 
     def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
         """Fit to the counts of tags per word."""
@@ -105,6 +106,7 @@ class TokenRegression(TokenModel):
 
     def extract(self, words: Words) -> list[list[str]]:
         """Return the features of each word, in the form key=value."""
+        words = [plain(word) for word in words]
         lower = [word.lower() for word in words]
         shapes = [shape(word) for word in words]
         reach, most = self.settings.neighbours, self.settings.affix
