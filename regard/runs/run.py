@@ -55,12 +55,13 @@ class Run:
         """Return whether it is trained and has predicted the test split."""
         return self.folder.complete
 
-    def train(self, *, end: bool = False) -> Iterator[Progress]:
+    def train(self, *, end: bool = False, corpus: Any = None) -> Iterator[Progress]:
         """Train to the end of the budget, resuming where an earlier process stopped.
 
         At the end the test split is predicted, once, and the folder sealed. A completed run yields
         nothing. `end` completes the run now with the best weights of its newest checkpoint, which
-        `ended` records. Errors: another process trains here; the data have changed since the run
+        `ended` records. A `corpus` in memory takes the place of the data that the settings name.
+        Errors: another process trains here; the data have changed since the run
         began; no disk space (nothing is lost: run it again); `end` without a checkpoint.
         """
         if self.complete:
@@ -78,10 +79,10 @@ class Run:
                     if self.complete and ranks().world == 1:
                         return  # another process had the lock, and completed the run
                     atomic_io.remove_leftovers(self.folder.path)
-                    yield from Learner(self.folder, self.config).work(end)
+                    yield from Learner(self.folder, self.config, corpus).work(end)
                     self.folder.seal()
             else:
-                yield from Learner(self.folder, self.config).work_beside(end)
+                yield from Learner(self.folder, self.config, corpus).work_beside(end)
             ranks().wait()
         self.__dict__.pop("_environment", None)
 
