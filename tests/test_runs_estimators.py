@@ -202,7 +202,7 @@ OTHER = [*TEXTS[1:]]
         (lambda: TextClassifier(validation=1).fit(TEXTS, LABELS), "between 0 and 1"),
         (lambda: TextClassifier(validation="a.csv").fit(TEXTS, LABELS), "between 0 and 1"),
         (lambda: TextClassifier(data="reviews").fit(TEXTS, LABELS), "from X and y; remove data="),
-        (lambda: TextClassifier("nb-svm", minimum=99).fit(TEXTS, LABELS), "no token occurs 99 times"),
+        (lambda: TextClassifier("nb-svm", minimum=99).fit(TEXTS, LABELS), "occurs 99 times"),
         (partial(TextClassifier().fit, "a film", ["x"]), "give X as a list of texts"),
         (partial(TextClassifier().fit, np.array("a film"), ["x"]), "give X as a list of texts"),
         (partial(TextClassifier().fit, TEXTS, LABELS[:-1]), "X has 40 texts and y has 39 answers"),

@@ -137,6 +137,13 @@ class LinearModel(ABC):
         bias = sign * float(self.arrays["bias"][column])
         return Weighed(words, weights, contributions, bias, of)
 
+    def unknown_in(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the words of each text that are no terms, each once."""
+        counter, known = self._counter(), {*self.terms}
+        split, plainly = counter.build_tokenizer(), counter.build_preprocessor()
+        words = (dict.fromkeys(split(plainly(text))) for text in texts)
+        return [tuple(word for word in each if word not in known) for each in words]
+
     def save(self, folder: Path) -> None:
         """Write baseline.json, terms.txt and baseline.safetensors into an existing folder."""
         description = {

@@ -45,6 +45,18 @@ class TokenModel(LinearModel):
                 f"{self.name}; give more sentences or minimum=1"
             )
 
+    def unknown_words(self, sentences: Sequence[Words]) -> list[tuple[str, ...]]:
+        """Return the words of each sentence that are no terms, each once."""
+        known = {*self.terms}
+        return [
+            tuple(
+                dict.fromkeys(
+                    w for w, r in zip(x, self.extract(x), strict=True) if r[0] not in known
+                )
+            )
+            for x in sentences
+        ]
+
     def matrix(self, sentences: Sequence[Words]) -> Any:
         """Return the known features as a sparse matrix (words of all sentences, terms)."""
         place = {name: i for i, name in enumerate(self.terms)}
