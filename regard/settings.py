@@ -51,7 +51,7 @@ def build(cls: type[S], values: Mapping[str, Any]) -> S:
 def key_value(pair: str) -> tuple[str, str]:
     """Return the two sides of ``key=value``; ``batch-tokens`` is ``batch_tokens``.
 
-    Errors: no ``=``.
+    Errors: no ``=``; an argument that Python could not decode, which no file of settings can hold.
 
     >>> key_value("batch-tokens = 512")
     ('batch_tokens', '512')
@@ -61,6 +61,13 @@ def key_value(pair: str) -> tuple[str, str]:
         raise RegardError(
             f"settings are written key=value, not {pair!r}; put quotes around names with spaces"
         )
+    try:
+        pair.encode()
+    except UnicodeEncodeError:
+        raise RegardError(
+            f"{pair!r:.80} is not valid UTF-8; rename the file, or set PYTHONUTF8=1 if the locale "
+            "is not UTF-8"
+        ) from None
     return key_of(key), value.strip()
 
 

@@ -29,8 +29,19 @@ RunFolder = Annotated[
 
 WIDE = 1000  # columns of a terminal; no table has more
 NAMED = 10  # runs of a folder that an error lists
-out = Console(highlight=False, emoji=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+
+
+class _Console(Console):
+    """A console that draws bars with the characters that its stream has."""
+
+    @property
+    def encoding(self) -> str:
+        """Return the encoding of the stream; rich assumes UTF-8 for stdout and stderr."""
+        return str(getattr(self.file, "encoding", None) or "utf-8").lower()
+
+
+out = _Console(highlight=False, emoji=False, soft_wrap=True)
+err = _Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def say(text: str = "", *, quiet: bool = False) -> None:
@@ -86,8 +97,12 @@ def browse(target: str | Path) -> None:
 
 
 def emit_json(result: Any) -> None:
-    """Print one JSON object on stdout; with ``--json`` nothing else is printed there."""
-    sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
+    """Print one JSON object on stdout; with ``--json`` nothing else is printed there.
+
+    Other encodings than UTF-8 lack characters; there JSON's own escapes are used.
+    """
+    escape = not out.encoding.startswith("utf")
+    sys.stdout.write(json.dumps(result, ensure_ascii=escape, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
@@ -102,7 +117,7 @@ def opened(folder: Path, command: str) -> "Run":
 
     if not ranks().first:  # only one of several processes prints
         out.quiet = err.quiet = True
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     paths = runs.below(folder)
     if not paths:
         return runs.load(folder)

@@ -1,6 +1,8 @@
 """The ``regard`` command: finds the subcommand and reports errors in one line."""
 
+import codecs
 import importlib
+import io
 import os
 import sys
 from itertools import islice
@@ -14,6 +16,7 @@ import regard
 from regard.errors import RegardError
 from regard.stopping import PREEMPTED, StoppedError
 
+SEVEN_BITS = "seven_bits"
 STOPPED = 130  # the exit code of shells for a program interrupted by Ctrl-C
 COMMANDS = {
     "lab": "Answer a question by an experiment, in about a minute.",
@@ -102,6 +105,36 @@ def log_briefly() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported, later
 
 
+def encode_everything() -> None:
+    """Write characters that the encodings of stdout and stderr lack as escapes (``\\u2192``).
+
+    Such an encoding is that of any redirection on Windows. On a stream called "ascii" typer would
+    write UTF-8, so the stream gets the same encoding under another name.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            ascii_only = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(
+                encoding=SEVEN_BITS if ascii_only else None, errors="backslashreplace"
+            )
+
+
+def _seven_bits(name: str) -> codecs.CodecInfo | None:
+    if name != SEVEN_BITS:
+        return None
+    same = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        same.encode,
+        same.decode,
+        incrementalencoder=same.incrementalencoder,
+        incrementaldecoder=same.incrementaldecoder,
+        name=SEVEN_BITS,
+    )
+
+
+codecs.register(_seven_bits)
+
+
 def _trust(files: list[Path]) -> list[Path]:
     if files:
         from regard.trusted import trust
@@ -155,6 +188,7 @@ def main() -> None:
     """Run the command line; print a `RegardError` as one line on stderr and exit with code 2."""
     wait_briefly()
     log_briefly()
+    encode_everything()
     sys.argv[1:] = before_all(sys.argv[1:])
     debug = "--debug" in sys.argv[1:]
     try:

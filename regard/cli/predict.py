@@ -1,5 +1,6 @@
 """``regard predict``: predictions for texts from the command line, a file or a pipe."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from regard.cli.answers import Answer, must_be_known, write
+from regard.cli.answers import Answer, must_be_known, unknown_of, write
 from regard.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
 from regard.errors import RegardError
 
@@ -121,6 +122,7 @@ def predict(
     """
 
     from regard.ranks import ranks
+    from regard.tasks.task import unknown_phrase
 
     if texts and file:
         raise RegardError("texts and --file exclude each other; give only one of them")
@@ -156,15 +158,26 @@ def predict(
 
     def answers(show: Bar) -> Iterator[Answer]:
         total = sum(1 for _ in source()) if file and output else 0
-        done = empty = 0
+        done = empty = unknown = 0
         for chunk in chunks(source()):
-            yield from answer(chunk, name, done)
+            for number, (printed, values) in enumerate(answer(chunk, name, done), done + 1):
+                if words := unknown_of(values):
+                    unknown += 1
+                    if texts:
+                        say(f"{name}:{number}: {unknown_phrase(words)}", quiet=True)
+                yield printed, values
             done += len(chunk)
             empty += sum(isinstance(text, str) and not text.strip() for text in chunk)
             if total:
                 show(done, total, "texts")
         if empty:
             say(f"{name}: {empty:,} of {done:,} texts empty, yet answered", quiet=True)
+        if unknown and not texts:
+            say(
+                f"{name}: {unknown:,} of {done:,} texts have words that are unknown to the model; "
+                "--json and --out FILE.csv name them",
+                quiet=True,
+            )
 
     if output:
         with bar("predict") if err.is_terminal else hidden() as show:
@@ -307,8 +320,14 @@ def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
 
 
 def as_utf8(text: str) -> str:
-    """Return a command line argument with a question mark for each invalid UTF-8 byte."""
-    return text.encode(errors="replace").decode()
+    """Return a command line argument with a question mark for each invalid UTF-8 byte.
+
+    Python stores each byte that the locale's encoding lacks, in ASCII both of "é", as a surrogate.
+    """
+    try:
+        return text.encode().decode()
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode(errors="replace").replace("\ufffd", "?")
 
 
 def lines(file: Path | None) -> Iterator[str]:

@@ -103,7 +103,7 @@ def show(
     ]
     if layer is not None and layers and not chosen:
         raise RegardError(f"--layer {layer} does not exist; choose 1 to {len(layers)}")
-    phrase = answer.phrase()
+    phrase = described(answer)
     if picture is not None:
         write_picture(picture, text, phrase, [attention for _, attention in chosen])
     if open_page and picture is not None:
@@ -166,7 +166,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
         raise RegardError("this text contains no words; give one with words")
     if picture is not None:
         charts = weighed.section(terms)
-        write_charts(picture, text, answer.phrase(), weighed.chart(terms), charts)
+        write_charts(picture, text, described(answer), weighed.chart(terms), charts)
     if json:
         words = zip(terms.words, terms.weights.tolist(), strict=True)
         emit_json(
@@ -182,7 +182,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
             }
         )
         return
-    say(f"prediction of {run.config.model}: {answer.phrase()}")
+    say(f"prediction of {run.config.model}: {described(answer)}")
     say(f"\ncontribution of each word, with its share of word pairs, to {terms.of}:")
     out.print(coloured(terms.words, terms.weights.tolist(), signed=True))
     ranked = sorted(terms.terms.items(), key=lambda term: -abs(term[1]))
@@ -193,6 +193,14 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
     say(f"bias {terms.bias:+.3f}, score {terms.score:+.3f}{unknown}")
     if picture is not None:
         say(f"\ndrawing: {picture}")
+
+
+def described(answer: Any) -> str:
+    """Return an answer as a phrase, with the words of the text that the model does not know."""
+    from regard.tasks.task import unknown_phrase
+
+    words = getattr(answer, "unknown", ())
+    return "; ".join([answer.phrase(), *([unknown_phrase(words)] if words else [])])
 
 
 def write_picture(path: Path, text: str, answer: str, layers: "list[LayerAttention]") -> None:

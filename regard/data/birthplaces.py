@@ -16,8 +16,8 @@ from regard.data.biographies import passages, people
 from regard.data.fetch import fetch, present
 from regard.data.files import BadRow, Lines, open_binary
 from regard.data.pairs import Pair
-from regard.data.sources import likeness
 from regard.errors import RegardError
+from regard.spelling import likeness
 
 MASK_CHARACTER: Final = "⁇"  # as assignment 5 prints them: U+2047 and U+25A1
 PAD_CHARACTER: Final = "□"

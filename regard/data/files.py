@@ -31,6 +31,7 @@ from regard.data.lines import (
 from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, columns_of, listed, unread
 from regard.errors import RegardError
 from regard.reading import parse_json
+from regard.spelling import repeats
 
 __all__ = [
     "FILE_LIMIT",
@@ -199,6 +200,7 @@ def _table_rows(
     lines: Lines, kind: str, text: str | None, label: str | None, group: str | None
 ) -> Iterator[Row]:
     header: Sequence[str] = ()
+    again: list[int] = []
     for number, fields in table_rows(lines, kind):
         here = f"{lines.name}:{number}"
         if not header:
@@ -214,11 +216,21 @@ def _table_rows(
             yield BadRow(here, fields)
         elif len(fields) != len(header):
             yield BadRow(here, f"{len(fields)} fields, but the first row has {len(header)}")
+        elif columns.titled and repeats(fields, header):
+            again.append(number)
         else:
             together = "" if columns.group is None else fields[columns.group].strip()
             yield example_of(fields[columns.text], fields[columns.label], here, together)
     if not header:
         raise RegardError(f"{lines.name}: contains no rows")
+    yield from _again(lines.name, again)
+
+
+def _again(name: str, numbers: Sequence[int]) -> Iterator[Remark]:
+    """Yield a remark on rows that repeat the header."""
+    if numbers:
+        rows = f"{len(numbers):,} row" + ("s" if len(numbers) > 1 else "")
+        yield Remark(f"{name}:{numbers[0]}: the header again, as in joined files; {rows} skipped")
 
 
 def _json_rows(
@@ -296,9 +308,12 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
         raise RegardError(f"{lines.name}: contains no rows")
     here, first = head[0]
     names = [] if isinstance(first, str) else [name.strip().casefold() for name in first]
+    header: Sequence[str] = ()
+    again: list[int] = []
     if all(set(names) & set(usual) for usual in (TEXT_NAMES, LABEL_NAMES)):
         columns = columns_of(here, first, None, None, None)
         label, text, head = columns.label, columns.text, head[1:]
+        header = first
     else:
         label = _label_column(here, head)
         text = 1 - label
@@ -312,8 +327,11 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
             yield BadRow(here, fields)
         elif len(fields) != max(len(names), 2):
             yield BadRow(here, f"{len(fields)} fields, but the first row has {len(names)}")
+        elif repeats(fields, header):
+            again.append(int(here.rpartition(":")[2]))
         else:
             yield example_of(fields[text], fields[label], here)
+    yield from _again(lines.name, again)
 
 
 def _label_column(here: str, head: Sequence[tuple[str, Fields]]) -> int:

@@ -1,13 +1,13 @@
 """Labels of a file: renaming, and checks for variant spellings, lists and missing values."""
 
 import shlex
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from regard.data.examples import Example
 from regard.data.numbers import parse_number, remedy
 from regard.errors import RegardError
+from regard.spelling import label_of, likeness
 
 SEPARATORS = ",;|"
 NONE = frozenset(
@@ -66,7 +66,7 @@ def parse_labels(asked: str) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for pair in asked.split(",") if asked else ():
-        old, colon, new = (part.strip() for part in pair.rpartition(":"))
+        old, colon, new = (label_of(part) for part in pair.rpartition(":"))
         if not (colon and old and new):
             raise RegardError(f"labels={asked!r:.80}: expected OLD:NEW,OLD:NEW, e.g. neg:0,pos:1")
         if old in names:
@@ -186,14 +186,14 @@ def _bare(label: str) -> str:
 
 
 def spelt(label: str) -> str:
-    """Return a key that ignores case, whitespace, Unicode composition and number format.
+    """Return the key under which two labels are nearly equal: their number, or `likeness`.
 
     >>> spelt(" Pos") == spelt("pos"), spelt("1.0") == spelt("1"), spelt("1e7") == spelt("10000001")
     (True, True, False)
     """
     if (number := number_of(label)) is not None:
         return repr(number)
-    return " ".join(unicodedata.normalize("NFC", label).casefold().split())
+    return likeness(label)
 
 
 def _count(rows: int) -> str:

@@ -164,8 +164,9 @@ class Lines:
         if self.read > self.most:
             raise RegardError(f"{self.here}: the file is larger than {self.most:,} bytes")
         if self.number == 1:
-            line = self._without_mark(line)
+            self._must_not_be_utf16(line)
         self._end = line[-1:]
+        line = line.removeprefix(codecs.BOM_UTF8)  # also where files were joined
         try:
             return line.decode()
         except UnicodeDecodeError as error:
@@ -204,10 +205,9 @@ class Lines:
                 )
         return problem
 
-    def _without_mark(self, line: bytes) -> bytes:
+    def _must_not_be_utf16(self, line: bytes) -> None:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise RegardError(
                 f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8 "
                 "FILE > NEW)"
             )
-        return line.removeprefix(codecs.BOM_UTF8)

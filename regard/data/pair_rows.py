@@ -8,6 +8,7 @@ from regard.data.files import BadRow, Binary, Lines, json_object
 from regard.data.pairs import Pair
 from regard.data.titles import LABEL_NAMES, TEXT_NAMES, listed, must_be_distinct, place_of
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 PAIRED = (
     *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output")),
@@ -67,6 +68,7 @@ def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: in
 
 def _table_rows(lines: Lines, kind: str, names: tuple[str, str]) -> Iterator[Row]:
     width = 0
+    header: Sequence[str] = ()
     for number, fields in table_rows(lines, kind, quotes=False):
         here = f"{lines.name}:{number}"
         if isinstance(fields, str):
@@ -76,11 +78,13 @@ def _table_rows(lines: Lines, kind: str, names: tuple[str, str]) -> Iterator[Row
         elif not width:
             width = len(fields)
             source, target, titled = _columns(here, fields, kind, names)
-            if not titled:
+            if titled:
+                header = fields
+            else:
                 yield _pair(fields[source], fields[target], here)
         elif len(fields) != width:
             yield BadRow(here, f"{len(fields)} fields, but the first row has {width}")
-        else:
+        elif not repeats(fields, header):  # of joined files
             yield _pair(fields[source], fields[target], here)
 
 

@@ -15,6 +15,7 @@ from regard.data.delimited import table_rows
 from regard.data.files import Lines, json_object, kind_of, open_binary
 from regard.data.titles import listed, must_be_distinct, place_of
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 TRUTH = ("label", "target", "reference")
 KEYS = ("id", "source", "text")  # possible row identifiers, the most reliable first
@@ -75,6 +76,8 @@ def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if not names:
             names = fields
             must_be_distinct(here, names)
+            continue
+        if repeats(fields, names):
             continue
         if len(fields) != len(names):
             raise RegardError(f"{here}: {len(fields)} fields, but the first row has {len(names)}")

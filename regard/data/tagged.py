@@ -28,6 +28,7 @@ from regard.data.near_copies import leak
 from regard.data.sources import TEST_SHARE, Corpus, corpus_of, split_by_hash
 from regard.errors import RegardError, look_up
 from regard.plugins import short
+from regard.spelling import label_of
 
 __all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans", "words_of"]
 
@@ -162,8 +163,9 @@ def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example |
         if first and value is None:
             raise no_comment(sentence, here, "group", group)
         first = False
-        tags = tuple(each.replace(" ", NO_BREAK) for each in sentence.tags)
-        yield Example(" ".join(sentence.words), " ".join(tags), here, value or "", sentence.parents)
+        tags = " ".join(label_of(each).replace(" ", NO_BREAK) for each in sentence.tags)
+        group_name = label_of(value or "")
+        yield Example(" ".join(sentence.words), tags, here, group_name, sentence.parents)
 
 
 class _Table:
@@ -212,7 +214,7 @@ class _Table:
                 raise RegardError(
                     f"{here}: {len(cells)} columns, but the rows before have {self.width}"
                 )
-            spelt, name = cells[self.word].replace(" ", NO_BREAK), cells[self.tag]
+            spelt, name = cells[self.word].replace(" ", NO_BREAK), label_of(cells[self.tag])
             if not spelt or not name or " " in name:
                 what = (
                     f"the tag {name!r:.40} contains a space" if " " in name else "empty word or tag"

@@ -20,6 +20,7 @@ from regard.data.files import (
 from regard.data.text_files import TextFile
 from regard.data.titles import TEXT_NAMES, numbered, text_column
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 PLAIN = (".txt", ".md")  # files of texts without columns
 DECIDING = 10_000_000  # characters that decide whether empty lines separate passages
@@ -113,8 +114,12 @@ def text_rows(
 
 
 def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
-    """Yield a table's texts; with ``blank`` an empty line of one column is an empty text."""
+    """Yield a table's texts; with ``blank`` an empty line of one column is an empty text.
+
+    A header again, as in joined files, is skipped, but with ``blank`` each row is a text.
+    """
     place, width = -1, 0
+    header: list[str] = []
     for number, fields in table_rows(lines, kind, blank=blank):
         here = f"{lines.name}:{number}"
         if isinstance(fields, str):
@@ -136,14 +141,15 @@ def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[
                 if names[place] not in TEXT_NAMES:
                     yield fields[place]
                 continue
-            place = text_column(here, fields, column)
+            place, header = text_column(here, fields, column), fields
             continue
         if len(fields) != width:
             raise RegardError(
                 f"{here}: {len(fields)} fields, but the first row has {width}; quote texts with a "
                 "comma or a tab"
             )
-        yield fields[place]
+        if blank or not repeats(fields, header):
+            yield fields[place]
 
 
 def _of_json(lines: Lines, column: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -71,8 +72,8 @@ class Kind:
 
 TOKENIZERS = {
     "words": Kind(
-        "lower case, punctuation split off, contractions as in GloVe; characters of scripts "
-        "without spaces",
+        "lower case, composed (NFC), punctuation split off, contractions as in GloVe; characters "
+        "of scripts without spaces",
         _by_spaces,
     ),
     "characters": Kind("every Unicode character", _before_spaces),
@@ -152,6 +153,32 @@ class Tokenizer:
             return self.tokens(self.encode([text])[0])
         (text,) = sound([text])
         return _pieces(self.inner, text)
+
+    def unknown_in(self, text: str) -> tuple[str, ...]:
+        """Return the words or characters of a text that are unknown, each once.
+
+        Byte pairs and Unigram write any text; unknown to them is a character of which they know
+        the bytes alone, since it was rare in training or missing.
+
+        >>> train_tokenizer("words", ["a bad film"], minimum=1).unknown_in("A good good film?")
+        ('good', '?')
+        >>> train_tokenizer("bpe", ["très très"], vocabulary=400).unknown_in("très à 字")
+        ('à', '字')
+        """
+        if self.kind in WHOLE:
+            signs = dict.fromkeys("".join(sound([text])[0].split()))
+            return tuple(sign for sign in signs if sign not in self._characters)
+        (ids,) = self.encode([text])
+        if UNKNOWN not in ids:
+            return ()
+        pieces = zip(self.split(text), ids, strict=True)
+        return tuple(dict.fromkeys(piece for piece, number in pieces if number == UNKNOWN))
+
+    @cached_property
+    def _characters(self) -> set[str]:
+        """Return the characters of all tokens but bytes; byte pairs begin with those of ASCII."""
+        names = [name for name in self.vocabulary[len(SPECIAL) :] if name not in BYTES]
+        return {sign for name in names for sign in _readable(self.inner, name)}
 
     def tokens(self, ids: Iterable[int], symbol: Callable[[int], str] = "<{}>".format) -> list[str]:
         """Return the readable token of each id; bytes of one character as `whole_characters`.
@@ -324,6 +351,8 @@ def pipeline(kind: str) -> Any:
         return inner
     inner.normalizer = normalizers.Sequence(
         [
+            normalizers.Replace(Regex(r"\p{Default_Ignorable_Code_Point}+"), ""),
+            normalizers.NFC(),
             normalizers.Replace(Regex(LINE_BREAK), " "),
             normalizers.Replace("’", "'"),
             normalizers.Lowercase(),

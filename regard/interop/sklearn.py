@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from regard.errors import RegardError, look_up
+from regard.errors import RegardError, look_up, value_errors
 from regard.models.kernel_regression import KERNELS, NadarayaWatson, Step, learn, rule_of_thumb
 
 Numbers = NDArray[np.float64]
@@ -31,7 +31,7 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     after each, with w = 1 / width. A point without rows in reach (epanechnikov, boxcar) gets the
     mean of y.
 
-    Errors: ``RegardError`` for an unknown kernel and for widths that are not above 0.
+    Errors: ``ValueError`` for an unknown kernel, for widths that are not above 0, and for X and y.
 
     >>> x = np.linspace(0, 6, 60)[:, None]
     >>> model = KernelRegression().fit(x, np.sin(x[:, 0]))
@@ -60,6 +60,7 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.learning_rate = learning_rate
         self.seed = seed
 
+    @value_errors()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803, scikit-learn's name
         """Store X (rows, columns) and y (rows,) or (rows, outputs), and learn the widths."""
         kernel = look_up(KERNELS, self.kernel, "kernel")
@@ -97,6 +98,7 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             predicted: Numbers = self._model(queries, keys, values).numpy() + self._mean
         return predicted[:, 0] if self._flat else predicted
 
+    @value_errors()
     def leave_one_out(self, rows: ArrayLike | None = None) -> Numbers:
         """Predict training rows, by number (default: all), each from all the other rows.
 

@@ -74,6 +74,16 @@ class ServedPretrained:
             raise RegardError(f"{self.name} gives one answer per text; leave out best")
         return [self._answer(text) for text in texts]
 
+    def unknown(self, text: str) -> list[str]:
+        """Return the words of a text that the tokenizer does not know; none if it has bytes."""
+        with panics(f"{self.name}: its tokenizer could not encode the text"):
+            encoding = self.words.encode(text)
+        model = self.words.model
+        name = getattr(model, "unk_token", None)
+        number = self.words.token_to_id(str(name)) if name else getattr(model, "unk_id", None)
+        spans = [x for x, i in zip(encoding.offsets, encoding.ids, strict=True) if i == number]
+        return list(dict.fromkeys(text[start:end].strip() for start, end in spans))
+
     def attention(self, text: str) -> list[LayerAttention]:
         """Return the attention of every layer; for T5, while it writes its answer."""
         ids = self._ids(text)
@@ -147,6 +157,10 @@ class ServedPretrained:
         )
 
     def _answer(self, text: str) -> dict[str, Any]:
+        named = {"unknown": words} if (words := self.unknown(text)) else {}
+        return {**self._own_answer(text), **named}
+
+    def _own_answer(self, text: str) -> dict[str, Any]:
         ids = self._ids(text)
         if not ids:
             return {"written": "", "log_probability": 0.0, "ended": True}

@@ -29,7 +29,7 @@ from regard.data.birthplaces import (
     read_answers,
 )
 from regard.data.pairs import Pair
-from regard.data.sources import leaves, likeness
+from regard.data.sources import leaves
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.decoding import Limits
 from regard.errors import RegardError
@@ -37,6 +37,7 @@ from regard.layers import special_tokens
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.ranks import Arrays, ranks
+from regard.spelling import likeness
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span
 from regard.tasks.pretraining.language_modeling import NextToken, NextTokens

@@ -37,6 +37,7 @@ class Number:
     """The number that a model predicts for a text."""
 
     value: float
+    unknown: tuple[str, ...] = ()  # words of the text that the model does not know
 
     def line(self) -> str:
         """Return the number with six significant digits."""
@@ -48,7 +49,8 @@ class Number:
 
     def json(self) -> dict[str, Any]:
         """Return the answer as JSON-serialisable values."""
-        return {"value": self.value}
+        named = {"unknown": list(self.unknown)} if self.unknown else {}
+        return {"value": self.value, **named}
 
 
 def metric_of(name: str, predicted: Numbers, true: Numbers) -> float:

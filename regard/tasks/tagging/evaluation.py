@@ -29,6 +29,7 @@ class Tags:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    unknown: tuple[str, ...] = ()  # words that the model does not know
 
     _repr_html_ = shown
 
@@ -63,7 +64,8 @@ class Tags:
 
     def json(self) -> dict[str, Any]:
         """Return the answer as JSON-serialisable values."""
-        return {"words": list(self.words), "tags": list(self.tags), "spans": self.spans()}
+        named = {"unknown": list(self.unknown)} if self.unknown else {}
+        return {"words": list(self.words), "tags": list(self.tags), "spans": self.spans(), **named}
 
 
 def span_counts(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:

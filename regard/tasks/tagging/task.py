@@ -27,6 +27,7 @@ from regard.layers.device import device_of, evaluation_mode
 from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
 from regard.tasks.tagging import METRICS, TaggingSettings
+from regard.tasks.tagging.baselines import TokenModel
 from regard.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
 from regard.tasks.task import NAMED, Columns, Split, no_labels
 from regard.tasks.texts import TextTask, outputs_of
@@ -290,6 +291,25 @@ class Tagging(TextTask):
         sentences = list(inputs)
         tags = self.tag(model, sentences)
         return [Tags(tuple(words_in(x)), tuple(t)) for x, t in zip(sentences, tags, strict=True)]
+
+    def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
+        """Return the words of each sentence that the model does not know: see `Task.unknown`."""
+        sentences = [words_in(text) for text in texts]
+        if isinstance(model, TokenModel):
+            return model.unknown_words(sentences)
+        if not isinstance(model, nn.Module):
+            return [()] * len(sentences)
+        if self.tokenizer.kind in WHOLE:
+            return [self.tokenizer.unknown_in(" ".join(words)) for words in sentences]
+        number = self.tokenizer.unknown
+        return [
+            tuple(
+                word
+                for word, ids in dict(zip(words, self.pieces(words), strict=True)).items()
+                if number in ids
+            )
+            for words in sentences
+        ]
 
     def explainable(self, model: nn.Module, text: str) -> Explainable:
         """Return ln p of the predicted tag of each word that the model reads.
