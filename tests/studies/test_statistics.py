@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from regard.errors import RegardError
+from regard.studies.null_distribution import p_values
 from regard.studies.statistics import (
     Difference,
     Estimate,
@@ -52,7 +53,8 @@ def test_the_components_by_hand() -> None:
     found = estimate(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
     assert found.mean == 0.5
     assert found.from_seeds == pytest.approx(0.25 / 3)
-    assert found.from_examples == pytest.approx(0)
+    # with 2 examples 1 / (1 + 1/4) of V_examples is kept
+    assert found.from_examples == pytest.approx(1 / 36 / 1.25)
     assert (found.seeds_freedom, found.examples_freedom) == (2, 1)
 
 
@@ -73,10 +75,11 @@ def test_interaction_is_not_counted_twice() -> None:
 
 def test_groups_by_hand() -> None:
     # Mean 1/4. Sums of x − mean by group: (3/4 + 3/4, −1/4 · 2, −1/2) = 3/2, −1/2, −1 … of sizes
-    # 2, 2, 4: squares over 1 − size/8 are 3, 1/3 and 2, over 8² -> V_examples = (16/3) / 64
+    # 2, 2, 4: squares over 1 − size/8 are 3 and 1/3. The last is larger than Σ size²/8 = 3, so its
+    # square is divided by 1 − 2 · 4/8 + 24/64 = 3/8. All over 8² -> V_examples
     scores = np.array([[1.0, 1, 0, 0, 0, 0, 0, 0]])
     found = estimate(scores, np.array([5, 5, 1, 1, 3, 3, 3, 3]))
-    assert found.from_examples == pytest.approx((3 + 1 / 3 + 2) / 64)
+    assert found.from_examples == pytest.approx((3 + 1 / 3 + 8 / 3) / 64)
     assert found.from_seeds == 0
     assert found.examples_freedom == pytest.approx(64 / 24 - 1)
 
@@ -97,6 +100,22 @@ def test_the_interaction_of_seeds_and_groups_is_the_seeds_doubt() -> None:
     assert found.from_examples < found.from_seeds
     # … and with each example counted alone the same, as interaction never enters twice
     assert estimate(scores).from_seeds == pytest.approx(found.from_seeds)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 1, 1), (9, 4, 3, 2, 2, 1, 1)])
+def test_few_examples_or_groups_find_little_that_is_not_there(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(20)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    freedom = effective(np.array(sizes)) - 1
+    for seeds in (5, 10):
+        for by_seed, by_group, by_both in [(0, 1, 0), (0, 1, 1), (1, 1, 1), (0.3, 0, 1), (0, 0, 1)]:
+            shape = (2000, seeds, len(sizes))
+            gains = by_seed * rng.standard_normal((2000, seeds, 1))
+            gains = gains + by_group * rng.standard_normal((2000, 1, len(sizes)))
+            gains = (gains + by_both * rng.standard_normal(shape))[..., groups]
+            p = p_values(*components(gains, groups), seeds - 1.0, freedom)
+            assert (p < 0.05).mean() <= 0.065
+            assert (p < 0.005).mean() <= 0.011
 
 
 def test_doubled_examples_tell_nothing_new_where_the_groups_say_so() -> None:
