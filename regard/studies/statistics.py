@@ -323,9 +323,9 @@ def compare_runs(
     """Compute the difference a − b of two arms with the same seeds on the same test examples.
 
     Row s of both tables is seed s, column i the same example, in group ``groups[i]``. An arm that
-    is the same for every seed is given as its one row, repeated. Equal tables have the difference
-    0 and p = 1. For bool tables (right and wrong) the variances are bounded by `at_least` and the
-    unit is points; `unit` is the unit of other scores.
+    is the same for every seed is given as its one row, repeated. Tables that are equal up to
+    rounding have the difference 0 and p = 1. For bool tables (right and wrong) the variances are
+    bounded by `at_least` and the unit is points; `unit` is the unit of other scores.
 
     Errors: tables of different shapes; those of `estimate`.
 
@@ -340,6 +340,8 @@ def compare_runs(
             f"{names[1]} has {_sides(b)}"
         )
     gains = np.subtract(a, b, dtype=np.float64)
+    rounding = 8 * np.finfo(np.float64).eps * max(np.abs(x).max(initial=0) for x in (a, b))
+    gains[np.abs(gains) <= rounding] = 0
     result = estimate(gains, groups)
     seeds, examples = a.shape
     binary = a.dtype == b.dtype == np.bool_

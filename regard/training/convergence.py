@@ -12,11 +12,12 @@ squares estimate, and the posterior of ρ is known up to a constant (Zellner & T
 
     p(ρ | y) ∝ p(ρ) |R|^(−1/2) |X' R⁻¹ X|^(−1/2) S(ρ)^(−(n − 2)/2)
 
-with S(ρ) = r' R⁻¹ r of the residuals r and p(ρ) ∝ 0.2 + ρ on 0 … 0.95. The score is still rising if the chance of b ≤ 0, averaged over ρ,
-is below 6 % and if continuing at the least squares slope for as many steps would gain more than 0.2
-points. Of flat curves with 4 to 50 validations and correlations of 0 to 0.8 at most 10 % count as
-rising. Slow rises are missed by few validations: a plateau is no proof of convergence
-(`benchmarks.false_differences` measures both; `docs/results/statistics.md`).
+with S(ρ) = r' R⁻¹ r of the residuals r and p(ρ) ∝ 0.2 + ρ on 0 … 0.95. The score is still rising if
+the chance of b ≤ 0, averaged over ρ, is below 6 % and if continuing at the least squares slope for
+as many steps would gain more than 0.2 points. Of flat curves with 4 to 50 validations and
+correlations of 0 to 0.8 at most 10 % count as rising. Slow rises are missed by few validations: a
+plateau is no proof of convergence (`benchmarks.false_differences` measures both;
+`docs/results/statistics.md`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -220,6 +220,12 @@ def test_equal_arms_differ_by_nothing() -> None:
     )
 
 
+def test_arms_that_differ_by_rounding_differ_by_nothing() -> None:
+    a = np.random.default_rng(0).random((3, 50)) * 7
+    found = compare_runs(a * (1 + 2**-52), a)
+    assert (found.mean, found.p, found.significant) == (0, 1, False)
+
+
 def test_arms_opposed_everywhere_stay_between_one_and_minus_one() -> None:
     found = compare_runs(np.ones((2, 5), bool), np.zeros((2, 5), bool))
     assert found.mean == 1
