@@ -159,6 +159,16 @@ def smallest(
     return high
 
 
+def median_ratio(freedom: float) -> float:
+    """Return the median of χ²_f / f, of an estimated variance over the true one; 1 for f = 0.
+
+    >>> round(median_ratio(1), 3), round(median_ratio(4), 3)
+    (0.455, 0.839)
+    """
+    least = max(freedom, 1.0)  # with less than one degree the median says nothing
+    return float(2 * gammaincinv(least / 2, 0.5) / least) if freedom else 1.0
+
+
 def _stretched(count: int, stretch: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Gauss-Legendre nodes and weights on 0 … 1, dense near 0."""
     points, weights = np.polynomial.legendre.leggauss(count)

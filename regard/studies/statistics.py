@@ -88,8 +88,16 @@ class Estimate:
         """Return the smallest true difference that a family of comparisons detects with power 80 %.
 
         The level is Holm's strictest, 5 % / `family`: `regard.studies.null_distribution.smallest`.
+        That takes the variances for known. Estimates with few degrees of freedom f are more often
+        too small than too large, so each is divided by the median of χ²_f / f: the result is then
+        as often too large as too small.
         """
-        return null_distribution.smallest((1 - CONFIDENCE) / family, *self._parts)
+        pairs = (self.from_seeds, self.seeds_freedom), (self.from_examples, self.examples_freedom)
+        seeds, examples = (part / null_distribution.median_ratio(f) for part, f in pairs)
+        level = (1 - CONFIDENCE) / family
+        return null_distribution.smallest(
+            level, seeds, examples, self.seeds_freedom, self.examples_freedom
+        )
 
     @property
     def _parts(self) -> tuple[float, float, float, float]:
@@ -217,7 +225,9 @@ class Difference:
 
     `p` is unadjusted until `as_family` replaces it by Holm's adjusted value and sets `family`, the
     number of differences. The interval is never adjusted. `untrained` names the arms whose
-    training did not converge; that such an arm is worse is no evidence about its method.
+    training did not converge: with more steps such an arm may be better or worse, so a difference
+    from it is one of these steps, and no evidence about the methods. `stuck` names those among
+    them that never left the trivial answer, `steps` has the mean training steps by arm.
     `estimate` is the estimate from which mean, interval and p were computed.
     """
 
@@ -232,18 +242,21 @@ class Difference:
     family: int = 1
     unit: str = "points"
     untrained: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+    steps: Mapping[str, int] = field(default_factory=dict)
     estimate: Estimate | None = field(default=None, repr=False)
 
     @property
     def claimed(self) -> bool:
-        """Return whether the difference is significant and the worse arm's training converged."""
-        return self.significant and (self.b if self.mean >= 0 else self.a) not in self.untrained
+        """Return whether the difference is significant and both trainings converged."""
+        return self.significant and not self.untrained
 
     @cached_property
     def smallest(self) -> float | None:
         """Return the smallest true difference detected with power 80 %, at the family's level.
 
-        It is as precise as the estimated variances: with few seeds it may be wrong by half.
+        It is as precise as the estimated variances: with two seeds it may be wrong by a factor of
+        three, with five by a third.
         """
         return None if self.estimate is None else self.estimate.smallest(self.family)
 
@@ -269,16 +282,32 @@ class Difference:
         caveat = "; one seed: two models, not two methods" if self.seeds == 1 else ""
         if self.significant:
             winner, loser = (self.a, self.b) if forward else (self.b, self.a)
-            if loser in self.untrained:
+            if self.untrained:
+                ahead, behind = (name + self._after(name) for name in (winner, loser))
                 return (
-                    f"{loser} was not trained to the end: no claim about the method; {winner} is "
-                    f"ahead by {amount}{caveat}"
+                    f"{ahead} is ahead of {behind} by {amount}; {self._unfinished()}: no claim "
+                    f"about the methods{caveat}"
                 )
             return f"{winner} beats {loser} by {amount}{caveat}"
         if self.untrained:
-            caveat += f"; not trained to the end: {' and '.join(self.untrained)}"
+            marks = (f"{x} (never left the trivial answer)" if x in self.stuck else x
+                     for x in self.untrained)  # fmt: skip
+            caveat += f"; not trained to the end: {' and '.join(marks)}"
         nothing = f"no evidence of a difference between {self.a} and {self.b}: {amount}"
         return f"{nothing}{self._could_find()}{caveat}"
+
+    def _after(self, name: str) -> str:
+        return f" after {self.steps[name]:,} steps" if name in self.steps else ""
+
+    def _unfinished(self) -> str:
+        """Return which arms were not trained to the end, and which never began to learn."""
+        others = [name for name in self.untrained if name not in self.stuck]
+        parts = [f"{' and '.join(self.stuck)} never left the trivial answer"] if self.stuck else []
+        if len(others) == 2:
+            parts.append("neither was trained to the end")
+        elif others:
+            parts.append(f"{others[0]} was not trained to the end")
+        return ", ".join(parts)
 
     def _could_find(self) -> str:
         size = self.smallest

@@ -16,7 +16,7 @@ with S(ρ) = r' R⁻¹ r of the residuals r and p(ρ) ∝ 0.2 + ρ on 0 … 0.95
 the chance of b ≤ 0, averaged over ρ, is below 6 % and if continuing at the least squares slope for
 as many steps would gain more than 0.2 points. Of flat curves with 4 to 50 validations and
 correlations of 0 to 0.8 at most 10 % count as rising. Slow rises are missed by few validations: a
-plateau is no proof of convergence (`benchmarks.false_differences` measures both;
+plateau is no proof of convergence (`benchmarks.calibration` measures both;
 `docs/results/statistics.md`).
 """
 
@@ -30,12 +30,14 @@ CONVERGED: Final = "converged"
 RISING: Final = "still rising"
 UNKNOWN: Final = "too short to tell"
 ONE_LABEL: Final = "one label only"
+TRIVIAL: Final = "never left the trivial answer"
 #: A description of each outcome.
 MEANINGS: Final = {
     CONVERGED: "validation had stopped improving",
     RISING: "validation was still rising when the budget ended",
     UNKNOWN: "the budget ended before validation could tell",
     ONE_LABEL: "the model predicts the same for every text",
+    TRIVIAL: "the test score is hardly better than a guess that ignores the input",
 }
 LEAST = 3  # validations needed for a trend, and for patience to count
 CHANCE = 0.06  # that the trend is not positive

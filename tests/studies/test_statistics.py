@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from regard.errors import RegardError
-from regard.studies.null_distribution import p_values
+from regard.studies.null_distribution import p_values, smallest
 from regard.studies.statistics import (
     Difference,
     Estimate,
@@ -37,13 +37,25 @@ def test_no_claim_is_made_of_an_arm_that_was_not_trained_to_its_end() -> None:
     loser = replace(found, untrained=("rnn",))
     assert loser.significant
     assert not loser.claimed
-    assert loser.sentence.startswith(
-        "rnn was not trained to the end: no claim about the method; cnn is ahead by "
+    assert loser.sentence.startswith("cnn is ahead of rnn by ")
+    assert loser.sentence.endswith("; rnn was not trained to the end: no claim about the methods")
+    winner = replace(found, untrained=("cnn",), steps={"cnn": 1200, "rnn": 900})
+    assert not winner.claimed  # nor may an arm that is still rising beat another
+    assert winner.sentence.startswith("cnn after 1,200 steps is ahead of rnn after 900 steps by ")
+    assert winner.sentence.endswith("; cnn was not trained to the end: no claim about the methods")
+    both = replace(found, untrained=("cnn", "rnn"))
+    assert "; neither was trained to the end: no claim about the methods" in both.sentence
+    stuck = replace(found, untrained=("cnn", "rnn"), stuck=("rnn",))
+    assert (
+        "; rnn never left the trivial answer, cnn was not trained to the end: no claim"
+        in stuck.sentence
     )
-    assert replace(found, untrained=("cnn",)).claimed  # more training would not make it worse
+    assert all("beats" not in one.sentence for one in (loser, winner, both, stuck))
     alike = replace(found, mean=0.001, p=0.8, untrained=("rnn",))
     assert alike.sentence.startswith("no evidence of a difference between cnn and rnn: ")
     assert alike.sentence.endswith("; not trained to the end: rnn")
+    alike = replace(alike, stuck=("rnn",))
+    assert alike.sentence.endswith("; not trained to the end: rnn (never left the trivial answer)")
 
 
 def test_the_components_by_hand() -> None:
@@ -216,7 +228,7 @@ def test_equal_arms_differ_by_nothing() -> None:
     assert found.high == -found.low == pytest.approx(stats.t.ppf(0.975, 5) / 8)
     assert found.sentence == (
         "no evidence of a difference between a and b: 0.0 points (−32.1 to 32.1, p = 1); "
-        "a difference of 43.6 points would have been found 4 times in 5"
+        "a difference of 46.8 points would have been found 4 times in 5"
     )
 
 
@@ -355,6 +367,12 @@ def test_an_estimates_interval_is_students_t_of_its_seeds() -> None:
     found = Estimate(0.1, 0.01, 0.0, 2, 99)
     assert found.half == pytest.approx(0.1 * stats.t.ppf(0.975, 2), rel=1e-4)
     assert found.p == pytest.approx(2 * stats.t.sf(1.0, 2), rel=1e-4)
+
+
+def test_the_smallest_difference_is_as_often_too_large_as_too_small() -> None:
+    drawn = 0.7 * np.random.default_rng(0).chisquare(1, 60)
+    told = np.array([Estimate(0.0, float(seeds), 0.3, 1, 400).smallest() for seeds in drawn])
+    assert 0.35 < (told > smallest(0.05, 0.7, 0.3, 1, 400)).mean() < 0.65
 
 
 def test_too_few_seeds_say_so() -> None:

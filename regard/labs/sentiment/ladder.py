@@ -9,6 +9,7 @@ from regard.labs.sentiment.plan import BUILT_ON, LAYERED, RESIDUALS, at
 from regard.reports.answer import percent
 from regard.reports.figures import Series, line_chart
 from regard.reports.findings import Cell, Figure, Section, Table
+from regard.studies.result import claimed
 
 NEVER_ALIKE = {"model", "seed", "task"}
 
@@ -105,5 +106,5 @@ def depth_claims(result: Result, depths: Sequence[int]) -> list[Claim]:
             f"at {most} layers {arm} beats {base} by {percent(gain)} points, with evidence (p = "
             f"{p:.2g})"
         )
-        claims.append(claim(says, gain, gain > 0 and p < 0.05))
+        claims.append(claim(says, gain, gain > 0 and claimed(verdict)))
     return claims
