@@ -366,11 +366,11 @@ def show_comparison(comparison: "Comparison") -> None:
 
 def _remedy(result: "ArmResult") -> str:
     """Return what to do about an arm whose training did not converge."""
-    from regard.training.convergence import ONE_LABEL, RISING, UNKNOWN
+    from regard.training.convergence import ONE_LABEL, RISING, TRIVIAL, UNKNOWN
 
     if {RISING, UNKNOWN} & set(result.ended):
         return "use a longer --budget, or none"
-    if ONE_LABEL in result.ended:
+    if {ONE_LABEL, TRIVIAL} & set(result.ended):
         return "it learned nothing; try another learning_rate="
     return "run the command again to retry the failed runs"
 

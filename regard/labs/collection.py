@@ -241,7 +241,7 @@ def verdicts_table(name: str, comparison: Comparison) -> Table:
         for one in (*comparison.verdicts, *comparison.rungs)
     ]  # fmt: skip
     note = (
-        "That an arm is behind whose training had not ended is a statement about these steps, not "
-        "about the method."
+        "A difference from an arm whose training had not ended is a statement about these steps, "
+        "not about the methods."
     )
     return Table(f"{name}: the differences", columns, rows, note)

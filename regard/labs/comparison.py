@@ -24,6 +24,7 @@ from regard.studies.compare import Study, compare, models_of
 from regard.studies.forecasts import Planned
 from regard.studies.job import RunTask, train_and_score
 from regard.studies.launch import Job
+from regard.studies.result import claimed
 
 if TYPE_CHECKING:
     from regard.studies.result import Comparison
@@ -33,6 +34,8 @@ DRY_RUN = "dry-run"  # a folder that is never created, so that a forecast finds 
 ANY_DATA = ""  # key of the preset for data without a preset of their own
 BEGIN = "init="
 AHEAD, BEHIND, UNCLEAR = "ahead", "behind", "no evidence"
+#: With evidence, at these steps, of arms that were not trained to the end.
+AHEAD_SO_FAR, BEHIND_SO_FAR = "ahead so far", "behind so far"
 
 Values = Mapping[str, object]
 
@@ -195,8 +198,9 @@ class Result:
     def standing(self, a: str, b: str) -> str:
         """Return whether there is evidence (α = 5 %) that arm a is ahead of b, or behind.
 
-        The evidence is about these steps: with more of them an arm that was still rising may catch
-        up. An arm with only one seed left of several, since the others failed, is no evidence.
+        If one of them was not trained to the end, the evidence is about these steps: "ahead so far"
+        or "behind so far", which supports no claim about the methods. An arm with only one seed
+        left of several, since the others failed, is no evidence.
         """
         verdict = self.verdict(a, b)
         if verdict is None or verdict["p"] is None or not verdict["p"] < 0.05:
@@ -204,6 +208,8 @@ class Result:
         asked = self.record.get("seeds", 1)
         if min(self.arm(name).get("seeds", asked) for name in (a, b)) < min(2, asked):
             return UNCLEAR
+        if not claimed(verdict):
+            return AHEAD_SO_FAR if verdict["difference"] > 0 else BEHIND_SO_FAR
         return AHEAD if verdict["difference"] > 0 else BEHIND
 
 

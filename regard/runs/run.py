@@ -27,7 +27,7 @@ from regard.shown import shown
 from regard.tasks import TASKS
 from regard.tasks.task import Columns, Task, with_unknown
 from regard.training.checkpoints import load_weights, must_describe
-from regard.training.convergence import CONVERGED, MEANINGS, ONE_LABEL, outcome
+from regard.training.convergence import CONVERGED, MEANINGS, ONE_LABEL, TRIVIAL, outcome
 from regard.training.loop import NOTHING, Progress
 from regard.training.precision import Precision
 
@@ -270,13 +270,16 @@ class Run:
         """Return how the training ended: an outcome of `regard.training.convergence`.
 
         A fitted model, such as a baseline, is "converged". A network that predicts the same for
-        every test example never learned.
+        every test example never learned; nor did one whose validation stopped improving at the
+        score of a guess that ignores the input (`Evaluation.learned`).
         """
         if self.config.entry.deterministic:
             return CONVERGED
-        if self.evaluate().is_constant:
+        evaluation = self.evaluate()
+        if evaluation.is_constant:
             return ONE_LABEL
-        return outcome(self.metrics(), self.config.training.patience)
+        how = outcome(self.metrics(), self.config.training.patience)
+        return TRIVIAL if how == CONVERGED and not evaluation.learned else how
 
     @property
     def _unread(self) -> Task[Any]:

@@ -11,6 +11,7 @@ from regard.reports.evidence import Arm as Evidence
 from regard.reports.figures import Row, Series, interval_chart, line_chart
 from regard.reports.findings import Cell, Figure, Section, Table
 from regard.reports.scales import duration
+from regard.studies.result import claimed
 
 DIFFERENCE = ("difference", "low", "high")
 NEVER_ALIKE = {"model", "seed", "task"}
@@ -148,5 +149,5 @@ def depth_claims(result: Result, depths: Sequence[int]) -> list[Claim]:
             f"at {most} layers {arm} beats {base} by {percent(gain)} points, with evidence (p = "
             f"{p:.2g})"
         )
-        claims.append(claim(says, gain, gain > 0 and p < 0.05))
+        claims.append(claim(says, gain, gain > 0 and claimed(verdict)))
     return claims
