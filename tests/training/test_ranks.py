@@ -42,7 +42,9 @@ with ranks().guarded():
 """
 
 
-def together(*words: str, count: int = 2) -> list[subprocess.CompletedProcess[str]]:
+def together(
+    *words: str, count: int = 2, seconds: float = 300
+) -> list[subprocess.CompletedProcess[str]]:
     """The same command in so many processes, as torchrun starts them; {rank} in its words."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -56,7 +58,7 @@ def together(*words: str, count: int = 2) -> list[subprocess.CompletedProcess[st
         started.append(subprocess.Popen(command, env=env, cwd=ROOT, **pipes))
     ended = []
     for process in started:
-        out, error = process.communicate(timeout=300)
+        out, error = process.communicate(timeout=seconds)
         ended.append(subprocess.CompletedProcess(process.args, process.returncode, out, error))
     return ended
 
@@ -104,7 +106,8 @@ def sweep(place: Path, world: int, sizes: Sequence[tuple[int, int]], steps: int)
         for b, a in sizes
     ]
     words = [["--", *(f"{name}={value}" for name, value in case.items())] for case in cases]
-    processes = together("-m", "tests.training.together", str(place), *chain(*words), count=world)
+    command = ["-m", "tests.training.together", str(place), *chain(*words)]
+    processes = together(*command, count=world, seconds=20 * len(cases) + 60)
     assert not any(x.returncode for x in processes), processes[0].stderr
     alone = {b: trained({**cases[0], "batch_size": b, "accumulate": 1}) for b, _ in sizes}
     worst = 0.0

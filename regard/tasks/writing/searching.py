@@ -26,6 +26,7 @@ from regard.decoding import (
     sample,
     side_by_side,
 )
+from regard.decoding.beam import MOST_PENALTY
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.models.text_baselines import TextBaseline
@@ -57,7 +58,7 @@ class Search:
     texts written earlier, so that parts of a long file get different random numbers.
 
     Errors: ``beam`` or ``best`` below 1; a negative or infinite number; ``longest`` above `MOST`;
-    ``top_p`` outside (0, 1]; a sampling setting without a temperature.
+    ``penalty`` above `MOST_PENALTY`; ``top_p`` outside (0, 1]; a sampling setting without a temperature.
     """
 
     beam: int = 1
@@ -77,6 +78,8 @@ class Search:
                 raise RegardError(f"{name} must be at least {low} and finite, not {value:g}")
             if name == "longest" and value > MOST:
                 raise RegardError(f"longest must be at most {MOST:,} tokens, not {value:,}")
+            if name == "penalty" and value > MOST_PENALTY:
+                raise RegardError(f"penalty must be at most {MOST_PENALTY:g}, not {value:g}")
             if name not in ("temperature", "penalty") and not isinstance(value, int):
                 raise RegardError(f"{name} must be a whole number, not {value:g}")
         if not 0 < self.top_p <= 1:
