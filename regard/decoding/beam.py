@@ -28,9 +28,9 @@ def beam(
     """Return the ``best`` texts of each source found by a beam of ``size``, best first.
 
     A text's score is log p / ((5 + length) / 6)^penalty, the end counted in its length (Wu et al.
-    2016, equation 14); a negative penalty favours short texts. A source is done when ``size`` of its texts have ended and none that goes on
-    could still be better than the worst of them, or at its limit, where what goes on is taken as it
-    is. A beam of 1 without penalty is `greedy`.
+    2016, equation 14); a negative penalty favours short texts. A source is done when ``size`` of
+    its texts have ended and none that goes on could still be better than the worst of them, or at
+    its limit, where what goes on is taken as it is. A beam of 1 without penalty is `greedy`.
 
     Errors: a size below 1, ``best`` above the size, a penalty beyond ±`MOST_PENALTY`.
     """
