@@ -112,9 +112,9 @@ class Ranks:
             raise
 
     @contextmanager
-    def sharing(self) -> Iterator[None]:
+    def sharing(self, shared: bool = True) -> Iterator[None]:
         """Within the context, `divide` divides its work; all processes must call it alike."""
-        self._sharing.append(True)
+        self._sharing.append(shared)
         try:
             yield
         finally:
@@ -131,12 +131,17 @@ class Ranks:
     def divide_all(
         self, items: Sequence[T], work: Callable[[Sequence[T]], list[Arrays]]
     ) -> list[Arrays]:
-        """Return what `divide` does, with one call of ``work`` for all items of a process."""
-        if self.world == 1 or not self._sharing:
+        """Return what `divide` does, with one call of ``work`` for all items of a process.
+
+        Work that divides work itself does that alone: processes have different items.
+        """
+        if self.world == 1 or not any(self._sharing[-1:]):
             return work(items)
         mine = {}
         places = range(self.rank, len(items), self.world)
-        for place, arrays in zip(places, work([items[i] for i in places]), strict=True):
+        with self.sharing(False):
+            worked = work([items[i] for i in places])
+        for place, arrays in zip(places, worked, strict=True):
             for name, values in arrays.items():
                 mine[f"{place}/{name}"] = torch.from_numpy(np.array(values, order="C"))
         self.wait()  # shares take different times

@@ -47,6 +47,11 @@ class Arguments(NamedTuple):
         check(queries, keys, values, score, self.dropout, heads)
         return score, normalizer, mask, heads
 
+    def without_keys(self) -> "Arguments":
+        """Return the arguments without keys, whose cache has them already."""
+        keys, values = self.keys[..., :0, :], self.values[..., :0, :]
+        return self._replace(keys=keys, values=values, key_positions=None)
+
 
 def must_be_tensors(**arguments: object) -> None:
     """Raise a RegardError that names the first argument that is not a tensor."""

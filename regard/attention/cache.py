@@ -42,6 +42,11 @@ class KeyValueCache:
         return self._length
 
     @property
+    def filled(self) -> bool:
+        """Return whether the cache is fixed and has its keys, so that it takes no others."""
+        return self.fixed and len(self) > 0
+
+    @property
     def numbers(self) -> int:
         """Return how many numbers of keys and values, or of a state, are cached."""
         rows = [x.narrow(-2, 0, self._length) for x in self._room[:-1]] if self._room else []

@@ -47,15 +47,11 @@ class Computation:
     def of(cls, arguments: Arguments) -> "Computation":
         """Check, sanitize, prepare and plan the arguments of `attend`."""
         score, normalizer, mask, heads = arguments.parts()
-        queries, keys, values, cache = (
-            arguments.queries,
-            arguments.keys,
-            arguments.values,
-            arguments.cache,
-        )
+        cache = arguments.cache
+        if cache is not None and cache.filled:
+            arguments = arguments.without_keys()
+        queries, keys, values = arguments.queries, arguments.keys, arguments.values
         m = keys.shape[-2] + (0 if cache is None else cache.length)
-        if cache is not None and cache.fixed and len(cache):
-            m = cache.length  # a filled fixed cache takes no more keys
         if mask is not None and cache is None and arguments.key_positions is None and on_cpu(keys):
             mask.must_fit(m)
         rows, columns = places(queries, keys, m, arguments.query_positions, arguments.key_positions)
@@ -187,7 +183,7 @@ def prepared_with_cache(
         theirs = prepared_once(keys, score, columns)
     else:
         theirs = score.prepare_keys(keys, columns)
-    if on_cpu(queries) and not (cache.fixed and len(cache)):
+    if on_cpu(queries) and not cache.filled:
         cache.finite = cache.finite and is_finite(*as_tuple(theirs), values)
     theirs, values, all_columns = cache.append(theirs, values, context.columns)
     context, nonfinite = context.over(all_columns), None

@@ -92,7 +92,7 @@ class ForgettingAttention(MultiHeadAttention):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the heads, with the gate's logit as a last column of the keys."""
         q, k, v = super()._heads(queries, keys, values, cache, packing, key_packing)
-        if cache is not None and cache.fixed and len(cache):
+        if cache is not None and cache.filled:
             return q, F.pad(k, (0, 1)), v
         if keys is None:
             keys, key_packing = queries, packing

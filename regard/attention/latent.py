@@ -115,7 +115,7 @@ class LatentAttention(MultiHeadAttention):
         q = asked.unflatten(-1, (self.heads, -1)).transpose(-3, -2) * self.scale
         content, turned = q.split([self.head_width, self.rotated], -1)
         q = torch.cat([turned, content @ self.up_keys.to(q.dtype)], -1)
-        if cache is not None and cache.fixed and len(cache):
+        if cache is not None and cache.filled:
             none = q.new_empty(*q.shape[:-3], 1, 0, q.shape[-1])
             return q, none, none[..., self.rotated :]
         if keys is None:

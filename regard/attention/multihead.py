@@ -145,6 +145,8 @@ class MultiHeadAttention(Mechanism):
             )
         mask, keys, itself = as_mask(mask), memory, memory is None or memory is queries
         query_positions, key_positions = both_sides(positions, memory)
+        if cache is not None and cache.filled:
+            key_positions = None  # the cache has them
         packing, key_packing = both_sides(packing, memory)
         if mask is not None and cache is None and packing is None:
             queries, keys, values = without_hidden(
@@ -208,7 +210,7 @@ class MultiHeadAttention(Mechanism):
 
         Keys and values are (\\*batch, groups, m, head_width).
         """
-        if cache is not None and cache.fixed and len(cache):
+        if cache is not None and cache.filled:
             q = self._project(queries, 0, 1, packing)[0]
             none = q.new_empty(*q.shape[:-3], self.groups, 0, self.head_width)
             return q, none, none

@@ -19,6 +19,7 @@ from regard.conformance.law import (
     same,
     worst,
 )
+from regard.tasks.networks import Interface, texts
 
 SIZES = (7, 4, 1)  # tokens of the texts in a batch
 TARGET = 5  # tokens of each target of an encoder-decoder
@@ -31,7 +32,8 @@ class NetworkSubject:
     ``form`` is the signature: "reads" for ``network(tokens, lengths)``, which returns an output for
     each text or each token; "on" for ``network(tokens)``, which returns a state for each token that
     may depend on earlier tokens; "another" for ``network(source, lengths, tokens)``, the same for
-    the target of a source. ``longest``: the maximum number of tokens, if limited.
+    the target of a source. ``longest``: the maximum number of tokens, if limited. ``interface`` and
+    ``labels``: what the network's task needs, if it is for one.
     """
 
     name: str
@@ -39,6 +41,8 @@ class NetworkSubject:
     form: Literal["reads", "on", "another"]
     vocabulary: int
     longest: int | None = None
+    interface: Interface | None = None
+    labels: int = 0
 
     @property
     def sizes(self) -> list[int]:
@@ -89,6 +93,19 @@ def computes(subject: NetworkSubject) -> Measurement:
     return Measurement(f"{len(tokens)} texts to {tuple(output.shape)}")
 
 
+def outputs(subject: NetworkSubject) -> Measurement:
+    interface = subject.interface
+    if interface is None or not interface.outputs:
+        raise InapplicableError("the number of outputs is not known")
+    network, (tokens, lengths) = subject.build(), subject.texts()
+    sizes = {"vocabulary": subject.vocabulary, "labels": subject.labels}
+    with torch.no_grad():
+        output = interface.call(network, tokens, lengths)
+        if fault := interface.fault(network, output, tokens, sizes):
+            raise BrokenError(fault)
+    return Measurement(f"{sizes[interface.outputs]} for each {interface.each}")
+
+
 def padding(subject: NetworkSubject) -> Measurement:
     network, (tokens, lengths) = subject.build(), subject.texts()
     room = tokens.shape[1] + 3
@@ -135,19 +152,25 @@ def order(subject: NetworkSubject) -> Measurement:
 
 
 def future(subject: NetworkSubject) -> Measurement:
-    if subject.form == "reads":
+    needed = subject.interface.left_to_right if subject.interface else subject.form != "reads"
+    if not needed:
         raise InapplicableError("the network reads whole texts")
     network, (tokens, lengths) = subject.build(), subject.texts()
     gaps = []
     with torch.no_grad():
         source = (tokens, lengths) if subject.form == "another" else ()
-        before = _tensor(network(*source, tokens))
+        sizes = (torch.full_like(lengths, tokens.shape[1]),) if subject.form == "reads" else ()
+        before = _tensor(network(*source, tokens, *sizes))
         for cut in range(1, tokens.shape[1]):
             changed = tokens.clone()
             changed[:, cut:] = (changed[:, cut:] + 1) % subject.vocabulary
-            after = _tensor(network(*source, changed))[:, :cut]
+            after = _tensor(network(*source, changed, *sizes))[:, :cut]
             what = f"later tokens changed the output of token {cut}"
             gaps.append(near(what, after, before[:, :cut], CLOSE))
+        form = subject.interface or Interface(subject.form)
+        for text in texts(subject.vocabulary, subject.longest):
+            if fault := form.looks_ahead(network, text, subject.vocabulary):
+                raise BrokenError(fault)
     return worst(gaps, CLOSE)
 
 
@@ -208,6 +231,7 @@ def state(subject: NetworkSubject) -> Measurement:
 
 NETWORK_LAWS: dict[str, Law[NetworkSubject]] = {
     "computes": Law("outputs are finite, one row for each text", computes),
+    "outputs": Law("there are as many outputs as the task needs", outputs),
     "padding": Law("padding does not change the output", padding),
     "batches": Law("the output of a text does not depend on other texts", batches),
     "order": Law("the order of texts does not change their outputs", order),

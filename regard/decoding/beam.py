@@ -10,6 +10,8 @@ from regard.decoding.greedy import LEAVE
 from regard.decoding.stepwise import Limits, Writer, Written, begun, likeliest
 from regard.errors import RegardError
 
+MOST_PENALTY = 50.0  # absolute value; the powers of any length stay finite
+
 
 @torch.no_grad()
 def beam(
@@ -26,13 +28,17 @@ def beam(
     """Return the ``best`` texts of each source found by a beam of ``size``, best first.
 
     A text's score is log p / ((5 + length) / 6)^penalty, the end counted in its length (Wu et al.
-    2016, equation 14). A source is done when ``size`` of its texts have ended and none that goes on
-    could still be better than the worst of them, or at its limit, where what goes on is taken as it
-    is. A beam of 1 without penalty is `greedy`.
+    2016, equation 14); a negative penalty favours short texts. A source is done when ``size`` of
+    its texts have ended and none that goes on could still be better than the worst of them, or at
+    its limit, where what goes on is taken as it is. A beam of 1 without penalty is `greedy`.
 
-    Errors: a size below 1, ``best`` above the size.
+    Errors: a size below 1, ``best`` above the size, a penalty beyond ±`MOST_PENALTY`.
     """
     limits = limits or Limits()
+    if not abs(penalty) <= MOST_PENALTY:
+        raise RegardError(
+            f"penalty must be between -{MOST_PENALTY:g} and {MOST_PENALTY:g}, not {penalty:g}"
+        )
     if size < 1:
         raise RegardError(f"beam size must be 1 or more, not {size}")
     if not 1 <= best <= size:
@@ -94,8 +100,10 @@ class Hope:
             self.ended.sort(key=lambda text: (not text.ended, -text.score))
             self.closed = True
         elif len(self.ended) == self.size:
-            # Unfinished texts only lose probability; their penalty is at best that of the limit.
-            self.closed = self.score(max(sums), self.limit + 1) <= self.ended[-1].score
+            # Unfinished texts only lose probability; the best length is the next or the longest.
+            ends = step + 1, self.limit + 1
+            best = max(self.score(max(sums), length) for length in ends)
+            self.closed = best <= self.ended[-1].score
         return self.closed
 
     def best(self, count: int) -> list[Written]:

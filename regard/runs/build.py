@@ -17,9 +17,9 @@ from regard.layers.special_tokens import SpecialTokens
 from regard.models.classifiers import BERTClassifier, Classifier
 from regard.runs.config import Config
 from regard.runs.folder import Folder, TokenizerKind
-from regard.runs.leak import must_not_look_ahead
 from regard.runs.room import shape_of
 from regard.tasks import TASKS
+from regard.tasks.networks import must_suit
 from regard.training.loop import seeded
 from regard.training.optimizer import OPTIMIZERS
 from regard.trusted import must_be_trusted
@@ -79,7 +79,8 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     """Return the network at the first step of a training, and facts about its initial weights.
 
     Errors: those of `build_network`, `begin_from` and `Encoder.put`; too little free memory; an
-    optimizer without parameters; a network that sees the token it is to predict.
+    optimizer without parameters; a network with another number of outputs than the task, or that
+    sees the token it is to predict.
     """
     must_be_buildable(config)
     vectors = pretrained(config, task.tokenizer.vocabulary)
@@ -88,8 +89,7 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
         needed.check()
     network = build_network(config, **task.sizes, vectors=vectors)
     OPTIMIZERS[config.training.optimizer].suits(network)
-    longest = getattr(config.network, "length", None)
-    must_not_look_ahead(network, TASKS[config.task].writes, task.sizes["vocabulary"], longest)
+    must_suit(network, task.interface, task.sizes, longest_text(config))
     taken: dict[str, Any] = {}
     stored: dict[str, Any] = {}
     if init := config.training.init:
@@ -102,6 +102,12 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
                 f"leave out the settings that need it, or train a bert"
             )
     return network, {"vectors": facts(vectors), "init": taken, "weights": stored}
+
+
+def longest_text(config: Config) -> int | None:
+    """Return the maximum tokens of a text that the network reads, None without a limit."""
+    longest: int | None = getattr(config.network, "length", None)
+    return None if longest is None else max(longest - config.entry.symbols, 1)
 
 
 def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[str, Any]:

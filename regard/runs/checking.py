@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from regard.conformance import NetworkSubject
 from regard.errors import RegardError
 from regard.plugins import is_part
 from regard.runs import load
-from regard.runs.build import build_network, build_once
+from regard.runs.build import build_network, build_once, longest_text
 from regard.runs.config import Config
 from regard.tasks import TASKS
 from regard.training.loop import seeded
@@ -37,23 +38,25 @@ def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None
         if config.entry.baseline:
             raise RegardError(f"{what} is fitted and no network: there are no laws for it")
         build_once(config)
-        return _subject(what, config, partial(_new, config), WORDS)
+        task = TASKS[config.task].prepare(config.reads)
+        return _subject(what, config, partial(_new, config), task, WORDS, LABELS)
     if settings:
         raise RegardError(f"{settings[0]}: settings go with TASK:MODEL, and {what} is neither")
     if not Path(what).is_dir():
         return None
     run = load(Path(what))
     trained = run.network
-    return _subject(what, run.config, lambda: trained, int(run.task.sizes["vocabulary"]))
+    sizes = run.task.sizes
+    words, labels = int(sizes["vocabulary"]), int(sizes["labels"])
+    return _subject(what, run.config, lambda: trained, run.task, words, labels)
 
 
 def _subject(
-    name: str, config: Config, make: Callable[[], nn.Module], words: int
+    name: str, config: Config, make: Callable[[], nn.Module], task: Any, words: int, labels: int
 ) -> NetworkSubject:
-    writes = TASKS[config.task].writes
-    form = writes if writes else "reads"
-    longest = getattr(config.network, "length", None)
-    return NetworkSubject(name, make, form, words, longest)
+    interface = task.interface
+    longest = longest_text(config)
+    return NetworkSubject(name, make, interface.form, words, longest, interface, labels)
 
 
 def _new(config: Config) -> nn.Module:

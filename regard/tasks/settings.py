@@ -158,7 +158,7 @@ class SequencesSettings(Settings):
     metric: Literal["exact", "bleu"] = Field("exact", description="metric of validation and test")
     beam: int = Field(1, ge=1, description="beam size; 1: greedy search")
     penalty: float = Field(
-        0.6, ge=0, description="length penalty of beam search; 0 favours short texts"
+        0.6, ge=0, le=50, description="length penalty of beam search; 0 favours short texts"
     )
     smoothing: float = Field(
         0.0,

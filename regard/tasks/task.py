@@ -31,6 +31,7 @@ from regard.data.conllu import is_conllu
 from regard.errors import RegardError
 from regard.layers.device import evaluation_mode
 from regard.tasks.evaluation import Evaluation
+from regard.tasks.networks import Interface
 
 B = TypeVar("B")
 Split = Literal["train", "validation", "test"]
@@ -151,6 +152,8 @@ class Task(Learnable[B]):
     corpus: Any
     #: The part of a longer text that is read.
     keeps: Literal["head", "tail", "ends"] = "head"
+    #: How networks are called and what they return; the default leaves both to the task.
+    interface: Interface = Interface()
     #: True if an answer ranks all labels by probability; `Answer` then has ``top``.
     ranks: ClassVar[bool] = False
 

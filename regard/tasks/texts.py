@@ -30,6 +30,7 @@ from regard.layers.device import device_of, evaluation_mode
 from regard.models.baselines import LinearModel
 from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
+from regard.tasks.networks import Interface
 from regard.tasks.settings import TextSettings
 from regard.tasks.task import Split, Task, must_be_split
 
@@ -49,6 +50,7 @@ class TextTask(Task[Batch]):
     """
 
     settings: TextSettings
+    interface = Interface("reads", "text", "labels")
 
     #: True if the answers are numbers instead of labels.
     numbers: ClassVar[bool] = False

@@ -291,16 +291,18 @@ class Training:
     def parts(self, indexes: NDArray[np.integer]) -> tuple[list[Share], int]:
         """Return this process's parts of a batch with their shares, and the tokens of the batch.
 
-        Process r of w takes every w-th example from the r-th on, in ``accumulate`` parts. A process
-        without an example takes part in the step with the first one and a share of 0.
+        Process r of w takes every w-th example from the r-th on, in ``accumulate`` parts. The
+        number of parts depends on the whole batch alone, since each one is a collective of FSDP2:
+        a process with fewer examples adds the batch's first example with a share of 0.
         """
-        rank, world, count = self.ranks.rank, self.ranks.world, self.settings.accumulate
+        rank, world = self.ranks.rank, self.ranks.world
         mine = indexes[rank::world]
-        pieces = [mine[part::count] for part in range(min(count, len(mine)))] or [indexes[:1]]
-        batches = [self.task.batch("train", piece) for piece in pieces]
-        own = float(len(mine) > 0)
-        counts = [[own * x for x in self.task.items(batch)] for batch in batches]
-        tokens = sum(int(batch.lengths.sum()) for batch in batches) * own
+        count = min(self.settings.accumulate, -(-len(indexes) // world))
+        pieces = [mine[part::count] for part in range(count)]
+        own = [float(len(piece) > 0) for piece in pieces]
+        batches = [self.task.batch("train", x if len(x) else indexes[:1]) for x in pieces]
+        counts = [[o * x for x in self.task.items(b)] for o, b in zip(own, batches, strict=True)]
+        tokens = sum(o * int(b.lengths.sum()) for o, b in zip(own, batches, strict=True))
         sums = [sum(column) for column in zip(*counts, strict=True)]
         *totals, tokens = self.ranks.total(*sums, tokens)
         whole = torch.tensor(totals, dtype=torch.float64).clamp(min=1e-300)

@@ -9,17 +9,19 @@ each Transformer block while it computes.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from regard.errors import RegardError
 from regard.layers.device import to_device
 from regard.ranks import Ranks
 from regard.tasks.task import Learnable
 from regard.training.blocks import Shapes, blocks_of, compile_blocks, recompute, restore
 from regard.training.precision import Precision
-from regard.training.sharded import whole
+from regard.training.sharded import is_sharded, whole
 
 Share = tuple[Any, Tensor]  # a part of a batch, and its share in each mean of the loss
 
@@ -34,7 +36,63 @@ class Objective(nn.Module):
     def forward(self, batch: Any, shares: Tensor) -> Tensor:
         """Return the part's contribution to the loss of the whole batch."""
         means = self.task.means(self.model, batch)
-        return (means * shares.to(means)).sum()
+        shares = shares.to(means)
+        return (means * shares).where(shares > 0, 0).sum()  # a mean over nothing is NaN
+
+
+class Course:
+    """Which parts of a network that FSDP2 shards a step computes, and which parameters it uses.
+
+    Computing a part gathers its weights, which is a collective, so that all processes must compute
+    the same parts in the same order, whatever their examples. The processes agree on each part of
+    the first pass; in later passes each one compares the part with these before it gathers.
+
+    ``used``: the names of the parameters with a gradient in this process since the last step; FSDP2
+    itself gives zeros to the others. Errors: other parts, or another order.
+    """
+
+    def __init__(self, objective: nn.Module, blocks: Sequence[nn.Module], ranks: Ranks) -> None:
+        self.ranks, self.used = ranks, set[str]()
+        self.order: list[int] = []
+        self.place, self.known = 0, False
+        names = {module: name for name, module in objective.named_modules()}
+        tied: dict[int, str] = {}  # the name of a parameter that has several
+        self.names = {
+            name: tied.setdefault(id(p), name)
+            for name, p in objective.named_parameters(remove_duplicate=False)
+        }
+        for number, part in enumerate([objective, *blocks]):
+            enter = partial(self._enter, number, names[part])
+            part.register_forward_pre_hook(enter, prepend=True)  # before FSDP2 gathers
+            part.register_forward_pre_hook(partial(self._watch, names[part]))  # and after it
+        objective.register_forward_hook(lambda *_: self._enter(-1, ""))
+
+    def _enter(self, number: int, name: str, *_: Any) -> None:
+        """Compare a part with that of the other processes, or with that of the first pass."""
+        if not number:
+            self.place = 0
+        if self.known:
+            alike = self.place < len(self.order) and self.order[self.place] == number
+        else:
+            sums, squares = self.ranks.total(number, number**2)
+            alike = sums == self.ranks.world * number and squares == sums * number
+            self.order.append(number)
+        self.place, self.known = self.place + 1, self.known or number < 0
+        if not alike:
+            raise RegardError(
+                "strategy=fsdp2 needs the same blocks in the same order in every batch, but this "
+                f"network chooses by its input{f' whether to compute {name}' if name else ''}; use "
+                "strategy=ddp"
+            )
+
+    def _watch(self, name: str, part: nn.Module, _: Any) -> None:
+        """Note from now on which of a part's parameters, whole while it computes, are used."""
+        for inner, parameter in part.named_parameters(name, remove_duplicate=False):
+            if not (self.known or is_sharded(parameter)) and parameter.requires_grad:
+                parameter.register_hook(partial(self._note, self.names[inner]))
+
+    def _note(self, name: str, _: Tensor) -> None:
+        self.used.add(name)
 
 
 class Parallel:
@@ -82,12 +140,13 @@ class Parallel:
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()
         with nullcontext() if self.ranks.world == 1 else self.ranks.meeting():
-            wrapped = self.wrapped or self._ddp(parts[0])
+            wrapped = self.wrapped or self._ddp()
             for place, (batch, shares) in enumerate(parts):
                 with self._exchanging(wrapped, place == len(parts) - 1):
                     # DDP and FSDP2 return the mean over the processes, not the sum.
                     value = value + self._backward(wrapped, batch, shares * self.ranks.world)
-            self._average_scalars()
+            if self.sharded:
+                self._finish()
         return value / self.ranks.world
 
     def close(self) -> None:
@@ -110,23 +169,12 @@ class Parallel:
         with nullcontext() if without is None else without():
             yield
 
-    def _ddp(self, part: Share) -> nn.Module:
-        """Wrap the objective, after a look at which parameters a batch leaves without gradient.
-
-        The search for unused parameters costs time in every step, so that it is left out where the
-        first batch uses all.
-        """
-        gpus = [torch.cuda.current_device()] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=gpus):
-            self._backward(self.objective, *part)
-        learned = [p for p in self.model.parameters() if p.requires_grad]
-        (unused,) = self.ranks.total(float(sum(p.grad is None for p in learned)))
-        for p in learned:
-            p.grad = None
+    def _ddp(self) -> nn.Module:
+        """Wrap the objective, whose batches may use different parameters in each process."""
         self.wrapped = nn.parallel.DistributedDataParallel(
             self.objective,
             forward_sync_buffers=False,
-            find_unused_parameters=unused > 0,
+            find_unused_parameters=True,
             gradient_as_bucket_view=True,
         )
         return self.wrapped
@@ -147,18 +195,27 @@ class Parallel:
             param_dtype=low, reduce_dtype=sums, cast_forward_inputs=False
         )  # the true answers of a regression stay exact
         fully_shard(self.objective, mesh=mesh, mp_policy=rest, ignored_params=scalars)
+        cast(Any, self.objective).set_reduce_scatter_unused_params(True)
+        self.course = Course(self.objective, self.blocks, self.ranks)
         return self.objective
 
-    def _average_scalars(self) -> None:
-        """Average the gradients of the parameters that FSDP2 leaves whole, those without axes."""
-        scalars = [p for p in self.model.parameters() if not p.ndim and p.requires_grad]
-        if not self.sharded or not scalars:
-            return
-        used = [float(p.grad is not None) for p in scalars]
-        sums = self.ranks.total(*used, *(0.0 if p.grad is None else p.grad.item() for p in scalars))
-        for p, users, value in zip(scalars, sums, sums[len(scalars) :], strict=False):
-            if users:
-                p.grad = torch.full_like(p, value / self.ranks.world)
+    def _finish(self) -> None:
+        """Finish the gradients of FSDP2, alike in all processes.
+
+        A parameter that no process used has none, as with one process, in place of zeros. Those
+        without axes, which are whole in each process, are averaged here.
+        """
+        learned = {n: p for n, p in self.objective.named_parameters() if p.requires_grad}
+        scalars = [p for p in learned.values() if not p.ndim]
+        used = self.course.used
+        users = [n in used if p.ndim else p.grad is not None for n, p in learned.items()]
+        values = [0.0 if p.grad is None else p.grad.item() for p in scalars]
+        sums = self.ranks.total(*map(float, users), *values)
+        for p, value in zip(scalars, sums[len(learned) :], strict=True):
+            p.grad = torch.full_like(p, value / self.ranks.world)
+        for p, count in zip(learned.values(), sums, strict=False):
+            p.grad = p.grad if count else None
+        used.clear()
 
 
 def clip(model: nn.Module, most: float) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import (
+    MECHANISMS,
     SCORES,
     KeyValueCache,
     Mask,
@@ -80,6 +81,29 @@ def test_a_fixed_cache_passes_gradients_to_its_first_keys_and_takes_no_others():
     assert first.grad.unique().tolist() == [5]
     assert positions.tolist() == [0, 1]
     assert len(cache) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in MECHANISMS),
+        *(
+            ("multi-head", {"position": name})
+            for name in ("rotary", "xpos", "pope", "alibi-signed")
+        ),
+        *(("multi-head", {"score": f"synthesizer{end}"}) for end in ("", "-factorised-random")),
+    ],
+)
+def test_a_filled_fixed_cache_may_be_given_its_positions_again(name, options):
+    torch.manual_seed(0)
+    length = {"length": 32} if options else {}
+    layer = MECHANISMS[name](8, 2, **length, **options).eval().double()
+    queries, memory = (torch.randn(2, n, 8, dtype=torch.float64) for n in (5, 7))
+    mask, cache = lengths(torch.tensor([7, 3])), KeyValueCache(fixed=True)
+    both = torch.arange(5) + 3, torch.arange(7) * 2
+    expected = layer(queries, memory, mask, positions=both)
+    for positions in (both, both, (both[0], None)):
+        assert_close(layer(queries, memory, mask, positions=positions, cache=cache), expected)
 
 
 def test_a_fixed_cache_says_the_same_again_whatever_it_is_given():

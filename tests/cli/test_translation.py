@@ -216,6 +216,7 @@ def test_mistakes_of_asking(regard: Command, trained: Path, tmp_path: Path) -> N
         (["--temperature", "inf", "a"], "temperature must be at least 0 and finite, not inf"),
         (["--penalty", "nan", "a"], "penalty must be at least 0 and finite, not nan"),
         (["--penalty", "-1", "a"], "penalty must be at least 0 and finite, not -1"),
+        (["--penalty", "1e9", "a"], "penalty must be at most 50, not 1e+09"),
     ):
         said = regard("predict", trained, *words)
         assert said.status == 2

@@ -1,12 +1,15 @@
 """Laws of writing, for every form of model: what is fast writes what is plain."""
 
 import itertools
+import math
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from regard.decoding import Limits, beam, forced, greedy, sample
+from regard.decoding.beam import Hope
+from regard.errors import RegardError
 from tests.decoding.writers import END, WORDS, WRITERS, make, sources
 
 SHORT = Limits(ratio=1.0, more=3)
@@ -122,6 +125,71 @@ def test_a_wide_beam_finds_the_best_text_there_is(name):
         assert first.tokens == best.tokens
         assert first.log_probability == pytest.approx(best.log_probability)
         assert first.score == pytest.approx(best.log_probability / ((6 + len(best.tokens)) / 6))
+
+
+@pytest.mark.parametrize("penalty", [-50.0, -2.0, -0.3, 0.0, 0.6, 3.0, 50.0])
+def test_a_beam_that_stops_early_finds_what_one_finds_that_goes_on_to_the_limit(
+    penalty, monkeypatch
+):
+    model, (source, lengths) = make("rotary, pre"), sources()
+    with torch.no_grad():
+        model.output.bias[END] += 3
+    options = {"end": END, "size": 4, "best": 3, "penalty": penalty}
+    found = beam(model, source, lengths, limits=Limits(ratio=0, more=12), **options)
+    for texts in found:
+        ended = [x for x in texts if x.ended]
+        assert [x.score for x in ended] == sorted((x.score for x in ended), reverse=True)
+        for text in ended:
+            base = (6 + len(text.tokens)) / 6
+            assert text.score == pytest.approx(text.log_probability / base**penalty)
+    early = Hope.done
+
+    def late(self, sums, step):
+        ended = self.ended if step < self.limit else []
+        self.ended, held = ([], self.ended) if ended else (self.ended, [])
+        closed = early(self, sums, step)
+        self.ended = held or self.ended
+        return closed
+
+    monkeypatch.setattr(Hope, "done", late)
+    again = beam(model, source, lengths, limits=Limits(ratio=0, more=12), **options)
+    assert [[x.tokens for x in y] for y in found] == [[x.tokens for x in y] for y in again]
+
+
+class Longer:
+    """Ends with probability 0.45, 0.3 after a word, and 0.98 after two."""
+
+    training = False
+
+    def start(self, source, lengths):
+        self.chances = iter([[1e-9, 0.5, 0.05, 0.45], [1e-9, 0.7, 1e-9, 0.3]])
+        return self
+
+    def step(self, tokens, parents=None):
+        chances = torch.tensor(next(self.chances, [1e-9, 0.02, 1e-9, 0.98]))
+        return chances.log().repeat(*tokens.shape, 1)
+
+    def keep(self, rows):
+        pass
+
+
+@pytest.mark.parametrize("penalty", [-50.0, -2.0, -0.3, 0.0])
+def test_short_texts_close_no_beam_before_a_longer_one_is_better(penalty):
+    source, limits = torch.ones(1, 1, dtype=torch.long), Limits(ratio=0, more=200)
+    options = {"end": 3, "size": 2, "best": 2, "penalty": penalty, "limits": limits}
+    (found,) = beam(Longer(), source, torch.ones(1, dtype=torch.long), **options)
+    chances = {(): 0.45, (1,): 0.5 * 0.3, (1, 1): 0.5 * 0.7 * 0.98}
+    scores = {x: math.log(p) / ((6 + len(x)) / 6) ** penalty for x, p in chances.items()}
+    expected = sorted(scores, key=scores.__getitem__, reverse=True)[:2]
+    assert [x.tokens for x in found] == expected
+    assert [x.score for x in found] == pytest.approx([scores[x] for x in expected], rel=1e-6)
+
+
+@pytest.mark.parametrize("penalty", [float("nan"), float("inf"), -51.0, 1e300])
+def test_a_penalty_without_a_meaning_is_one_line(penalty):
+    model, (source, lengths) = make("nobody"), sources()
+    with pytest.raises(RegardError, match="penalty must be between -50 and 50, not"):
+        beam(model, source, lengths, end=END, penalty=penalty)
 
 
 def test_what_is_written_is_as_likely_as_it_says():

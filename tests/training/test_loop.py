@@ -277,6 +277,30 @@ def test_a_loss_that_is_not_finite_is_one_line() -> None:
         run(model)
 
 
+def test_a_part_without_items_adds_nothing() -> None:
+    class Few(Toy):
+        """Only the label "many" counts; a mean over no text is NaN."""
+
+        def items(self, batch: Any) -> list[float]:
+            return [float(batch.labels.sum())]
+
+        def loss(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
+            counts = batch.labels == 1
+            logits = model(batch.tokens, batch.lengths)[counts]
+            return torch.nn.functional.cross_entropy(logits, batch.labels[counts])
+
+    def trained(accumulate: int) -> Bag:
+        model = Bag().double()
+        model.dropout.p = 0.0
+        settings = TrainingSettings(steps=12, threads=1, batch_size=5, accumulate=accumulate)
+        list(train(model, Few(), settings, precision=Precision("fp32", "")))
+        return model
+
+    whole, in_parts = trained(1), trained(5)
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(in_parts.state_dict()[name], value, rtol=0, atol=1e-10)
+
+
 def test_nothing_to_train_on() -> None:
     with pytest.raises(RegardError, match="the train split is empty"):
         list(train(Bag(), Toy(train=0), settings()))

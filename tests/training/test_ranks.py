@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from itertools import islice
+from collections.abc import Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ with ranks().guarded():
 """
 
 
-def together(*words: str, count: int = 2) -> list[subprocess.CompletedProcess[str]]:
+def together(
+    *words: str, count: int = 2, seconds: float = 300
+) -> list[subprocess.CompletedProcess[str]]:
     """The same command in so many processes, as torchrun starts them; {rank} in its words."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -55,7 +58,7 @@ def together(*words: str, count: int = 2) -> list[subprocess.CompletedProcess[st
         started.append(subprocess.Popen(command, env=env, cwd=ROOT, **pipes))
     ended = []
     for process in started:
-        out, error = process.communicate(timeout=300)
+        out, error = process.communicate(timeout=seconds)
         ended.append(subprocess.CompletedProcess(process.args, process.returncode, out, error))
     return ended
 
@@ -93,6 +96,70 @@ def test_two_processes_train_as_one_and_hand_over_to_one(tmp_path: Path) -> None
     )
     np.testing.assert_allclose(resumed["losses"][1:], alone["losses"][7:], rtol=0, atol=1e-10)
     assert not torch.distributed.is_initialized()
+
+
+def sweep(place: Path, world: int, sizes: Sequence[tuple[int, int]], steps: int) -> float:
+    """The largest difference of a loss or weight from one process, for (batch size, accumulate)."""
+    cases = [
+        {"strategy": s, "batch_size": b, "accumulate": a, "steps": steps, "batch_tokens": 1000}
+        for s in ("ddp", "fsdp2")
+        for b, a in sizes
+    ]
+    words = [["--", *(f"{name}={value}" for name, value in case.items())] for case in cases]
+    command = ["-m", "tests.training.together", str(place), *chain(*words)]
+    processes = together(*command, count=world, seconds=20 * len(cases) + 60)
+    assert not any(x.returncode for x in processes), processes[0].stderr
+    alone = {b: trained({**cases[0], "batch_size": b, "accumulate": 1}) for b, _ in sizes}
+    worst = 0.0
+    for case, result in zip(cases, json.loads(place.read_text()), strict=True):
+        expected = alone[case["batch_size"]]
+        alike(result, expected)
+        pairs = [(result["losses"], expected["losses"])]
+        pairs += [(x, expected["weights"][name]) for name, x in result["weights"].items()]
+        worst = max(worst, *(float(np.abs(np.subtract(x, y)).max()) for x, y in pairs))
+    return worst
+
+
+def test_two_processes_share_batches_that_do_not_divide(tmp_path: Path) -> None:
+    assert sweep(tmp_path / "out.json", 2, [(1, 2), (3, 2), (5, 3)], 3) < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_every_batch_size_trains_as_one_process(tmp_path: Path, world: int) -> None:
+    sizes = [(b, a) for a in (1, 2, 3) for b in range(1, 2 * world * a + 1)]
+    worst = sweep(tmp_path / "out.json", world, sizes, 6)
+    print(f"{world} processes: {2 * len(sizes)} trainings, largest difference {worst:.1e}")
+    assert worst < 1e-10
+
+
+#: A network that leaves out its first block if its examples have no word 3.
+CHOOSING = """
+import torch
+from regard.training.loop import TrainingSettings, train
+from regard.training.precision import Precision
+from tests.training.together import Odd
+from tests.training.toys import Toy
+
+class Choosing(Odd):
+    def forward(self, tokens, lengths):
+        every = self.inner.blocks
+        self.inner.blocks = every if (tokens == 3).any() else every[1:]
+        try:
+            return super().forward(tokens, lengths)
+        finally:
+            self.inner.blocks = every
+
+settings = TrainingSettings(batch_size=2, steps=30, strategy="{strategy}", threads=1)
+list(train(Choosing().double(), Toy(), settings, precision=Precision("fp32", "")))
+"""
+
+
+def test_a_network_that_chooses_its_blocks_trains_by_ddp_and_is_refused_by_fsdp2() -> None:
+    refused = together("-c", CHOOSING.format(strategy="fsdp2"))
+    assert all(x.returncode for x in refused)
+    assert any("use strategy=ddp" in x.stderr for x in refused)
+    assert [x.returncode for x in together("-c", CHOOSING.format(strategy="ddp"))] == [0, 0]
 
 
 def test_a_run_is_trained_by_two_and_told_by_one(tmp_path: Path) -> None:

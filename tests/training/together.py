@@ -13,7 +13,9 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from regard.ranks import ranks
@@ -30,17 +32,20 @@ USUAL = {"batch_tokens": 60, "learning_rate": 0.01, "threads": 1, "seed": 3, "st
 
 
 class Odd(nn.Module):
-    """A text classifier with a parameter without axes and a layer that no batch uses."""
+    """A text classifier with a parameter without axes, and layers that no or few texts use."""
 
     def __init__(self) -> None:
         super().__init__()
         config = Config.make("classification", "transformer", NETWORK)
         self.inner = build_network(config, vocabulary=WORDS, labels=2)
         self.scale, self.unused = nn.Parameter(torch.tensor(1.0)), nn.Linear(3, 3)
+        self.rare = nn.Linear(2, 2)
         self.register_buffer("offset", torch.tensor([0.1, -0.1]))
 
     def forward(self, tokens: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.inner(tokens, lengths)
+        if (few := tokens[:, 0] == 3).any():
+            logits = torch.where(few[:, None], self.rare(logits), logits)
         return logits * self.scale + self.offset
 
 
@@ -63,9 +68,24 @@ def trained(settings: dict[str, Any]) -> dict[str, Any]:
     return {"losses": losses, "validations": validations, "weights": weights, "note": steps[0].note}
 
 
+def check_divided() -> None:
+    """Divide fewer items than there are processes, none, and within the work on an item."""
+
+    def work(count: int) -> dict[str, NDArray[np.int64]]:
+        inner = ranks().divide(range(count), lambda x: {"x": np.array(x)})
+        return {"sum": np.array(sum(int(each["x"]) for each in inner))}
+
+    with ranks().sharing():
+        assert ranks().divide([], work) == []
+        for counts in ([5], [5, 3, 0]):
+            sums = [int(each["sum"]) for each in ranks().divide(counts, work)]
+            assert sums == [count * (count - 1) // 2 for count in counts]
+
+
 def main() -> None:
     """Train as often as the command line says."""
     out, *words = sys.argv[1:]
+    check_divided()
     results = []
     for split, group in groupby(words, key=lambda word: word == "--"):
         if not split:

@@ -19,6 +19,7 @@ from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.layers.embedding import UNKNOWN
 from regard.tasks.explaining import filled
+from regard.tasks.networks import Interface
 from regard.tasks.pretraining.corruption import generator, masked
 from regard.tasks.pretraining.task import FromPieces, Rows, Targets
 from regard.tasks.settings import MaskedModelingSettings
@@ -78,6 +79,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     """
 
     settings: MaskedModelingSettings
+    interface = Interface("reads", "token", "vocabulary")
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Return the maximum tokens of each chunk, symbols included."""

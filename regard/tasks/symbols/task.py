@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from regard.errors import RegardError
 from regard.layers.device import evaluation_mode, to_device
 from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch
+from regard.tasks.networks import Interface
 from regard.tasks.symbols import METRICS, PUZZLES, SymbolSettings
 from regard.tasks.tagging.evaluation import Counts, TagEvaluation
 from regard.tasks.tagging.task import Sentences, TagBatch, Tagging
@@ -115,6 +116,11 @@ class SymbolTask(Tagging):
     """
 
     settings: SymbolSettings  # type: ignore[assignment]
+
+    @property
+    def interface(self) -> Interface:  # type: ignore[override]
+        """Return how networks are called: examples with answers are read from left to right."""
+        return replace(Tagging.interface, left_to_right=self.puzzle.contains_answers)
 
     @cached_property
     def puzzle(self) -> Puzzle:

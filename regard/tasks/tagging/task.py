@@ -26,6 +26,7 @@ from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
+from regard.tasks.networks import Interface
 from regard.tasks.tagging import METRICS, TaggingSettings
 from regard.tasks.tagging.baselines import TokenModel
 from regard.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
@@ -84,6 +85,8 @@ class Tagging(TextTask):
             return super().tokenizer
         words = (example.words for example in self._split_examples[0])
         return train_on_words(words, vocabulary=settings.vocabulary, minimum=settings.minimum)
+
+    interface = Interface("reads", "token", "labels")
 
     @cached_property
     def counts(self) -> dict[str, int]:

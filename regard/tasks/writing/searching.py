@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -26,11 +26,13 @@ from regard.decoding import (
     sample,
     side_by_side,
 )
+from regard.decoding.beam import MOST_PENALTY
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.models.text_baselines import TextBaseline
 from regard.ranks import Arrays, ranks
 from regard.tasks import explaining
+from regard.tasks.networks import Interface
 from regard.tasks.task import Task
 from regard.tasks.writing.evaluation import Text
 from regard.tasks.writing.streaming import LONGEST, NextWord, WriteRequest, next_words, reread
@@ -57,7 +59,8 @@ class Search:
     texts written earlier, so that parts of a long file get different random numbers.
 
     Errors: ``beam`` or ``best`` below 1; a negative or infinite number; ``longest`` above `MOST`;
-    ``top_p`` outside (0, 1]; a sampling setting without a temperature.
+    ``penalty`` above `MOST_PENALTY`; ``top_p`` outside (0, 1]; a sampling setting without a
+    temperature.
     """
 
     beam: int = 1
@@ -77,6 +80,8 @@ class Search:
                 raise RegardError(f"{name} must be at least {low} and finite, not {value:g}")
             if name == "longest" and value > MOST:
                 raise RegardError(f"longest must be at most {MOST:,} tokens, not {value:,}")
+            if name == "penalty" and value > MOST_PENALTY:
+                raise RegardError(f"penalty must be at most {MOST_PENALTY:g}, not {value:g}")
             if name not in ("temperature", "penalty") and not isinstance(value, int):
                 raise RegardError(f"{name} must be a whole number, not {value:g}")
         if not 0 < self.top_p <= 1:
@@ -96,6 +101,12 @@ class Writes(Task[B], Generic[B]):
 
     #: True if a model continues its input in one text; False if it writes another text.
     behind: ClassVar[bool] = False
+
+    @property
+    def interface(self) -> Interface:  # type: ignore[override]
+        """Return how networks are called: they predict each token from those before it."""
+        form: Literal["on", "another"] = "on" if self.behind else "another"
+        return Interface(form, "token", "vocabulary", left_to_right=True)
 
     @property
     def context(self) -> int:
