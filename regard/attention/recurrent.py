@@ -60,6 +60,7 @@ class StateAttention(Mechanism):
     and compress, and for masks other than causal() and padding.
     """
 
+    ordered = True
     #: Whether queries, keys and values of self-attention pass a short convolution over time.
     convolved: ClassVar[bool] = False
     #: Whether the output is normalised per head and gated by the query.
@@ -85,6 +86,11 @@ class StateAttention(Mechanism):
         compress: Any = "none",
     ) -> None:
         super().__init__()
+        if self.shared and key_value_heads not in (None, 1):
+            raise RegardError(
+                f"attention={self.name} has one key for all heads, so key_value_heads="
+                f"{key_value_heads} does not apply; remove it"
+            )
         groups = 1 if self.shared else key_value_heads or heads
         if heads < 1 or (head_width is None and width % heads) or heads % groups:
             raise RegardError(
