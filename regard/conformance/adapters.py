@@ -7,7 +7,6 @@ import contextlib
 import copy
 import importlib
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from inspect import signature
 from typing import Any, ClassVar, cast
 
@@ -128,7 +127,7 @@ class Regard(Layer):
         self.one_attention = type(module) is MultiHeadAttention  # a subclass may do anything
         self.positions = not self.one_attention or uses_positions(module)
         self.ordered = bool(getattr(module, "ordered", False))
-        self.dtype = precision(module, partial(self.call, module), self.width)
+        self.dtype = precision(module, self.call, self.width)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         return self.make(dropout=dropout) if dropout else self.make()
@@ -306,7 +305,7 @@ class HuggingFace(Layer):
         self.heads = int(getattr(settings, "num_attention_heads", HEADS))
         self.longest = getattr(settings, "max_position_embeddings", None)
         self.modes = (is_causal_model(module),)
-        self.dtype = precision(copy.deepcopy(module), partial(self.call, module), self.width)
+        self.dtype = precision(self.build(), self.call, self.width)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         if self.module is not None:
@@ -572,7 +571,7 @@ class _Downcasts(TorchDispatchMode):
         return result
 
 
-def precision(module: nn.Module, call: Callable[[Tensor], Tensor], width: int) -> torch.dtype:
+def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> torch.dtype:
     """Return float32 if a module in float64 computes in float32 somewhere, or else float64."""
     module = module.double().eval()
     with (
@@ -581,7 +580,7 @@ def precision(module: nn.Module, call: Callable[[Tensor], Tensor], width: int) -
         _Downcasts() as mode,
         contextlib.suppress(Exception),  # what does not run is reported by the laws
     ):
-        call(torch.randn(1, 3, width, dtype=torch.float64))
+        call(module, torch.randn(1, 3, width, dtype=torch.float64))
     return torch.float32 if mode.found else torch.float64
 
 
