@@ -85,6 +85,8 @@ def places(
 ) -> tuple[Tensor, Tensor]:
     """Return the positions of queries and keys; by default the last n and the last new of 0 … m−1.
 
+    Without keys the queries are 0 … n − 1.
+
     ``rows`` and ``columns`` are the positions that the caller passed, or None; m counts the keys
     in the cache too.
     """
@@ -94,7 +96,8 @@ def places(
         columns = torch.arange(m - new, m, device=queries.device)
         rows = columns if same else rows
     if rows is None:
-        rows = torch.arange(m - n, m, device=queries.device)
+        first = m - n if m else 0  # without keys there is no last one to count from
+        rows = torch.arange(first, first + n, device=queries.device)
     return rows, columns
 
 
@@ -180,17 +183,35 @@ def check(
         )
 
 
-def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) -> torch.Size:
-    """Return the shape of the scores, (\\*batch, n, m), with all query heads."""
+def shape_of_scores(
+    queries: Tensor, keys: Tensor, values: Tensor, m: int, heads: int | None
+) -> torch.Size:
+    """Return the shape of the scores, (\\*batch, n, m), with all query heads.
+
+    Raise a RegardError for batch axes that do not broadcast.
+    """
     batch = keys.shape[:-2]
     if heads is not None:
         batch = torch.Size([*batch[:-1], heads])
     try:
         if queries.shape[:-2] != batch:  # broadcast_shapes takes 40 microseconds
             batch = torch.broadcast_shapes(queries.shape[:-2], batch)
+        if values.shape[:-2] != keys.shape[:-2]:
+            torch.broadcast_shapes(batch[: None if heads is None else -1],
+                                   values.shape[: -2 if heads is None else -3])  # fmt: skip
     except RuntimeError:
         raise RegardError(
-            f"the batch axes of queries {tuple(queries.shape)} and keys {tuple(keys.shape)} do "
-            "not broadcast"
+            f"the batch axes of queries {tuple(queries.shape)}, keys {tuple(keys.shape)} and "
+            f"values {tuple(values.shape)} do not broadcast{remedy_of_heads(queries, keys, heads)}"
         ) from None
     return torch.Size([*batch, queries.shape[-2], m])
+
+
+def remedy_of_heads(queries: Tensor, keys: Tensor, heads: int | None) -> str:
+    """Return what to write if axis −3 looks like heads that share keys."""
+    if heads is not None or min(queries.ndim, keys.ndim) < 3:
+        return ""
+    many, few = queries.shape[-3], keys.shape[-3]
+    if not few or many == few or many % few:
+        return ""
+    return f"; if axis −3 is {many} heads that share {few} keys, pass heads={many}"
