@@ -144,7 +144,7 @@ def balance(study: Study, tries: int = 500) -> Claim:
     apart = keys[:, 0] - keys[:, 1]
 
     def product(queries: Tensor) -> Tensor:
-        return (apart * queries.sum(1)).sum(-1)
+        return torch.einsum("td,thd->t", apart, queries)
 
     def lead(queries: Tensor) -> Tensor:
         weights = attend(queries, keys, keys, "scaled-dot").weights.sum(-2)

@@ -13,7 +13,6 @@ from regard.reports.findings import Cell, Figure, Section, Table
 from regard.reports.scales import duration
 from regard.studies.result import claimed
 
-DIFFERENCE = ("difference", "low", "high")
 NEVER_ALIKE = {"model", "seed", "task"}
 
 
@@ -42,11 +41,10 @@ def section(result: Result) -> list[Section]:
     steps = rungs(result)
     if not steps:
         return []
-    gains = [
-        Row(arm.name, *(100 * float(verdict[key]) for key in DIFFERENCE), arm.family, (),
-            arm.trained and base.trained)
-        for arm, base, verdict in steps
-    ]  # fmt: skip
+    gains = []
+    for arm, base, verdict in steps:
+        gain, low, high = (100 * float(verdict[key]) for key in ("difference", "low", "high"))
+        gains.append(Row(arm.name, gain, low, high, arm.family, (), arm.trained and base.trained))
     chart = interval_chart("Gain of each step", gains, x_label="points", lines={"no gain": 0.0})
     caption = "Each arm less the arm it builds on, paired by seed, with 95 % intervals."
     return [Section("What does each step add?", [], [Figure(chart, caption)], [table(steps)])]

@@ -97,12 +97,13 @@ def test_claims_tell_the_numbers() -> None:
     assert "luong-dot, the worst GRU with attention, does: 50.0 % against 10.0 %" in last["says"]
     assert not transformer["holds"], "it has less than no attention"
     arms[3]["mean"] = 0.4
-    verdict = {"a": "transformer", "b": "gru", "low": 0.12, "high": 0.5}
-    found = claims_of({"arms": arms, "metric": "exact match", "verdicts": [verdict]})
-    assert found[2]["says"].endswith("40.0 % against 10.0 %, 30.0 points (12.0 to 50.0)")
-    assert found[2]["holds"]
-    verdict["low"] = -0.1
-    assert not claims_of({"arms": arms, "metric": "exact match", "verdicts": [verdict]})[2]["holds"]
+    verdicts = [
+        {"a": "transformer", "b": "gru", "low": -0.1, "high": 0.7},
+        {"a": "luong-dot", "b": "gru", "low": -0.1, "high": 0.9},
+    ]
+    found = claims_of({"arms": arms, "metric": "exact match", "verdicts": verdicts})
+    assert found[2]["says"].endswith("40.0 % against 10.0 %, 30.0 points (−10.0 to 70.0)")
+    assert [one["holds"] for one in found[:3]] == [True, False, True], "a bound of a mean, a gain"
     assert (look["value"], look["holds"]) == (0.03, True)
     assert (exact["value"], exact["holds"]) == (0.95, True)
 
