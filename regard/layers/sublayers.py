@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import KeyValueCache, Mask, Mechanism, Packing
-from regard.attention.arguments import must_be_rows
+from regard.attention.arguments import must_be_wide
 from regard.layers.dropout import drop
 from regard.layers.feedforward import FeedForward
 
@@ -45,7 +45,7 @@ class Sublayer(nn.Module):
         self, x: Float[Tensor, "*batch width"], *args: Any, **kwargs: Any
     ) -> Float[Tensor, "*batch width"]:
         """Return the next x; further arguments are passed to f."""
-        must_be_rows("inputs", x, self.width)
+        must_be_wide("inputs", x, self.width)
         if self.norm_first:
             return x + drop(self.work(self.norm(x), *args, **kwargs), self.dropout, self.training)
         output = drop(self.work(x, *args, **kwargs), self.dropout, self.training)
