@@ -114,10 +114,7 @@ def answer(typed: str, port: int) -> str:
     finally:
         sys.argv, console.err.file = before, None
     text = said.getvalue().replace(str(port), "PORT")
-    if "Usage:" in text:
-        lines = [line.strip("│ \n") for line in text.splitlines() if line.strip("╭╰─╮╯│ \n")]
-        text = " ".join(line for line in lines if not line.startswith(("Usage", "Try", "Error")))
-        text = text or said.getvalue()
+    text = text.partition("Error: ")[2] or text  # below the usage of a command
     return f"{text.strip()}" + (f" (exit code {code})" if code != 2 else "")
 
 

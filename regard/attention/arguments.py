@@ -65,12 +65,17 @@ def must_be_tensors(**arguments: object) -> None:
 
 
 def must_be_rows(name: str, x: Tensor, width: int | None) -> None:
-    """Raise a RegardError for numbers that are no rows of vectors of a layer's width.
+    """Raise a RegardError for a tensor that is not (\\*batch, rows, width), or no numbers."""
+    if x.ndim < 2:
+        raise RegardError(f"{name} must be (*batch, rows, width), not {tuple(x.shape)}")
+    must_be_wide(name, x, width)
+
+
+def must_be_wide(name: str, x: Tensor, width: int | None) -> None:
+    """Raise a RegardError for vectors of another width than a layer's, or no numbers.
 
     ``width`` is None for a layer that does not tell it, such as a quantised one.
     """
-    if x.ndim < 2:
-        raise RegardError(f"{name} must be (*batch, rows, width), not {tuple(x.shape)}")
     if width is not None and x.shape[-1] != width:
         raise RegardError(
             f"{name} have width {x.shape[-1]}, but this layer takes width {width}; project them, "

@@ -294,21 +294,21 @@ def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
         return
     shares = received(attention)
     out.print(coloured(attention.tokens, shares.tolist()))
-    names = apart(attention.tokens)
+    words = apart(attention.tokens)
     order = (-shares).argsort(kind="stable")[:TOP]
-    say("most: " + ", ".join(f"{names[i]} {shares[i]:.3f}" for i in order))
+    say("most: " + ", ".join(f"{words[i]} {shares[i]:.3f}" for i in order))
     if rows == 1:
         return
     mean = attention.weights.mean(0)
     if attention.tokens[0] == "[CLS]":
         best = (-mean[0]).argsort(kind="stable")[:TOP]
-        say("[CLS] attends to: " + ", ".join(f"{names[i]} {mean[0, i]:.3f}" for i in best))
+        say("[CLS] attends to: " + ", ".join(f"{words[i]} {mean[0, i]:.3f}" for i in best))
     strongest = (-mean.ravel()).argsort(kind="stable")[:TOP]
     pairs = (divmod(int(place), mean.shape[1]) for place in strongest)
     say(
         "strongest: "
         + ", ".join(
-            f"{names[row]} → {names[column]} {mean[row, column]:.3f}" for row, column in pairs
+            f"{words[row]} → {words[column]} {mean[row, column]:.3f}" for row, column in pairs
         )
     )
 

@@ -52,7 +52,8 @@ def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> di
     A run initialized from another one is measured with random weights, at the same cost. Return
     the object that ``--json`` prints: task, forecast, seconds, most_seconds, workers.
     """
-    rows, widest = [], max(len(one.name) for one in planned)
+    rows: list[dict[str, Any]] = []
+    widest = max(len(one.name) for one in planned)
     for one, cost in costs(planned):
         rows.append({"name": one.name, "seconds": cost.seconds, "most_seconds": cost.most_seconds,
                      "steps": cost.steps, "most_steps": cost.most_steps,

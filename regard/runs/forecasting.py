@@ -78,13 +78,13 @@ def forecast(
     model: str,
     overrides: Sequence[str] = (),
     *,
-    typical: float = TYPICAL,
+    typical: float | None = None,
     clock: Clock = time.monotonic,
 ) -> Forecast:
     """Forecast a training by some steps and a validation. Nothing is written.
 
-    `typical`: validations, divided by the patience, after which that typically ends the training.
-    Errors: those of `open_or_start` and of the beginning of `Run.train`.
+    `typical`: validations, divided by the patience, after which that typically ends the training,
+    if known. Errors: those of `open_or_start` and of the beginning of `Run.train`.
     """
     config, begun = Config.make(task, model, overrides), clock()
     prepared = prepare(config)
@@ -93,7 +93,7 @@ def forecast(
         return _of_baseline(config, prepared, clock)
     if config.entry.frozen:
         return _of_frozen(config, prepared, clock)
-    return _of_network(config, prepared, typical, clock, begun)
+    return _of_network(config, prepared, typical or TYPICAL, clock, begun)
 
 
 def _of_network(config: Config, task: Any, typical: float, clock: Clock, begun: float) -> Forecast:

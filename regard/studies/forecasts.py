@@ -35,8 +35,7 @@ def costs(planned: Sequence[Planned]) -> "Iterator[tuple[Planned, Forecast]]":
     try:
         for one in planned:
             run = one.task
-            known = {} if one.typical is None else {"typical": one.typical}
-            yield one, runs.forecast(run.task, run.model, run.overrides, **known)
+            yield one, runs.forecast(run.task, run.model, run.overrides, typical=one.typical)
     finally:
         torch.set_num_threads(threads)
 

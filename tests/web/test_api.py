@@ -348,7 +348,13 @@ def test_examples_are_what_a_run_can_be_asked(client: Ask, folder: Path) -> None
     assert all(any(text in piece for piece in pieces) for text in found)
     assert all(len(text) < 30 for text in found)
     assert client("GET", "/examples", params={"run": "hugging"}).json()["texts"] == []
-    assert len(client("GET", "/examples", params={"run": "labels"}).json()["texts"]) == 4
+    labelled = client("GET", "/examples", params={"run": "labels"}).json()
+    run = regard.load(folder / "labels")
+    truth = {example.text: example.label for example in run.evaluate().examples}
+    assert len(labelled["texts"]) == 4
+    assert labelled["labels"] == {text: truth[text] for text in labelled["texts"]}
+    assert labelled["test"] == f"test {run.evaluate().line()}"
+    assert labelled["ended"].startswith(f"{run.convergence}: ")
 
 
 def test_examples_of_long_texts_are_their_beginnings(tmp_path: Path) -> None:
