@@ -321,9 +321,10 @@ class Task(Learnable[B]):
         For tokenizers of pieces they are characters. Nothing is told of a task without tokenizer.
         """
         tokenizer = vars(self).get("tokenizer") if isinstance(model, nn.Module) else None
-        if not hasattr(tokenizer, "unknown_in"):
+        ask = getattr(tokenizer, "unknown_in", None)
+        if ask is None:
             return [()] * len(texts)
-        return [tokenizer.unknown_in(getattr(text, "text", text)) for text in texts]
+        return [ask(getattr(text, "text", text)) for text in texts]
 
     def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
         """Return the operations of a forward pass for the median length; None if not counted."""

@@ -27,7 +27,6 @@ from regard.data.text_rows import parsed_sentences
 from regard.data.tokenizers import LEARN, UNKNOWN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
-from regard.models.baselines import LinearModel
 from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
 from regard.tasks.networks import Interface
@@ -289,10 +288,9 @@ class TextTask(Task[Batch]):
 
     def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
         """Return the words of each text that the model does not know: see `Task.unknown`."""
-        if isinstance(model, LinearModel):
-            return model.unknown_in([plain(text) for text in texts])
         if not isinstance(model, nn.Module):
-            return super().unknown(model, texts)
+            ask = getattr(model, "unknown_in", None)  # of a baseline with words for features
+            return list(ask([plain(text) for text in texts])) if ask else [()] * len(texts)
         return [self._unknown(text) for text in texts]
 
     def _unknown(self, text: str | Example) -> tuple[str, ...]:

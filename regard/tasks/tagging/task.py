@@ -28,7 +28,6 @@ from regard.ranks import Arrays, ranks
 from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
 from regard.tasks.networks import Interface
 from regard.tasks.tagging import METRICS, TaggingSettings
-from regard.tasks.tagging.baselines import TokenModel
 from regard.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
 from regard.tasks.task import NAMED, Columns, Split, no_labels
 from regard.tasks.texts import TextTask, outputs_of
@@ -298,10 +297,9 @@ class Tagging(TextTask):
     def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
         """Return the words of each sentence that the model does not know: see `Task.unknown`."""
         sentences = [words_in(text) for text in texts]
-        if isinstance(model, TokenModel):
-            return model.unknown_words(sentences)
         if not isinstance(model, nn.Module):
-            return [()] * len(sentences)
+            ask = getattr(model, "unknown_words", None)
+            return list(ask(sentences)) if ask else [()] * len(sentences)
         if self.tokenizer.kind in WHOLE:
             return [self.tokenizer.unknown_in(" ".join(words)) for words in sentences]
         number = self.tokenizer.unknown
