@@ -52,7 +52,7 @@ def check(
     Tests every law, then measures time and memory. A ✗ shows the measured value and what the law
     requires. The file is executed like an import. Exit code 1 if a law fails.
 
-    Example: regard check examples/my_score.py:Laplacian
+    regard check examples/my_score.py:Laplacian
 
     For a run folder or TASK:MODEL the laws are those of whole networks: padding, batches, order,
     future tokens, empty texts, gradients, saved state.

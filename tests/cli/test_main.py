@@ -142,6 +142,35 @@ def test_unknown_option_is_a_usage_error() -> None:
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("trian", "error: No such command 'trian'. Did you mean 'train'?; see regard --help"),
+        ("show", "error: Missing argument 'RUN'; see regard show --help"),
+        (
+            "data chekc",
+            "error: No such command 'chekc'. Did you mean 'check'?; see regard data --help",
+        ),
+        (
+            "predict r --top-k x",
+            "error: Invalid value for '--top-k': it must be a valid integer; see "
+            "regard predict --help",
+        ),
+    ],
+)
+def test_a_usage_error_is_one_line(words: str, says: str, regard: Command) -> None:
+    said = regard(*words.split())
+    assert (said.status, said.err) == (2, f"{says}\n")
+
+
+def test_examples_of_help_can_be_pasted() -> None:
+    examples = re.findall(
+        r"^  regard [^\\\n]*(?:\\\n[^\\\n]*)*", run("train", "--help").stdout, re.M
+    )
+    line = "regard train classification --model rnn --data reviews.csv --budget 10m seed=1"
+    assert line.split() in [example.replace("\\", "").split() for example in examples]
+
+
 def test_every_exit_code_is_documented() -> None:
     page = Path(__file__).parents[2].joinpath("docs/reference/commands.md").read_text()
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.M)]
