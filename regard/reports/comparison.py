@@ -237,7 +237,8 @@ HOW_TO_READ = (
     "Small dots are single seeds. Verdicts test the paired differences of seeds, including the "
     "variance of the test examples (or of their groups), with Holm's correction over all "
     "comparisons. Arms with overlapping intervals can still differ significantly. A single seed "
-    "compares two models, not two methods."
+    "compares two models, not two methods. A pair of which one arm was not trained to the end is "
+    "compared at these steps, without a claim about the methods."
 )
 
 

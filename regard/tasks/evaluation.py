@@ -164,9 +164,13 @@ class Evaluation(ABC):
         """
         unit = unit_of(self.compared)
         best, least = (unit.least, unit.most) if unit.lower else (unit.most, unit.least)
-        guesses = [unit.better(guess) for guess in self.trivial.values()]
-        guess = max(guesses, default=unit.better(least))
+        guess = max(map(unit.better, self.guessed), default=unit.better(least))
         return not math.isfinite(guess) or learned(self.per_example, guess, unit.better(best))
+
+    @property
+    def guessed(self) -> Sequence[float]:
+        """Return the compared score of guesses that ignore the input; by default `trivial`."""
+        return list(self.trivial.values())
 
     @property
     def corpus(self) -> Any:

@@ -13,7 +13,7 @@ squares estimate, and the posterior of ρ is known up to a constant (Zellner & T
     p(ρ | y) ∝ p(ρ) |R|^(−1/2) |X' R⁻¹ X|^(−1/2) S(ρ)^(−(n − 2)/2)
 
 with S(ρ) = r' R⁻¹ r of the residuals r and p(ρ) ∝ 0.2 + ρ on 0 … 0.95. The score is still rising if
-the chance of b ≤ 0, averaged over ρ, is below 6 % and if continuing at the least squares slope for
+the chance of b ≤ 0, averaged over ρ, is below 5 % and if continuing at the least squares slope for
 as many steps would gain more than 0.2 points. Of flat curves with 4 to 50 validations and
 correlations of 0 to 0.8 at most 10 % count as rising. Slow rises are missed by few validations: a
 plateau is no proof of convergence (`benchmarks.calibration` measures both;
@@ -40,7 +40,7 @@ MEANINGS: Final = {
     TRIVIAL: "the test score is hardly better than a guess that ignores the input",
 }
 LEAST = 3  # validations needed for a trend, and for patience to count
-CHANCE = 0.06  # that the trend is not positive
+CHANCE = 0.05  # that the trend is not positive
 CORRELATIONS: Final = np.arange(0, 0.96, 0.05)  # of one score with the next
 PRIOR: Final = 0.2 + CORRELATIONS
 POINTS = 0.002  # as a share: the gain of as many steps again at this slope
