@@ -9,6 +9,7 @@ itself refuses counts as refused by both, whatever regard does.
 """
 
 import argparse
+import importlib
 import json
 import sys
 import tempfile
@@ -155,10 +156,11 @@ def their_logits(kind: str, folder: Path) -> Tensor:
     tokens, lengths, target = inputs(kind)
     real = torch.arange(9) < lengths[:, None]
     asked = {"input_ids": tokens, "attention_mask": real.long()}
-    if kind in ("t5", "mt5"):
-        return model.eval()(**asked, decoder_input_ids=target).logits.flatten()
+    if kind in ("t5", "mt5", "marian"):
+        logits: Tensor = model.eval()(**asked, decoder_input_ids=target).logits
+        return logits.flatten()
     said = model.eval()(**asked)
-    logits: Tensor = said.prediction_logits if kind == "bert" else said.logits
+    logits = said.prediction_logits if kind == "bert" else said.logits
     return logits[real].flatten()
 
 
@@ -179,16 +181,18 @@ def of_configs(kinds: Sequence[str]) -> Iterator[Row]:
         for key, values in CONFIGS[kind].items():
             for value in values:
                 with tempfile.TemporaryDirectory() as place:
-                    folder = Path(place)
-                    saved = quietly(lambda k=kind, n=key, v=value, f=folder: made_with(k, n, v, f))
-                    yield judged(
-                        (kind, "config.json", key, value),
-                        lambda s=saved, k=kind, f=folder: (
-                            s(),
-                            quietly(lambda: their_logits(k, f))(),
-                        )[1],
-                        lambda k=kind, f=folder: our_logits(k, f),
-                    )
+                    yield configured(kind, key, value, Path(place))
+
+
+def configured(kind: str, key: str, value: object, folder: Path) -> Row:
+    """Compare the logits of both for one value of a key of the config."""
+
+    def theirs() -> Tensor:
+        made_with(kind, key, value, folder)
+        return their_logits(kind, folder)
+
+    row = (kind, "config.json", key, value)
+    return judged(row, quietly(theirs), lambda: our_logits(kind, folder))
 
 
 def made_with(kind: str, key: str, value: object, folder: Path) -> None:
@@ -321,7 +325,7 @@ def exported(key: str, value: object, given: Mapping[str, Any], folder: Path) ->
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager"
         ).eval()
-        said = model(
+        said: Tensor = model(
             input_ids=marian.theirs(tokens, words),
             attention_mask=real.long(),
             decoder_input_ids=marian.theirs(target, words),
@@ -346,19 +350,25 @@ PARTS = {
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the table in Markdown: a line for each key, its values by outcome."""
-    keys: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    """Return the table in Markdown: a line for each key, for all models with the same outcomes.
+
+    A star marks a value of a key that regard warns of.
+    """
+    cells: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for row in rows:
-        cell = keys.setdefault((row.family, row.file, row.key), {name: [] for name in OUTCOMES})
-        cell[row.outcome].append(row.value + ("\\*" if "does not know" in row.says else ""))
-    lines = [
-        "| model | file | key | equal | refused | transformers fails |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (family, file, key), cell in keys.items():
-        shown = [", ".join(f"`{x}`" for x in cell[name]) for name in OUTCOMES[:3]]
-        lines.append(f"| {family} | {file} | {key} | {' | '.join(shown)} |")
-    return lines
+        cell = cells.setdefault((row.file, row.key, row.family), {name: [] for name in OUTCOMES})
+        cell[row.outcome].append(f"`{row.value}`" + ("\\*" if "does not know" in row.says else ""))
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for (file, key, family), cell in cells.items():
+        shown = (", ".join(cell[name]).replace("|", "\\|") for name in OUTCOMES)
+        lines.setdefault((file, key, *shown), []).append(family)
+    heads = ("file", "key", "models", *OUTCOMES)
+    return [
+        f"| {' | '.join(heads)} |",
+        "|---" * len(heads) + "|",
+        *(f"| {x[0]} | {x[1]} | {', '.join(models)} | {' | '.join(x[2:])} |"
+          for x, models in sorted(lines.items(), key=lambda line: line[0][:2])),
+    ]  # fmt: skip
 
 
 def counts(rows: Sequence[Row]) -> list[str]:
@@ -373,13 +383,12 @@ def counts(rows: Sequence[Row]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; exit code 1 where a value differs."""
-    import transformers
-
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="write the rows there as JSON")
     parser.add_argument("--only", nargs="+", default=[*CONFIGS], help="some of the model types")
     parser.add_argument("--parts", nargs="+", default=[*PARTS], choices=PARTS, help="some of it")
     asked = parser.parse_args(arguments)
+    transformers: Any = importlib.import_module("transformers")
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
@@ -391,7 +400,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if row.outcome == "differs":
                 sys.stderr.write(f"differs: {row}\n")
         atomic_io.write_json(asked.out, {**versions, "rows": [asdict(row) for row in rows]})
-    sys.stdout.write("\n".join([*counts(rows), "", *table(rows), ""]))
+    said = [*counts(rows), "", *table(rows), ""]
+    sys.stdout.write("\n".join(said))
     return int(any(row.outcome == "differs" for row in rows))
 
 

@@ -105,8 +105,8 @@ _T5_KEYS: dict[str, Sequence[Any]] = {
         *("relu", "gelu", "silu", "gelu_new", "tanh", "gated-gelu", "gated-silu", "gated-relu"),
         *("gated-gelu_new", "gated-tanh", "gated", "relu-gelu", 3, None, UNSET),
     ],
-    "dense_act_fn": ["relu", "gelu", "gelu_new", "silu", "tanh"],
-    "is_gated_act": FLAGS,
+    "dense_act_fn": ["relu", "gelu", "gelu_new", "silu", "tanh", None],
+    "is_gated_act": [*FLAGS, None],
     "scale_decoder_outputs": [*FLAGS, None],
     "layer_norm_epsilon": EPSILONS,
     "d_kv": [3, 6, 8],
@@ -175,7 +175,6 @@ CONFIGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "qa_dropout": [0.3],
         "seq_classif_dropout": [0.3],
         "type_vocab_size": [2],
-        "tie_weights_": FLAGS,
     },
     "t5": _T5_KEYS,
     "mt5": _T5_KEYS,
@@ -376,7 +375,7 @@ def write_tokenizer(kind: str, form: str, folder: Path) -> None:
         return
     if kind == "t5":
         scores = [(word, -float(number)) for number, word in enumerate(vocabulary)]
-        made = transformers.T5Tokenizer(vocab=scores, extra_ids=0)
+        made: Any = transformers.T5Tokenizer(vocab=scores, extra_ids=0)
     else:
         made = transformers.AutoTokenizer.from_pretrained(folder)
     made.save_pretrained(folder)

@@ -39,14 +39,11 @@ def parts() -> Iterator[tuple[str, Made]]:
             yield name, lambda p=name: input_positions(p, WIDTH, length=LENGTH)
             continue
         for score in ("scaled-dot", "additive"):
-            for shared in (None, 1):
-                if fits(score, name):
-                    yield (
-                        f"{score} {name} {shared}",
-                        lambda s=score, p=name, k=shared: MultiHeadAttention(
-                            WIDTH, HEADS, score=s, position=p, key_value_heads=k
-                        ),
-                    )
+            if fits(score, name):
+                yield (
+                    f"{score} {name}",
+                    lambda s=score, p=name: MultiHeadAttention(WIDTH, HEADS, score=s, position=p),
+                )
     for name in MECHANISMS:
         for position in ("none", "rotary"):
             yield name, lambda n=name, p=position: MECHANISMS[n](WIDTH, HEADS, position=p)

@@ -45,10 +45,10 @@ KEYS = Keys(
     {
         "is_encoder_decoder": [True],
         "feed_forward_proj": [gate + name for gate in ("", GATED) for name in activations.OURS],
-        "dense_act_fn": [None, *activations.OURS],
-        "is_gated_act": [None, False, True],
+        "dense_act_fn": [*activations.OURS],
+        "is_gated_act": [False, True],
         "tie_word_embeddings": [None, False, True],
-        "scale_decoder_outputs": [None, False, True],
+        "scale_decoder_outputs": [False, True],
     },
     {
         "hidden_size": "d_model",

@@ -175,7 +175,7 @@ def next_words(model: nn.Module, request: WriteRequest, count: int = 5) -> list[
 
 def _shifted(model: nn.Module, request: WriteRequest) -> Writer:
     writer = cast(Writer, model)
-    return Shifted(writer, request.begin) if request.shift else writer
+    return cast(Writer, Shifted(writer, request.begin)) if request.shift else writer
 
 
 def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tensor:
