@@ -63,8 +63,8 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
             handle.remove()
     if calls and not recording.layers and (foreign := others(model)):
         warnings.warn(
-            f"nothing was recorded of {type(model).__name__}: {foreign[0]} is no attention layer of "
-            "regard, or had none before this call, as after register(); record again, or call "
+            f"nothing was recorded of {type(model).__name__}: {foreign[0]} is no attention layer "
+            "of regard, or had none before this call, as after register(); record again, or call "
             "regard.interop.attention_interface.adopt(model) before",
             stacklevel=3,
         )

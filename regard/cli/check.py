@@ -176,15 +176,15 @@ def measured(what: str, subject: "Subject") -> "Speed | str":
     try:
         words = affordable(subject)
         ours, theirs = (work(subject, side, words)() for side in ("ours", "theirs"))
-        times = in_turns(ours, theirs, budget=BUDGET)
-        memory = [fresh(what, side, words) for side in ("ours", "theirs")]
+        ours_s, theirs_s = in_turns(ours, theirs, budget=BUDGET)
+        ours_mb, theirs_mb = (fresh(what, side, words) for side in ("ours", "theirs"))
     except Unmeasurable as reason:
         return str(reason)
     except RegardError as error:
         return str(error)
     except Exception as error:  # whatever a user's code raises
         return f"not measured: {one_line(error)}"
-    return Speed(peer_of(subject), *times, *memory, words)
+    return Speed(peer_of(subject), ours_s, theirs_s, ours_mb, theirs_mb, words)
 
 
 def affordable(subject: "Subject") -> int:

@@ -206,7 +206,7 @@ class Regard(Layer):
 
 def of_class(kind: Callable[..., nn.Module], name: str) -> Regard:
     """Return the adapter of a mechanism's class, or of a class with some options."""
-    whole = getattr(kind, "func", kind)
+    whole: Any = getattr(kind, "func", kind)
     bases = [base.__init__ for base in whole.__mro__ if "__init__" in vars(base)]
     named = {key for make in bases for key in signature(make).parameters}
 
@@ -577,7 +577,7 @@ def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> tor
     with (
         torch.random.fork_rng(devices=[]),
         torch.no_grad(),
-        _Downcasts() as mode,
+        _Downcasts() as mode,  # type: ignore[no-untyped-call]
         contextlib.suppress(Exception),  # what does not run is reported by the laws
     ):
         call(module, torch.randn(1, 3, width, dtype=torch.float64))

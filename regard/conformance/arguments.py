@@ -93,11 +93,12 @@ def positions(layer: Layer) -> Measurement:
     reads_rows = not equivariant(layer, module, x)
     if not moves(layer, module, x, plain, apart):
         queries_by_position(layer, module, x)
-        module = with_rotary(layer, x, plain, apart)
-        if module is None and reads_rows:
+        rotary = with_rotary(layer, x, plain, apart)
+        if rotary is None and reads_rows:
             raise InapplicableError("words are in the order of their rows, and have no positions")
-        if module is None:
+        if rotary is None:
             return Measurement("it does not use positions")
+        module = rotary
     elif reads_rows and not layer.ordered:
         raise BrokenError(
             "words and positions in another order changed the output of a word: something counts "
@@ -138,7 +139,7 @@ def with_rotary(layer: Layer, x: Tensor, plain: Tensor, apart: Tensor) -> nn.Mod
 def equivariant(layer: Layer, module: nn.Module, x: Tensor) -> bool:
     """Return whether words and their positions in another order have the same outputs."""
     permutation = torch.randperm(x.shape[1])
-    given = {"positions": permutation} if layer.takes("positions") else {}
+    given: dict[str, Any] = {"positions": permutation} if layer.takes("positions") else {}
     moved, plain = layer.call(module, x[:, permutation], **given), layer.call(module, x)
     gap = (moved - plain[:, permutation]).abs().max()
     return bool(gap <= 1e3 * CLOSE * max(1.0, float(plain.abs().max())))
@@ -171,9 +172,9 @@ def packing(layer: Layer) -> Measurement:
             gaps.append(near("packing= changed a gradient", ours, theirs, CLOSE))
     if layer.takes("memory"):
         sizes = torch.tensor([5, 1, 3, 2])
-        keys, theirs = tokens(layer, len(sizes), 5), Packing(sizes, 5)
+        keys, other = tokens(layer, len(sizes), 5), Packing(sizes, 5)
         plain = how.pack(layer.across(module, x, keys, sizes))
-        packed = layer.across(module, how.pack(x), theirs.pack(keys), sizes, packing=(how, theirs))
+        packed = layer.across(module, how.pack(x), other.pack(keys), sizes, packing=(how, other))
         gaps.append(near("packing= changed the output over a memory", packed, plain, CLOSE))
     return worst(gaps, CLOSE)
 
@@ -198,19 +199,21 @@ def key_value_heads(layer: Layer) -> Measurement:
             "or raise an error"
         )
     gaps, valid = [], torch.tensor([N, 4, 1])
-    x = tokens(layer, 3, width=16)
+    texts = tokens(layer, 3, width=16)
     for groups, module in built.items():
         what = f"with key_value_heads={groups},"
-        whole = layer.call(module, x, valid)
+        whole = layer.call(module, texts, valid)
         for i, size in enumerate(valid.tolist()):
-            alone = layer.call(module, x[i : i + 1, :size])
+            alone = layer.call(module, texts[i : i + 1, :size])
             padded = whole[i : i + 1, :size]
             gaps.append(near(f"{what} padding changed an output", padded, alone, CLOSE))
         if layer.takes("cache"):
-            full = layer.call(module, x, future=False)
-            steps = layer.steps(module, x)
-            gaps.append(near(f"{what} steps with a cache differ from a single pass", steps, full,
-                             CLOSE))  # fmt: skip
+            for sizes_of_steps in ((4, 1, 4), (30, 1, 39)):
+                x = tokens(layer, 2, sum(sizes_of_steps), 16)
+                full = layer.call(module, x, future=False)
+                steps = layer.steps(module, x, sizes_of_steps)
+                text = f"{what} steps with a cache differ from a single pass"
+                gaps.append(near(text, steps, full, CLOSE))
     return worst(gaps, CLOSE)
 
 
