@@ -31,7 +31,8 @@ def default_folder(
     'classification-rnn'
     >>> base.mkdir()
     >>> def occupied(path: Path) -> None:
-    ...     raise OccupiedError(f"{path} contains another run")
+    ...     if path.exists():
+    ...         raise OccupiedError(f"{path} contains another run")
     >>> default_folder(base, ["seed=1"], occupied).name
     'classification-rnn-seed-1'
     """

@@ -565,7 +565,7 @@ def expected_steps(
     if not settings.patience:
         return most
     usual = typical * settings.patience * every
-    return min(max(usual, step + max(settings.patience - worse, 0) * every), most)
+    return min(max(usual, float(step + max(settings.patience - worse, 0) * every)), most)
 
 
 def fitting_batch(task: Learnable[Any], examples: int = 0) -> int:

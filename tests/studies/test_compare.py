@@ -60,7 +60,13 @@ class Inline:
         return outcomes
 
     def tell(
-        self, on_event: Callable[[Event], None], job: Job, done: float, says: str, warning: str = ""
+        self,
+        on_event: Callable[[Event], None],
+        job: Job,
+        done: float,
+        says: str,
+        warning: str = "",
+        most: float = 0.0,
     ) -> None:
         if warning:
             on_event(Event("warning", job.arm, job.seed, done, warning))

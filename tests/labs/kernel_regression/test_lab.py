@@ -150,7 +150,7 @@ def test_columns_that_never_change_leave_the_average(tmp_path: Path) -> None:
         ("a,c\n1,2\n3,inf\n", [], r"bad\.csv:3: column 'c' must be numeric, not infinity"),
         ("a,c\n" + "1,2\n,3\n" * 20, [], r"bad\.csv:3: missing number in column 'a'; 20 of 40"),
         ("", [], r"bad\.csv: the file is empty"),
-        ("a,c\n1,2\n", ["x=a,z"], r"bad\.csv: unknown column 'z'; columns: a, c"),
+        ("a,c\n1,2\n", ["x=a,z"], r"bad\.csv: unknown column 'z'; columns: 'a', 'c'"),
         ("a,c\n1,2\n", ["x=a,c", "y=c"], "y=c is also in x=a,c"),
         ("a,c\n1,2\n", ["w=0"], "w='0': must be greater than 0"),
         ("a,c\n1,2\n", ["w=-1"], "w='-1': must be greater than 0"),
