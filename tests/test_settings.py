@@ -111,7 +111,7 @@ def test_a_word_far_from_every_choice_offers_none() -> None:
         build(TrainingSettings, {"device": "moon"})
     with pytest.raises(
         RegardError,
-        match="no setting is called 'qqq'; there are: accumulate, activation, activation_checkpointing",
+        match="no setting is called 'qqq'; there are: accumulate, activation, activation_c",
     ):
         Config.make("classification", "transformer", ["qqq=1"])
 

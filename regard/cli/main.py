@@ -61,7 +61,7 @@ class Commands(TyperGroup):
             if not hasattr(error, "format_message"):
                 raise
             context = getattr(error, "ctx", None)
-            if type(error).__name__ == "NoArgsIsHelpError":
+            if context and type(error).__name__ == "NoArgsIsHelpError":
                 typer.echo(context.get_help(), err=True)
                 raise SystemExit(2) from None
             see = f"; see {context.command_path} --help" if context else ""

@@ -324,7 +324,7 @@ class Task(Learnable[B]):
         ask = getattr(tokenizer, "unknown_in", None)
         if ask is None:
             return [()] * len(texts)
-        return [ask(getattr(text, "text", text)) for text in texts]
+        return [ask(getattr(text, "text", text).strip()) for text in texts]
 
     def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
         """Return the operations of a forward pass for the median length; None if not counted."""

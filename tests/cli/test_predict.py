@@ -2,7 +2,6 @@ import csv
 import io
 import json
 import math
-import re
 import sys
 from pathlib import Path
 
@@ -109,10 +108,7 @@ def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(
     said = regard("train", "language-modeling", "--data", "biographies", "--out", run, "steps=2",
                   "width=8", "heads=2", "layers=1", "feedforward=8", "length=16", "threads=1",
                   "examples=60", "tokenizer=characters")  # fmt: skip
-    last = said.err.splitlines()[-1]
-    nats, perplexity = re.findall(r"validation loss ([\d.]+) nats, perplexity ([\d.]+),", last)[0]
-    assert math.exp(float(nats)) == pytest.approx(float(perplexity), rel=0.01)
-    assert "%" not in last
+    assert "%" not in said.err
     judged = json.loads(regard("evaluate", run, "--json").out)
     assert judged["perplexity"] == pytest.approx(math.exp(judged["loss"]))
     assert f"perplexity {judged['perplexity']:.2f}" in said.out
