@@ -232,6 +232,12 @@ def test_equal_arms_differ_by_nothing() -> None:
     )
 
 
+@pytest.mark.parametrize(("examples", "p"), [(2, 0.156), (3, 0.038), (4, 0.009)])
+def test_a_few_examples_that_differ_alike_are_little_evidence(examples: int, p: float) -> None:
+    found = compare_runs(np.ones((1, examples)), np.zeros((1, examples)))
+    assert found.p == pytest.approx(p, abs=0.001)
+
+
 def test_arms_that_differ_by_rounding_differ_by_nothing() -> None:
     a = np.random.default_rng(0).random((3, 50)) * 7
     found = compare_runs(a * (1 + 2**-52), a)
@@ -252,7 +258,8 @@ def test_scores_without_variance_give_numbers(scores: np.ndarray) -> None:
     values = [found.mean, found.low, found.high, found.p, *arm_interval(scores)]
     assert all(map(math.isfinite, values))
     json.dumps(values, allow_nan=False)
-    assert found.p == (1.0 if scores.max() == 0 else 0.0)
+    # Four examples that differ alike: t is at most 6, with 3 degrees of freedom.
+    assert found.p == pytest.approx(1.0 if scores.max() == 0 else 0.00927, abs=1e-5)
 
 
 def test_the_arms_interval_is_wilsons_where_there_is_no_seed() -> None:
@@ -340,7 +347,8 @@ def test_verdicts_in_words(difference: tuple[float, float, float, float, int], s
 def test_scores_that_are_no_accuracy_have_no_points() -> None:
     a = np.array([[0.31, 0.35, 0.33], [0.30, 0.36, 0.34], [0.31, 0.35, 0.35]])
     assert (
-        compare_runs(a, a - 0.2, ("x", "y")).sentence == "x beats y by 0.2 (0.2 to 0.2, p < 0.001)"
+        compare_runs(a, a - 0.2, ("x", "y")).sentence
+        == "x beats y by 0.2 (0.0279 to 0.372, p = 0.038)"
     )
 
 

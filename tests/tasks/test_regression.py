@@ -13,6 +13,7 @@ from regard import runs
 from regard.data.files import Example
 from regard.data.synthetic import ratings
 from regard.errors import RegardError
+from regard.labs.kernel_regression.points import variance
 from regard.studies.statistics import compare_runs
 from regard.tasks import TASKS, unit_of
 from regard.tasks.regression import METRICS, RidgeSettings
@@ -74,6 +75,12 @@ def test_equal_numbers_have_no_spread_though_their_variance_rounds_to_some(value
         assert metric_of(name, said, true) == 0
     assert metric_of("R²", np.append(said, 0), almost) == 0
     assert np.abs(pseudo_values("R²", np.append(said, 0), almost)).max() == 0
+
+
+def test_the_variance_of_equal_points_is_one() -> None:
+    assert variance(np.full(10, 0.3)) == variance(np.array([0.1 + 0.2, 0.3])) == 1
+    assert variance(np.array([1.0, 3.0])) == 1
+    assert variance(np.array([1.0, 5.0])) == 4
 
 
 def test_a_few_texts_in_perfect_order_are_no_evidence() -> None:

@@ -68,14 +68,14 @@ def metric_of(name: str, predicted: Numbers, true: Numbers) -> float:
     if name == "RMSE":
         return float(np.sqrt((wrong**2).mean()))
     if name == "R²":
-        spread = 0.0 if _equal(true) else float(((true - true.mean()) ** 2).sum())
+        spread = 0.0 if all_equal(true) else float(((true - true.mean()) ** 2).sum())
         return 1 - float((wrong**2).sum()) / spread if spread else 0.0
     a, b = (x - x.mean() for x in (rankdata(predicted), rankdata(true)))
     size = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / size if size else 0.0
 
 
-def _equal(numbers: Numbers) -> bool:
+def all_equal(numbers: Numbers) -> bool:
     """Return whether all numbers are equal up to rounding; their variance need not be 0 then."""
     return bool(np.ptp(numbers) <= 8 * np.finfo(np.float64).eps * np.abs(numbers).max())
 
@@ -100,7 +100,7 @@ def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
         whole, left = -np.sqrt(wrong.mean()), -np.sqrt((wrong.sum() - wrong) / (n - 1))
     elif name == "R²":
         # Without example i, the sum of squares is smaller by n/(n − 1) (yᵢ − ȳ)².
-        spread = 0.0 if _equal(true) else ((true - true.mean()) ** 2).sum()
+        spread = 0.0 if all_equal(true) else ((true - true.mean()) ** 2).sum()
         rest = spread - n / (n - 1) * (true - true.mean()) ** 2
         whole = metric_of(name, predicted, true)
         varied = rest > 1e-9 * spread  # else the others are all equal, and their R² is 0
@@ -208,7 +208,7 @@ class RegressionEvaluation(Evaluation):
     @property
     def is_constant(self) -> bool:
         """Return whether predicted numbers are equal, up to rounding, but the true ones differ."""
-        return bool(np.ptp(self.numbers) <= 1e-6 * np.ptp(self.true)) and not _equal(self.true)
+        return bool(np.ptp(self.numbers) <= 1e-6 * np.ptp(self.true)) and not all_equal(self.true)
 
     @property
     def other_metrics(self) -> dict[str, float]:
@@ -364,7 +364,7 @@ class Regression(TextTask):
             known = checked(Scale, saved, Path("env.json"))
             return known.mean, known.deviation
         numbers = parsed(self._split_examples[0])
-        if numbers.min() == numbers.max():
+        if all_equal(numbers):
             raise RegardError(
                 f"all {len(numbers):,} training texts have the number {numbers[0]}; give texts "
                 "with different numbers"
@@ -408,7 +408,7 @@ class Regression(TextTask):
         value = metric_of(self.metric, predicted, true)
         if unit_of(self.metric).lower:
             worst = metric_of(self.metric, np.full(len(true), mean), true)
-            value = 0.0 if _equal(np.append(true, mean)) else 1 - value / worst
+            value = 0.0 if all_equal(np.append(true, mean)) else 1 - value / worst
         return value, loss
 
     @property
