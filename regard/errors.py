@@ -1,6 +1,7 @@
 """Errors that a caller can fix, in one line."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from regard.usual import nearest
@@ -24,6 +25,21 @@ class UntrainableError(RegardError):
 
 class LockedError(RegardError):
     """Another process is writing to the folder of a run."""
+
+
+class ArgumentError(RegardError, ValueError):
+    """An error of an estimator's parameters, X or y; scikit-learn's users catch ValueError."""
+
+
+@contextmanager
+def value_errors() -> Iterator[None]:
+    """Raise an error of settings or data as an `ArgumentError`; also a decorator of methods."""
+    try:
+        yield
+    except RegardError as error:
+        if type(error) in (RegardError, UntrainableError):
+            raise ArgumentError(str(error)) from error
+        raise
 
 
 def look_up(table: Mapping[str, T], name: str, what: str) -> T:
