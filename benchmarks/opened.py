@@ -97,6 +97,7 @@ def look_at_theirs(folder: Path) -> None:
     """Load it, ask it, list it."""
     from regard.data.encoder_tokenizer import EncoderTokenizer
     from regard.interop.tokenizer_files import word_pieces
+    from regard.interop.tokenizer_settings import read_settings
     from regard.web.registry import find
     from regard.web.served_model import opened
 
@@ -105,7 +106,7 @@ def look_at_theirs(folder: Path) -> None:
         lambda: find([folder]).listed(),
         lambda: opened("it", place).predict([f"{TEXT} [MASK]"]),
         lambda: opened("it", place).attention(f"{TEXT} [MASK]"),
-        lambda: EncoderTokenizer(word_pieces(place), "it").encode([TEXT]),
+        lambda: EncoderTokenizer(word_pieces(place, read_settings(place)), "it").encode([TEXT]),
     )
 
 

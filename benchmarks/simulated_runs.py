@@ -28,6 +28,8 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
+from regard.tasks.classification.metrics import METRICS, effects
+
 SHARES = np.array([0.7, 0.2, 0.1])  # of the classes
 EASE, EASE_SD = np.array([5.948, 4.5, 3.5]), 4.966
 LUCK = np.array([0.004, 0.006, 0.008])  # standard deviations of a[s, c]
@@ -178,10 +180,9 @@ def macro(
 def pseudo_values(
     metric: str, labels: Shaped[np.ndarray, "studies examples"], said: Answers
 ) -> Float[np.ndarray, "studies arms seeds examples"]:
-    """Compute `regard.tasks.classification.metrics.pseudo_values` of many runs at once.
+    """Compute `regard.tasks.classification.metrics.per_example` of many runs at once.
 
-    Leaving an example out takes one from a cell of the confusion counts, so a run has as many
-    different values as cells.
+    A value depends on the cell of the confusion counts, so a run has as many as cells.
     """
     if metric == "accuracy":
         return np.asarray(said == labels[:, None, None])
@@ -190,9 +191,14 @@ def pseudo_values(
     runs = at.size // at.shape[-1]
     at += (np.arange(runs, dtype=np.int32) * cells).reshape(*at.shape[:-1], 1)
     counts = np.bincount(at.ravel(), minlength=runs * cells).reshape(runs, CLASSES, CLASSES)
-    without = counts[:, None] - np.eye(cells, dtype=int).reshape(cells, CLASSES, CLASSES)
-    n = said.shape[-1]
-    values = n * macro(metric, counts)[:, None] - (n - 1) * macro(metric, np.maximum(without, 0))
+    hits = np.diagonal(counts, axis1=-2, axis2=-1)
+    name = {label: key for key, label in METRICS.items()}[metric]
+    hit, missed, false = effects(name, hits, counts.sum(-1), counts.sum(-2))
+    values = missed[:, :, None] + false[:, None]
+    values[:, range(CLASSES), range(CLASSES)] = hit
+    values *= said.shape[-1] - 1
+    means = (values * counts).sum((1, 2)) / said.shape[-1]
+    values += (macro(metric, counts) - means)[:, None, None]
     return np.asarray(values.astype(np.float32).ravel()[at])
 
 

@@ -23,6 +23,10 @@ class UntrainableError(RegardError):
     """
 
 
+class OccupiedError(RegardError):
+    """The output folder holds another run, comparison or report."""
+
+
 class LockedError(RegardError):
     """Another process is writing to the folder of a run."""
 

@@ -1,14 +1,15 @@
 """Validated reading of files: within a size limit, of a known kind, with errors of one line.
 
-Files are not trusted: their source may be a stranger, a full disk or another
-version. JSON has no numbers that are not finite and none past 64 bits, nothing is nested deeper
-than `DEEPEST`, and what is read has the fields of the class that it is read as.
+Files are not trusted: their source may be a stranger, a full disk or another version. JSON has no
+numbers that are not finite and none past 64 bits, no object has a key twice, nothing is nested
+deeper than `DEEPEST`, and what is read has the fields of the class that it is read as.
 """
 
 import json
 import math
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -43,8 +44,8 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
 def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     """Return the value of a JSON document; ``source`` names it in errors.
 
-    Errors: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; nested deeper than
-    `DEEPEST`.
+    Errors: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; a key twice in an
+    object; nested deeper than `DEEPEST`.
 
     >>> parse_json("[1, 2.5]", "example")
     [1, 2.5]
@@ -55,7 +56,11 @@ def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     try:
         text = data.decode() if isinstance(data, bytes) else data
         value = json.loads(
-            text, parse_float=_finite, parse_int=partial(_whole, widest), parse_constant=_finite
+            text,
+            object_pairs_hook=_object,
+            parse_float=_finite,
+            parse_int=partial(_whole, widest),
+            parse_constant=_finite,
         )
         _must_be_shallow(value)
     except (ValueError, RecursionError) as error:
@@ -81,6 +86,48 @@ def parse_rows(data: bytes, source: object) -> Iterator[dict[str, Any]]:
             yield value
 
 
+#: What a value must be, by the kind of a pydantic error; the fields are those of its context.
+KINDS = {
+    "int_": "must be a whole number",
+    "float_": "must be a number",
+    "decimal_": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_": "must be true or false",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_": "must be an object",
+    "dataclass_": "must be an object",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be greater than {gt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be less than {lt:g}",
+    "string_too_long": "must have at most {max_length:,} characters",
+    "string_too_short": "must have at least {min_length:,} characters",
+    "too_long": "must have at most {max_length:,} items",
+    "too_short": "must have at least {min_length:,} items",
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+}
+
+
+def problem(error: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, from an error of pydantic, in the words of regard.
+
+    >>> problem({"type": "int_parsing", "msg": "Input should be a valid integer, …"})
+    'must be a whole number'
+    >>> problem({"type": "greater_than", "ctx": {"gt": 0}, "msg": "Input should be …"})
+    'must be greater than 0'
+    """
+    if "error" in error.get("ctx", {}):  # raised by regard
+        return str(error["ctx"]["error"])
+    name = next((name for name in KINDS if str(error["type"]).startswith(name)), "")
+    says = KINDS.get(str(error["type"]), KINDS.get(name, ""))
+    return says.format(**error.get("ctx", {})) if says else str(error["msg"]).lower()
+
+
 def checked(kind: type[T], value: Any, source: object) -> T:
     """Return a plain value as a dataclass, a TypedDict or any type that pydantic knows.
 
@@ -88,7 +135,7 @@ def checked(kind: type[T], value: Any, source: object) -> T:
 
     >>> checked(dict[str, int], {"a": "x"}, "example")
     Traceback (most recent call last):
-    regard.errors.RegardError: example: a is 'x': input should be a valid integer, ...
+    regard.errors.RegardError: example: a is 'x': must be a whole number
     """
     from pydantic import ValidationError  # a tenth of a second that `regard.attend` does without
 
@@ -102,9 +149,9 @@ def checked(kind: type[T], value: Any, source: object) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "it"
-        says = first["msg"].lower()
+        says = problem(first)
         if first["type"] == "missing":
-            raise RegardError(f"{source}: {where:.100} is missing") from None
+            raise RegardError(f"{source}: {where:.100} {says}") from None
         raise RegardError(f"{source}: {where:.100} is {first['input']!r:.60}: {says}") from None
     return converted
 
@@ -146,6 +193,14 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = Counter(key for key, _ in pairs)
+        raise ValueError(f"the key {keys.most_common(1)[0][0]!r:.60} occurs twice in one object")
+    return value
 
 
 def _finite(number: str) -> float:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from regard.errors import RegardError, no_such
 from regard.ranges import Range
+from regard.reading import problem
 from regard.usual import nearest
 
 S = TypeVar("S", bound="Settings")
@@ -44,20 +45,29 @@ def build(cls: type[S], values: Mapping[str, Any]) -> S:
             raise RegardError(unknown_key(key, list(cls.model_fields))) from None
         near = nearest(str(first["input"]), words(cls, key))
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise RegardError(f"{key}={first['input']!r}: {first['msg'].lower()}{hint}") from None
+        raise RegardError(f"{key}={first['input']!r}: {problem(first)}{hint}") from None
 
 
 def key_value(pair: str) -> tuple[str, str]:
     """Return the two sides of ``key=value``; ``batch-tokens`` is ``batch_tokens``.
 
-    Errors: no ``=``.
+    Errors: no ``=``; an argument that Python could not decode, which no file of settings can hold.
 
     >>> key_value("batch-tokens = 512")
     ('batch_tokens', '512')
     """
     key, equals, value = pair.partition("=")
     if not equals:
-        raise RegardError(f"settings are written key=value, not {pair!r}")
+        raise RegardError(
+            f"settings are written key=value, not {pair!r}; put quotes around names with spaces"
+        )
+    try:
+        pair.encode()
+    except UnicodeEncodeError:
+        raise RegardError(
+            f"{pair!r:.80} is not valid UTF-8; rename the file, or set PYTHONUTF8=1 if the locale "
+            "is not UTF-8"
+        ) from None
     return key_of(key), value.strip()
 
 

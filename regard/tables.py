@@ -92,6 +92,18 @@ class Table(Mapping[str, T], Generic[T]):
         base = f"{kind.__module__.rpartition('.')[0]}.{kind.__name__}"
         raise RegardError(f"{name} is no {self.what}: write `class {loaded.__name__}({base}):`")
 
+    def __repr__(self) -> str:
+        """Return a line for each row: its name and what it is, without importing it.
+
+        >>> print(Table({"pi": "math:pi", "int": int}, "regard.numbers", (int, type), "number"))
+        2 of the kind number:
+          pi   math:pi
+          int  int([x]) -> integer
+        """
+        wide = max(map(len, self), default=0)
+        rows = [f"  {name:<{wide}}  {_line(self.rows.get(name, self.group))}" for name in self]
+        return "\n".join([f"{len(self)} of the kind {self.what}:", *rows])
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (
             name in self.rows or is_part(name) or name in self._points
@@ -102,6 +114,14 @@ class Table(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len({*self.rows, *self._points})
+
+
+def _line(row: object) -> str:
+    """Return a row in one line: where it is, its description, or the first line of its text."""
+    if isinstance(row, str):
+        return row
+    words = getattr(row, "description", "") or getattr(row, "question", "") or row.__doc__ or ""
+    return words.strip().partition("\n")[0] or repr(row)
 
 
 def load(spec: str, what: str) -> Any:

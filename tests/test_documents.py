@@ -56,9 +56,35 @@ def test_an_unknown_option_is_seen() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    prose = re.sub(r"`[^`\n]*`", "", prose)
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
     local = [link.replace("\n", " ") for link in links if not link.startswith(("http", "mailto"))]
     assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_notes_lead_to_calls_that_compute_the_same() -> None:
+    page = ROOT / "docs" / "from-your-notes.md"
+    snippets = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(snippets) >= 10
+    scope: dict[str, object] = {}
+    for number, snippet in enumerate(snippets, 1):
+        exec(compile(snippet, f"{page.name}, snippet {number}", "exec"), scope)
+
+
+def test_the_figures_of_the_questions_are_stored_results() -> None:
+    """A number with a decimal or a percent sign stands in a result that its section links."""
+    page = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    number = r"(?<![\w.])(?:\d[\d,]*\.\d+(?:e-?\d+)?|\d+(?= %))"
+    count = 0
+    for section in page.split("\n## ")[1:]:
+        links = set(re.findall(r"results/\w+\.md", section))
+        texts = [(ROOT / "docs" / link).read_text(encoding="utf-8") for link in links]
+        stored = {figure for text in texts for figure in re.findall(number, text)}
+        prose = re.sub(r"^```.*?^```|^    .*?$|`[^`]*`|\]\([^)]*\)", "", section, flags=re.M | re.S)
+        figures = re.findall(number, prose)
+        count += len(figures)
+        assert [figure for figure in figures if figure not in stored] == [], section[:40]
+    assert count > 40
 
 
 def test_help_names_every_task_and_model() -> None:

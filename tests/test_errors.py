@@ -45,7 +45,7 @@ def test_mistaken_settings(pairs: list[str], says: str) -> None:
 
 
 def test_a_value_of_the_wrong_kind_names_its_key() -> None:
-    with pytest.raises(RegardError, match="width='wide': input should be a valid integer"):
+    with pytest.raises(RegardError, match="width='wide': must be a whole number"):
         build(Model, {"width": "wide"})
     with pytest.raises(RegardError, match="no setting is called 'depth'"):
         build(Model, {"depth": 3})

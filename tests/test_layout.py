@@ -10,9 +10,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "regard"
 ORDER = (
-    "usual errors reading ranges settings atomic_io memory plugins trusted tables shown stopping "
-    "watchdog ranks attention layers models data decoding analysis tasks conformance training "
-    "interop runs studies reports labs web cli"
+    "usual spelling errors reading ranges settings atomic_io memory plugins trusted tables shown "
+    "stopping watchdog ranks attention layers models data decoding analysis tasks conformance "
+    "training interop runs studies reports labs web cli"
 ).split()
 NEVER = {("data", "models"), ("decoding", "models")}
 #: Modules of attention/ that kernels rest on: they import from each other and from no kernel.

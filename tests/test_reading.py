@@ -66,7 +66,7 @@ def test_rows_are_objects_told_by_line():
     ("value", "says"),
     [
         ({"name": "a"}, "count is missing"),
-        ({"name": "a", "count": "x"}, "count is 'x': input should be a valid integer"),
+        ({"name": "a", "count": "x"}, "count is 'x': must be a whole number"),
         ({"name": "a", "count": 1, "other": 2}, "unknown field 'other'"),
         ([], "it is"),
     ],

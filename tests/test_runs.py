@@ -4,8 +4,9 @@ import shutil
 import subprocess
 import sys
 import time
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from regard.runs.build import prepare
 from regard.runs.config import Config
 from regard.runs.folder import Folder
 from regard.tasks import TASKS, shared
+from regard.tasks.classification.task import Classification
+from regard.training.loop import Training
 
 BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
 TINY = [*BRIEF, "epochs=2"]
@@ -532,9 +535,66 @@ def test_forecast_begins_where_the_training_would(tmp_path: Path) -> None:
         runs.forecast("birthplace", "gpt", [f"init={tmp_path / 'none'}", "steps=3"])
 
 
+class Clock:
+    """A clock on which each step of a training takes ten seconds, the first ones a hundred."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, judging: float) -> None:
+        self.now, steps, update, judge = 0.0, count(), Training.update, Classification.judge
+
+        def slow(training: Any, indexes: Any) -> float:
+            self.now += 100 if next(steps) < 2 else 10
+            return update(training, indexes)
+
+        def slow_too(*given: Any, **settings: Any) -> tuple[float, float]:
+            self.now += judging
+            return judge(*given, **settings)
+
+        monkeypatch.setattr(Training, "update", slow)
+        monkeypatch.setattr(Classification, "judge", slow_too)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("given", "typical", "steps", "most"),
+    [
+        (["steps=40"], 3, 40, 40),  # of which every tenth is followed by a validation
+        (["steps=400"], 3, 150, 400),  # three times five validations
+        (["steps=400"], 1.4, 70, 400),
+        (["steps=400", "patience=0"], 7, 400, 400),
+    ],
+)
+def test_a_forecast_says_typically_and_at_most(
+    given: list[str], typical: float, steps: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the warm-up, with validations and test, until patience or the budget ends it."""
+    given = [*given, "examples=200", "evaluate_every=10", "batch_size=0", "validation=0.5"]
+    monkeypatch.setattr("regard.runs.forecasting.LONGEST", 1e9)
+    clock = Clock(monkeypatch, judging=500.0)
+    told = runs.forecast("classification", "mean", given, typical=typical, clock=clock)
+    assert (told.steps, told.most_steps) == (steps, most)
+    test = 500 * 1_000 / told.validation  # as a validation, by the number of tokens
+    for ended, seconds in ((steps, told.seconds), (most, told.most_seconds / 1.5)):
+        assert seconds == pytest.approx(10 * ended + 500 * (ended // 10 + 1) + test, rel=0.2)
+
+
+def test_the_time_left_says_typically_and_at_most(tmp_path: Path) -> None:
+    given = ["examples=200", "epochs=40", "evaluate_every=2", "patience=3", "threads=1"]
+    told = list(runs.start(tmp_path / "run", "classification", "mean", given).train())
+    first, last = told[0], told[-1]
+    assert first.typical_steps == 18  # three times the patience
+    assert first.left[0] == pytest.approx(first.left[1] * 17 / (first.steps - 1))
+    assert all(one.typical_steps > one.step for one in told[:-1])
+    assert last.left == (0.0, 0.0)
+    assert last.ended == "patience"
+    assert first.typical_steps / 3 <= last.step <= first.steps
+
+
 def test_forecast_of_minutes_is_the_minutes(tmp_path: Path) -> None:
-    told = runs.forecast("classification", "mean", ["examples=200", "minutes=2"])
-    assert told.seconds == 120
+    told = runs.forecast("classification", "mean", ["examples=200", "minutes=2", "patience=0"])
+    assert told.seconds == pytest.approx(120, rel=0.1)  # and the test
+    assert told.most_seconds == told.seconds
     assert told.steps > 100
 
 

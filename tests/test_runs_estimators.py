@@ -1,7 +1,6 @@
 """The estimators of texts: scikit-learn's own checks, its tools around them, and mistakes."""
 
 import copy
-import json
 import pickle
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from sklearn.utils.validation import validate_data
 
 import regard
 from regard.errors import RegardError
+from regard.interop.sklearn import KernelRegression
 from regard.runs.estimators import TextClassifier, TextRegressor
 
 TEXTS = ["a good film", "a fine film", "a bad film", "a dull film"] * 10
@@ -166,11 +166,8 @@ def test_runs_that_were_trained_elsewhere(tmp_path: Path) -> None:
 def test_texts_are_held_out_by_their_words_and_every_label_is_trained_on() -> None:
     texts = [f"text {i}" for i in range(60)] * 2
     model = TextClassifier("nb-svm", validation=0.3).fit(texts, ["a", "b"] * 60)
-    room = model.run_.folder.path.parent
-    train, held = (
-        [json.loads(line)["text"] for line in (room / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("train", "held")
-    )
+    corpus = model.run_.task.corpus
+    train, held = ([example.text for example in part] for part in (corpus.train, corpus.test))
     assert len(train) + len(held) == 120
     assert 0.15 < len(held) / 120 < 0.45
     assert not {*train} & {*held}
@@ -178,27 +175,62 @@ def test_texts_are_held_out_by_their_words_and_every_label_is_trained_on() -> No
     assert few.predict(["good", "bad"]).tolist() == [1, 0]
 
 
+def test_what_no_file_could_hold_is_learned() -> None:
+    long = [*TEXTS, "字" * 400_000]  # 1.2 MB of UTF-8
+    model = TextClassifier("nb-svm", minimum=1).fit(long, [*LABELS, "long"])
+    assert model.predict(["字字", "a dull film"]).tolist() == ["long", "no"]
+    commas = [{"yes": "a,b", "no": "a"}[label] for label in LABELS]
+    other = TextClassifier("nb-svm").fit(TEXTS, commas)  # equal settings, other data
+    assert other.predict(["good", "bad"]).tolist() == ["a,b", "a"]
+    assert model.predict(["bad"]) == ["no"]
+    assert other.run_.evaluate().n == len(other.run_.task.corpus.test)
+    each = TextClassifier("nb-svm", minimum=1).fit(
+        [f"t{i}" for i in range(20)] * 2, [*range(20)] * 2
+    )
+    assert each.predict(["t7", "t13"]).tolist() == [7, 13]
+
+
+OTHER = [*TEXTS[1:]]
+
+
 @pytest.mark.parametrize(
-    ("call", "error", "says"),
+    ("call", "says"),
     [
-        (lambda: TextClassifier("lstm").fit(TEXTS, LABELS), RegardError, "did you mean rnn"),
-        (lambda: TextClassifier(wdth=8).fit(TEXTS, LABELS), RegardError, "did you mean width"),
-        (lambda: TextClassifier(validation=1).fit(TEXTS, LABELS), RegardError, "between 0 and 1"),
-        (partial(TextClassifier().fit, "a film", ["x"]), ValueError, "give a list of texts"),
-        (partial(TextClassifier().fit, TEXTS, LABELS[:-1]), ValueError, "40 texts and 39 answers"),
-        (partial(TextClassifier().fit, [*TEXTS[:-1], None], LABELS), ValueError, "row 39 is not a"),
-        (partial(TextClassifier().fit, [" ", *TEXTS[1:]], LABELS), ValueError, "row 0 is an empty"),
-        (partial(TextClassifier().fit, TEXTS, ["x"] * 40), ValueError, "y has one class"),
-        (partial(TextClassifier().fit, np.full((3, 2), "a"), [0, 1, 1]), ValueError, "one column"),
-        (
-            partial(TextClassifier().fit, TEXTS, [None, *LABELS[1:]]),
-            ValueError,
-            "row 0 of y is None",
-        ),
-        (partial(TextRegressor().fit, TEXTS, [np.nan] * 40), ValueError, "NaN or infinity"),
-        (partial(TextClassifier().predict, TEXTS), ValueError, "not fitted yet"),
+        (lambda: TextClassifier("lstm").fit(TEXTS, LABELS), "did you mean rnn"),
+        (lambda: TextClassifier(3).fit(TEXTS, LABELS), "model must be a name, not 3"),
+        (lambda: TextClassifier(wdth=8).fit(TEXTS, LABELS), "did you mean width"),
+        (lambda: TextClassifier(validation=1).fit(TEXTS, LABELS), "between 0 and 1"),
+        (lambda: TextClassifier(validation="a.csv").fit(TEXTS, LABELS), "between 0 and 1"),
+        (lambda: TextClassifier(data="reviews").fit(TEXTS, LABELS), "from X and y; remove data="),
+        (lambda: TextClassifier("nb-svm", minimum=99).fit(TEXTS, LABELS), "occurs 99 times"),
+        (partial(TextClassifier().fit, "a film", ["x"]), "give X as a list of texts"),
+        (partial(TextClassifier().fit, np.array("a film"), ["x"]), "give X as a list of texts"),
+        (partial(TextClassifier().fit, TEXTS, LABELS[:-1]), "X has 40 texts and y has 39 answers"),
+        (partial(TextClassifier().fit, [*OTHER, None], LABELS), "row 39 of X is not a text"),
+        (partial(TextClassifier().fit, [*OTHER, np.nan], LABELS), "row 39 of X is not a text"),
+        (partial(TextClassifier().fit, [" ", *OTHER], LABELS), "row 0 of X is an empty"),
+        (partial(TextClassifier().fit, ["\ud800", *OTHER], LABELS), "row 0 of X has an unpaired"),
+        (partial(TextClassifier().fit, TEXTS, ["x"] * 40), "y has one class, 'x'"),
+        (partial(TextClassifier().fit, np.full((3, 2), "a"), [0, 1, 1]), "one column"),
+        (partial(TextClassifier().fit, TEXTS, np.zeros((40, 2))), "1d array"),
+        (partial(TextClassifier().fit, TEXTS, [None, *LABELS[1:]]), "row 0 of y is None"),
+        (partial(TextClassifier().fit, TEXTS, [1.0, np.nan] * 20), "row 1 of y is nan"),
+        (partial(TextRegressor("ridge").fit, TEXTS, [np.nan] * 40), "row 0 of y is nan"),
+        (partial(TextRegressor("ridge").fit, TEXTS, [1, np.inf] * 20), "row 1 of y is inf"),
+        (partial(TextRegressor("ridge").fit, TEXTS, [1, 1e150] * 20), "row 1 of y is 1e.150"),
+        (partial(TextRegressor("ridge").fit, TEXTS, LABELS), "row 0 of y is no number but 'yes'"),
+        (partial(TextRegressor("ridge").fit, TEXTS, [5] * 40), "y is 5.0 in every row"),
+        (partial(TextClassifier().predict, TEXTS), "not fitted yet"),
+        (partial(KernelRegression("gausian").fit, [[0.0], [1.0]], [0, 1]), "did you mean gaussian"),
+        (partial(KernelRegression(widths=-1).fit, [[0.0], [1.0]], [0, 1]), "widths must be above"),
     ],
 )
-def test_mistakes_are_named(call, error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_mistakes_are_value_errors_that_name_rows_and_parameters(call, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as raised:
         call()
+    assert ".jsonl" not in str(raised.value)
+    assert (
+        isinstance(raised.value, RegardError)
+        or "sklearn" in type(raised.value).__module__
+        or ("1d array" in says)
+    )

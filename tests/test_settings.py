@@ -107,11 +107,11 @@ def test_what_is_meant_is_offered(task: str, model: str, pair: str, meant: str) 
 
 
 def test_a_word_far_from_every_choice_offers_none() -> None:
-    with pytest.raises(RegardError, match=r"device='moon': input should be 'cpu' or 'cuda'$"):
+    with pytest.raises(RegardError, match=r"device='moon': must be 'cpu' or 'cuda'$"):
         build(TrainingSettings, {"device": "moon"})
     with pytest.raises(
         RegardError,
-        match="no setting is called 'qqq'; there are: accumulate, activation_checkpointing",
+        match="no setting is called 'qqq'; there are: accumulate, activation, activation_c",
     ):
         Config.make("classification", "transformer", ["qqq=1"])
 

@@ -1,5 +1,6 @@
 """Recording of every attention layer of a model, without state in the layers."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ class Recording:
 def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Recording]:
     """Record, in this context, the output of every `Attention` layer of the model.
 
+    Warn if a model with attention layers of other packages computed and none of regard's did.
+
     A layer with more than ``long`` queries × keys is summarised by the ``top`` keys of each query,
     so that recording a model on a long text takes O(n) memory.
 
@@ -42,9 +45,13 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
     [('attention', (3, 2, 5, 5))]
     """
     recording = Recording()
-    handles: list[RemovableHandle] = [
-        model.register_forward_pre_hook(lambda *_: recording.layers.clear())
-    ]
+    calls = []
+
+    def begin(*_: Any) -> None:
+        calls.append(True)
+        recording.layers.clear()
+
+    handles: list[RemovableHandle] = [model.register_forward_pre_hook(begin)]
     for name, layer in model.named_modules():
         # Linformer's keys are mixtures of tokens.
         if isinstance(layer, Attention) and layer.compress is None:
@@ -54,6 +61,23 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
     finally:
         for handle in handles:
             handle.remove()
+    if calls and not recording.layers and (foreign := others(model)):
+        warnings.warn(
+            f"nothing was recorded of {type(model).__name__}: {foreign[0]} is no attention layer "
+            "of regard, or had none before this call, as after register(); record again, or call "
+            "regard.interop.attention_interface.adopt(model) before",
+            stacklevel=3,
+        )
+
+
+def others(model: nn.Module) -> list[str]:
+    """Return the names of a model's classes of attention that are not regard's."""
+    kinds = {type(layer) for layer in model.modules()}
+    return sorted(
+        kind.__name__
+        for kind in kinds
+        if "attention" in kind.__name__.lower() and kind.__module__.partition(".")[0] != "regard"
+    )
 
 
 def table(seen: Attended | Summary) -> Tensor:

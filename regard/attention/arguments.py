@@ -64,10 +64,33 @@ def must_be_tensors(**arguments: object) -> None:
             )
 
 
+def must_be_rows(name: str, x: Tensor, width: int | None) -> None:
+    """Raise a RegardError for a tensor that is not (\\*batch, rows, width), or no numbers."""
+    if x.ndim < 2:
+        raise RegardError(f"{name} must be (*batch, rows, width), not {tuple(x.shape)}")
+    must_be_wide(name, x, width)
+
+
+def must_be_wide(name: str, x: Tensor, width: int | None) -> None:
+    """Raise a RegardError for vectors of another width than a layer's, or no numbers.
+
+    ``width`` is None for a layer that does not tell it, such as a quantised one.
+    """
+    if width is not None and x.shape[-1] != width:
+        raise RegardError(
+            f"{name} have width {x.shape[-1]}, but this layer takes width {width}; project them, "
+            f"or build the layer for {x.shape[-1]}"
+        )
+    if not x.is_floating_point():
+        raise RegardError(f"{name} must be floating-point numbers, not {x.dtype}; embed ids first")
+
+
 def places(
     queries: Tensor, keys: Tensor, m: int, rows: Tensor | None, columns: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the positions of queries and keys; by default the last n and the last new of 0 … m−1.
+
+    Without keys the queries are 0 … n − 1.
 
     ``rows`` and ``columns`` are the positions that the caller passed, or None; m counts the keys
     in the cache too.
@@ -78,7 +101,8 @@ def places(
         columns = torch.arange(m - new, m, device=queries.device)
         rows = columns if same else rows
     if rows is None:
-        rows = torch.arange(m - n, m, device=queries.device)
+        first = m - n if m else 0  # without keys there is no last one to count from
+        rows = torch.arange(first, first + n, device=queries.device)
     return rows, columns
 
 
@@ -135,6 +159,17 @@ def check(
             f"there must be one value per key, not {keys.shape[-2]} keys and "
             f"{values.shape[-2]} values"
         )
+    kinds = {x.dtype for x in (queries, keys, values)}
+    if wrong := [kind for kind in kinds if not kind.is_floating_point]:
+        raise RegardError(
+            f"queries, keys and values must be floating-point numbers, not {wrong[0]}; convert "
+            "them by .float(), or embed ids first"
+        )
+    if len(kinds) > 1 and not torch.is_autocast_enabled(queries.device.type):
+        names = ", ".join(str(x.dtype) for x in (queries, keys, values))
+        raise RegardError(
+            f"queries, keys and values must have one dtype, not {names}; convert them by .to()"
+        )
     score.check(queries.shape[-1], keys.shape[-1])
     if heads is None:
         return
@@ -153,17 +188,35 @@ def check(
         )
 
 
-def shape_of_scores(queries: Tensor, keys: Tensor, m: int, heads: int | None) -> torch.Size:
-    """Return the shape of the scores, (\\*batch, n, m), with all query heads."""
+def shape_of_scores(
+    queries: Tensor, keys: Tensor, values: Tensor, m: int, heads: int | None
+) -> torch.Size:
+    """Return the shape of the scores, (\\*batch, n, m), with all query heads.
+
+    Raise a RegardError for batch axes that do not broadcast.
+    """
     batch = keys.shape[:-2]
     if heads is not None:
         batch = torch.Size([*batch[:-1], heads])
     try:
         if queries.shape[:-2] != batch:  # broadcast_shapes takes 40 microseconds
             batch = torch.broadcast_shapes(queries.shape[:-2], batch)
+        if values.shape[:-2] != keys.shape[:-2]:
+            torch.broadcast_shapes(batch[: None if heads is None else -1],
+                                   values.shape[: -2 if heads is None else -3])  # fmt: skip
     except RuntimeError:
         raise RegardError(
-            f"the batch axes of queries {tuple(queries.shape)} and keys {tuple(keys.shape)} do "
-            "not broadcast"
+            f"the batch axes of queries {tuple(queries.shape)}, keys {tuple(keys.shape)} and "
+            f"values {tuple(values.shape)} do not broadcast{remedy_of_heads(queries, keys, heads)}"
         ) from None
     return torch.Size([*batch, queries.shape[-2], m])
+
+
+def remedy_of_heads(queries: Tensor, keys: Tensor, heads: int | None) -> str:
+    """Return what to write if axis −3 looks like heads that share keys."""
+    if heads is not None or min(queries.ndim, keys.ndim) < 3:
+        return ""
+    many, few = queries.shape[-3], keys.shape[-3]
+    if not few or many == few or many % few:
+        return ""
+    return f"; if axis −3 is {many} heads that share {few} keys, pass heads={many}"

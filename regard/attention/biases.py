@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from regard.attention.acceleration import Acceleration
-from regard.attention.prepared import Positions, Prepared, as_tuple, repeat_kv
+from regard.attention.prepared import Positions, Prepared, as_tuple, like, repeat_kv
 from regard.attention.score import Score
 from regard.attention.tracing import on_cpu
 from regard.attention.wrapper import Wrapper, WrapperAcceleration, distance
@@ -30,27 +30,24 @@ class Alibi(Wrapper):
 
     def __init__(self, inner: Score) -> None:
         super().__init__(inner)
-        self.slopes: Tensor
-        slopes = torch.tensor(alibi_slopes(inner.heads or 1), dtype=torch.float32)
-        self.register_buffer(
-            "slopes", slopes[:, None, None] if inner.heads else slopes[0], persistent=False
-        )
+        slopes = alibi_slopes(inner.heads or 1)
+        self.slopes = slopes[:, None, None] if inner.heads else slopes[0]
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        dtype = as_tuple(queries)[0].dtype
-        return -self.slopes.to(dtype) * distance(positions).abs()
+        return -like(self.slopes, as_tuple(queries)[0]) * distance(positions).abs()
 
 
-def alibi_slopes(heads: int) -> list[float]:
-    """Return a slope per head.
+def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
+    """Return a slope per head, in float32 on the CPU.
 
-    >>> alibi_slopes(4)
+    >>> alibi_slopes(4).tolist()
     [0.25, 0.0625, 0.015625, 0.00390625]
     """
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
-    return slopes + between[: heads - power]
+    slopes += between[: heads - power]
+    return torch.tensor(slopes, dtype=torch.float32, device="cpu")
 
 
 class RelativeBias(Wrapper):
@@ -305,13 +302,8 @@ class SignedAlibi(ExtraColumns):
 
     def __init__(self, inner: Score) -> None:
         super().__init__(inner)
-        self.slopes: Tensor
-        slopes = torch.tensor(alibi_slopes(inner.heads or 1), dtype=torch.float32)
-        self.register_buffer(
-            "slopes",
-            slopes[:, None, None] if inner.heads else slopes[0].view(1, 1),
-            persistent=False,
-        )
+        slopes = alibi_slopes(inner.heads or 1)
+        self.slopes = slopes[:, None, None] if inner.heads else slopes[0].view(1, 1)
 
     # Slope and digits stand in columns of different sides: each is exact, and so is a product.
     def rows(self, queries: Tensor, positions: Tensor) -> Tensor:
@@ -324,7 +316,7 @@ class SignedAlibi(ExtraColumns):
 
     def _columns(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         scale = self.inner.acceleration.scale(self.inner, x.shape[-1])
-        slopes = (self.slopes.to(x.device) / scale).to(x.dtype)
+        slopes = (self.slopes.to(x.device, non_blocking=True) / scale).to(x.dtype)
         high = positions.div(256, rounding_mode="floor") * 256
         digits = torch.stack([high, positions - high], -1).to(x.dtype)
         batch = torch.broadcast_shapes(digits.shape[:-2], slopes.shape[:-2])

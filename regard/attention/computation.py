@@ -60,8 +60,8 @@ class Computation:
         if kind == "causal" and not (by_default and rows.shape[-1] == m):
             kind = "pairs"
         sources = sources_of(queries, keys, values, rows, columns, score, normalizer)
-        shape = shape_of_scores(queries, keys, m, heads)
-        counted = (m - rows.shape[-1], 0) if by_default and cache is None else None
+        shape = shape_of_scores(queries, keys, values, m, heads)
+        counted = (m - rows.shape[-1], 0) if by_default and m and cache is None else None
         context = MaskContext(mask, kind, rows, columns, heads, shape, counted)
         if cache is None:
             call = prepared(arguments, score, normalizer, context)

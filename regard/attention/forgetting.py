@@ -51,6 +51,7 @@ class ForgettingAttention(MultiHeadAttention):
     """
 
     name = "forgetting"
+    ordered = True
 
     def __init__(
         self,

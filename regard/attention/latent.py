@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention.arguments import must_be_rows
 from regard.attention.cache import KeyValueCache
 from regard.attention.layer import Attention
 from regard.attention.multihead import MultiHeadAttention
@@ -107,6 +108,7 @@ class LatentAttention(MultiHeadAttention):
     ) -> tuple[Tensor, Tensor, Tensor]:
         if values is not None and values is not keys:
             raise RegardError("attention=latent makes keys and values of the same input")
+        must_be_rows("queries", queries, getattr(self.project_queries, "in_features", None))
         asked = self.project_queries(queries)
         if packing is not None:
             asked = packing.unpack(asked)
@@ -118,6 +120,7 @@ class LatentAttention(MultiHeadAttention):
             return q, none, none[..., self.rotated :]
         if keys is None:
             keys, key_packing = queries, packing
+        must_be_rows("keys", keys, getattr(self.project_latent, "in_features", None))
         latent = self.project_latent(keys)
         if key_packing is not None:
             latent = key_packing.unpack(latent)

@@ -11,6 +11,7 @@ from regard.attention.linformer import Linformer, compressed, refuse_positional
 from regard.attention.mask import Mask
 from regard.attention.normalizer import Normalizer
 from regard.attention.score import Score
+from regard.errors import RegardError
 
 
 class Attention(nn.Module):
@@ -39,6 +40,10 @@ class Attention(nn.Module):
         compress: Linformer | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(score, Score):
+            raise RegardError(
+                f"score must be a Score, as in Attention(make_score('dot')), not {score!r:.80}"
+            )
         self.heads = heads
         if compress is not None:
             refuse_positional(score)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.attention.prepared import like
 from regard.attention.recurrent import StateAttention, normalized
 from regard.errors import RegardError
 
@@ -69,17 +70,16 @@ class Retention(StateAttention):
     """
 
     name = "retention"
-    log_decay: Tensor
 
     def __init__(self, width: int, heads: int, **settings: Any) -> None:
         super().__init__(width, heads, **settings)
-        decay = torch.log1p(-(2.0 ** (-5 - torch.arange(heads, dtype=torch.float64))))
-        self.register_buffer("log_decay", decay.float(), persistent=False)
+        steps = torch.arange(heads, dtype=torch.float64, device="cpu")
+        self.log_decay = torch.log1p(-(2.0 ** (-5 - steps))).float()
 
     def written(
         self, values: Tensor, source: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        decay = self.log_decay.to(values.dtype)[:, None, None]
+        decay = like(self.log_decay, values)[:, None, None]
         return values, decay.expand(*values.shape[:-1], 1), None
 
 

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.arguments import must_be_tensors, places
+from regard.attention.arguments import must_be_rows, must_be_tensors, places
 from regard.attention.cache import KeyValueCache
 from regard.attention.layer import Attention
 from regard.attention.linformer import Linformer, named_compress
@@ -233,6 +233,10 @@ class MultiHeadAttention(Mechanism):
     ) -> list[Tensor]:
         """Project to queries (0), keys (1), values (2), from first to last − 1, by one product."""
         sizes = self.sizes[first:last]
+        separate = ("project_queries", "project_keys", "project_values")[first]
+        linear = self.project if self.packed else getattr(self, separate)
+        name = ("queries", "keys", "values")[first]
+        must_be_rows(name, x, getattr(linear, "in_features", None))
         if self.packed:
             start = sum(self.sizes[:first])
             rows = slice(start, start + sum(sizes))
@@ -244,7 +248,6 @@ class MultiHeadAttention(Mechanism):
             else:
                 projected = self.project(x)[..., rows]
         else:
-            linear = (self.project_queries, self.project_keys, self.project_values)[first]
             projected = linear(x)
         if packing is not None:
             projected = packing.unpack(projected)

@@ -36,6 +36,8 @@ class Normalizer(nn.Module):
     exponential: bool = False
     #: Weights depend on the order of the keys.
     ordered: ClassVar[bool] = False
+    #: Weights may be negative.
+    signed: ClassVar[bool] = False
     #: It reads a row many times, so that compiling pays for a large call.
     searches: ClassVar[bool] = False
 

@@ -46,3 +46,12 @@ def per_positions(x: Tensor, positions: Tensor) -> Tensor:
     if positions.ndim == 1:
         return x
     return x.expand(*torch.broadcast_shapes(x.shape[:-2], positions.shape[:-1]), *x.shape[-2:])
+
+
+def like(constant: Tensor, x: Tensor) -> Tensor:
+    """Return fixed numbers on the device and in the dtype of x.
+
+    A module keeps such numbers on the CPU, as a plain attribute: a buffer that no file holds is
+    empty after ``to_empty``, and rounded by ``to``. The copy to a GPU waits for nothing.
+    """
+    return constant.to(x.device, non_blocking=True).to(x.dtype)

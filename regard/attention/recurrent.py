@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.arguments import must_be_tensors, places
+from regard.attention.arguments import must_be_rows, must_be_tensors, places
 from regard.attention.attended import Attended, sources_of
 from regard.attention.cache import KeyValueCache
 from regard.attention.kernels.linear import Inputs, by_chunks
@@ -60,6 +60,7 @@ class StateAttention(Mechanism):
     and compress, and for masks other than causal() and padding.
     """
 
+    ordered = True
     #: Whether queries, keys and values of self-attention pass a short convolution over time.
     convolved: ClassVar[bool] = False
     #: Whether the output is normalised per head and gated by the query.
@@ -85,6 +86,11 @@ class StateAttention(Mechanism):
         compress: Any = "none",
     ) -> None:
         super().__init__()
+        if self.shared and key_value_heads not in (None, 1):
+            raise RegardError(
+                f"attention={self.name} has one key for all heads, so key_value_heads="
+                f"{key_value_heads} does not apply; remove it"
+            )
         groups = 1 if self.shared else key_value_heads or heads
         if heads < 1 or (head_width is None and width % heads) or heads % groups:
             raise RegardError(
@@ -149,7 +155,12 @@ class StateAttention(Mechanism):
         packing: PerSide[Packing] = None,
     ) -> Tensor:
         """Read the state for each query; arguments as in `Mechanism`."""
-        must_be_tensors(queries=queries, **({} if memory is None else {"memory": memory}))
+        tensors = {"queries": queries} if memory is None else {"queries": queries, "keys": memory}
+        must_be_tensors(**tensors)
+        for (name, x), linear in zip(
+            tensors.items(), (self.project_queries, self.project_keys), strict=False
+        ):
+            must_be_rows(name, x, getattr(linear, "in_features", None))
         mask = as_mask(mask)
         query_positions, key_positions = both_sides(positions, memory)
         packing, key_packing = both_sides(packing, memory)
@@ -376,6 +387,8 @@ class StateAttention(Mechanism):
         n = x.shape[-2]
         if tail is None:
             tail = x.new_zeros(*x.shape[:-2], TAIL, x.shape[-1])
+        if not n:  # torch convolves at least as many rows as taps
+            return x, tail
         whole = torch.cat([tail.to(x.dtype), x], -2)
         flat = whole.reshape(-1, TAIL + n, x.shape[-1]).mT
         taps = self.taps.T.unsqueeze(1).to(x.dtype)
@@ -449,11 +462,9 @@ def normalized(rows: Rows, state: State | None, way: str) -> tuple[Tensor, State
     """Return what `passed` returns, divided by Σ_j φ(q)·φ(k_j), for a recurrence without decay."""
     output, (last,) = passed(rows, state, way)
     before = 0 if state is None else state[1]
+    end = total = rows.keys.sum(-2, keepdim=True) + before
     if way == "causal":
         total = rows.keys.cumsum(-2) + before
-        end = total[..., -1:, :]
-    else:
-        end = total = rows.keys.sum(-2, keepdim=True) + before
     mass = (rows.queries * total).sum(-1, keepdim=True)
     return output / mass.masked_fill(mass == 0, 1), (last, end)
 

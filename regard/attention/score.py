@@ -34,6 +34,8 @@ class Score(nn.Module):
     """
 
     name: ClassVar[str] = "score"
+    #: A head's scores depend on other heads too, as in talking heads.
+    mixes_heads: ClassVar[bool] = False
     #: Faster equivalents of ``compare`` for kernels; the default fits every score.
     acceleration: Acceleration = Acceleration()
 

@@ -52,21 +52,28 @@ def write(path: Path, answers: Iterable[Answer], *, first: bool = True) -> int:
     return count
 
 
+def unknown_of(values: Mapping[str, Any]) -> list[str]:
+    """Return the words of a text that the model does not know, from the JSON of its answer."""
+    first: Mapping[str, Any] = values["best"][0] if values.get("best") else values
+    return list(first.get("unknown", []))
+
+
 def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the JSON of an answer as rows of a table: column, value.
 
     A label has its probability beside it, further labels (``--top``) have columns with a number.
     Each of several outputs (``--best``) is a row with its rank. Words and tags are joined by
-    spaces.
+    spaces, as are the words that the model does not know.
 
     >>> table_rows({"text": "a", "label": "x", "probabilities": {"x": 0.75, "y": 0.25}})
-    [{'text': 'a', 'label': 'x', 'probability': 0.75}]
+    [{'text': 'a', 'label': 'x', 'probability': 0.75, 'unknown': ''}]
     >>> table_rows({"text": "a", "words": ["A", "b"], "tags": ["X", "O"], "spans": [{"kind": "X"}]})
-    [{'text': 'a', 'words': 'A b', 'tags': 'X O'}]
+    [{'text': 'a', 'words': 'A b', 'tags': 'X O', 'unknown': ''}]
     """
+    unknown = {} if "target" in values else {"unknown": " ".join(unknown_of(values))}
     if "best" in values:
         return [
-            {"text": values["text"], "rank": rank, **one}
+            {"text": values["text"], "rank": rank, **one, **unknown}
             for rank, one in enumerate(values["best"], 1)
         ]
     row: dict[str, Any] = {"text": values["text"]}
@@ -75,10 +82,10 @@ def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
         likely = [{"label": label, "probability": values["probabilities"][label]}]
         for place, one in enumerate(values.get("top", likely), 1):
             row |= {f"{key}_{place}" if place > 1 else key: cell for key, cell in one.items()}
-        return [row]
+        return [row | unknown]
     for key, value in values.items():
         if not isinstance(value, list):
             row[key] = value
         elif all(isinstance(each, str) for each in value):
             row[key] = " ".join(value)
-    return [row]
+    return [row | unknown]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli import compare as command
 from regard.cli.console import bar, err, hidden, say
-from regard.cli.train import as_pairs, follow, wanted
-from regard.plugins import short
+from regard.cli.train import as_pairs, follow, planned, pretrained_beside, usual_folder, wanted
 from regard.settings import pairs
 
 if TYPE_CHECKING:
@@ -38,7 +37,8 @@ def train(
 
     ``settings`` are those listed by ``regard train TASK --settings``; the other arguments are the
     options of the command: ``budget`` is "10m", "500 steps", "3 epochs" or "2M tokens", ``init`` a
-    run to start from. ``out`` defaults to ``runs/TASK-MODEL``, which is printed. The same call
+    run to start from. ``out`` defaults to ``runs/TASK-MODEL``, or if that is occupied to a folder
+    named by the settings, which is printed. The same call
     resumes an interrupted training, with ``end`` completes it as it is, and returns a completed run
     unchanged; other settings need another ``out``. ``progress`` shows a bar, by default on a
     terminal.
@@ -52,25 +52,25 @@ def train(
     """
     from regard import runs
 
+    given = [*pairs({"data": data}), *pairs(settings), *as_pairs(budget)]
     model, overrides, chosen = wanted(
         task,
         model,
-        [*pairs({"data": data}), *pairs(settings), *as_pairs(budget)],
+        given,
         init=Path(init) if init else None,
         config=Path(config) if config else None,
         texts=os.fspath(pretrain_on),
         budget=pretrain_budget,
     )
-    place = Path(out or Path("runs") / f"{short(task)}-{short(model)}")
-    if pretrain_on:
-        before, texts = place.with_name(f"{place.name}-pretrained"), os.fspath(pretrain_on)
-        own_budget = as_pairs(pretrain_budget)
-        first = runs.pretraining_for(before, task, model, texts, overrides, own_budget)
-        ends = end and not first.complete
-        follow(first, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
-        chosen = runs.Config.make(task, model, [*overrides, f"init={before}"])
+    texts, own_budget = os.fspath(pretrain_on), as_pairs(pretrain_budget)
+    first, config_of = planned(task, model, overrides, chosen, texts, own_budget)
+    place = Path(out or usual_folder(task, model, given, config_of, first))
+    if first:
+        begun = runs.go_on(pretrained_beside(place), first)
+        ends = end and not begun.complete
+        follow(begun, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
         end = end and not ends  # --end has completed the pretraining; train the task fully
-    run = runs.go_on(place, chosen)
+    run = runs.go_on(place, config_of(place))
     done = " (already complete)" if run.complete else ""
     follow(run, f"{model} on {task}", end=end, shown=shows(progress))
     if out is None:
@@ -116,21 +116,25 @@ def compare(
 
     search = command.search_of(tune, sampler, tune_seed, tune_space)
     overrides = [*pairs({"data": data}), *pairs(settings)]
-    place = Path(out or command.usual_folder(task, os.fspath(data), tunes=tune is not None))
+    options: dict[str, Any] = {
+        "seeds": seeds,
+        "budget": budget or None,
+        "reference": reference or None,
+        "overrides": overrides,
+        "search": search,
+    }
+    launcher = parse_launcher(launch, workers) if launch else None
+    place = Path(out or command.usual_folder(task, os.fspath(data), arms, options))
     if out is None:
         say(f"runs: {place}", quiet=True)
     with bar("runs") if shows(progress) else hidden() as show:
         comparison = run(
             task,
             arms,
-            seeds=seeds,
-            budget=budget or None,
-            reference=reference or None,
             out=place,
-            overrides=overrides,
-            search=search,
+            **options,
             workers=workers,
-            launcher=parse_launcher(launch, workers) if launch else None,
+            launcher=launcher,
             ladder=ladder,
             on_event=command.Watch(show) if shows(progress) else None,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from regard.cli.console import Json, emit_json, out, say
+from regard.cli.console import Json, bar, emit_json, hidden, out, say
 from regard.errors import RegardError
 from regard.plugins import one_line
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
         Verdict,
     )
 
-N, HEADS, WIDTH = 1024, 4, 32
+N, LEAST, HEADS, WIDTH = 1024, 128, 4, 32  # words that are timed, at most and at least
 BUDGET = 6.0  # seconds of timing
+PASS = 1.0  # seconds that one pass may take; if it takes longer, fewer words are timed
 MARKS = {"holds": "[green]✓[/]", "fails": "[red]✗[/]", "does not apply": "[dim]–[/]"}
 
 
@@ -51,7 +52,7 @@ def check(
     Tests every law, then measures time and memory. A ✗ shows the measured value and what the law
     requires. The file is executed like an import. Exit code 1 if a law fails.
 
-    Example: regard check examples/my_score.py:Laplacian
+    regard check examples/my_score.py:Laplacian
 
     For a run folder or TASK:MODEL the laws are those of whole networks: padding, batches, order,
     future tokens, empty texts, gradients, saved state.
@@ -70,7 +71,7 @@ def check(
     # With --json, output of the user's code goes to stderr.
     with redirect_stdout(sys.stderr) if json else nullcontext():
         subject = network_of(what, settings or []) or conformance.find(what)
-        verdicts = conformance.conform(subject)
+        verdicts = judged(subject, json)
     if not json:
         show(subject, verdicts)
     speed: Speed | str = "skipped"
@@ -84,6 +85,21 @@ def check(
         say(f"\n{says(subject.name, speed)}")
     if any(verdict.outcome == "fails" for verdict in verdicts):
         raise typer.Exit(1)
+
+
+def judged(subject: "Subject", quiet: bool) -> "list[Verdict]":
+    """Return the verdicts of all laws, with a bar that names the law at work."""
+    from regard import conformance
+
+    names = list(conformance.LAWS[conformance.kind_of(subject)])
+    verdicts: list[Verdict] = []
+    with hidden() if quiet else bar("laws") as show_progress:
+        show_progress(0, len(names), names[0])
+        for verdict in conformance.verdicts(subject):
+            verdicts.append(verdict)
+            done = len(verdicts)
+            show_progress(done, len(names), names[min(done, len(names) - 1)])
+    return verdicts
 
 
 def as_json(
@@ -122,13 +138,17 @@ def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
 
 
 class Speed(NamedTuple):
-    """Time (median seconds) and extra memory (MB) of forward and backward, ours and a peer's."""
+    """Time (median seconds) and extra memory (MB) of forward and backward, ours and a peer's.
+
+    ``words``: the number of words, `N` or fewer of a slow subject.
+    """
 
     against: str
     ours_s: float
     theirs_s: float
     ours_mb: float
     theirs_mb: float
+    words: int = N
 
     @property
     def ratio(self) -> float:
@@ -141,8 +161,8 @@ def says(name: str, speed: "Speed | str") -> str:
     if isinstance(speed, str):
         return f"speed and memory: {speed}"
     return (
-        f"speed and memory against {speed.against}, forward + backward, n = {N}, {HEADS} heads, "
-        f"width {WIDTH}\n"
+        f"speed and memory against {speed.against}, forward + backward, n = {speed.words}, "
+        f"{HEADS} heads, width {WIDTH}\n"
         f"{name}: {speed.ours_s * 1e3:.1f} ms, {speed.ours_mb:,.0f} MB in addition to the inputs; "
         f"{speed.against}: {speed.theirs_s * 1e3:.1f} ms, {speed.theirs_mb:,.0f} MB\n"
         f"{1 / speed.ratio:.2f} times the time"
@@ -154,16 +174,34 @@ def measured(what: str, subject: "Subject") -> "Speed | str":
     from regard.analysis.timing import in_turns
 
     try:
-        ours, theirs = (work(subject, side)() for side in ("ours", "theirs"))
-        times = in_turns(ours, theirs, budget=BUDGET)
-        memory = [fresh(what, side) for side in ("ours", "theirs")]
+        words = affordable(subject)
+        ours, theirs = (work(subject, side, words)() for side in ("ours", "theirs"))
+        ours_s, theirs_s = in_turns(ours, theirs, budget=BUDGET)
+        ours_mb, theirs_mb = (fresh(what, side, words) for side in ("ours", "theirs"))
     except Unmeasurable as reason:
         return str(reason)
     except RegardError as error:
         return str(error)
     except Exception as error:  # whatever a user's code raises
         return f"not measured: {one_line(error)}"
-    return Speed(peer_of(subject), *times, *memory)
+    return Speed(peer_of(subject), ours_s, theirs_s, ours_mb, theirs_mb, words)
+
+
+def affordable(subject: "Subject") -> int:
+    """Return `N`, or the number of words of which a pass takes about `PASS` seconds at most.
+
+    The time of a pass grows with the square of the words.
+    """
+    from regard.analysis.timing import seconds
+
+    words = min(LEAST, N)
+    call = work(subject, "ours", words)()
+    call()
+    once = seconds(call)
+    while words < N and 4 * once <= PASS:
+        words *= 2
+        once = seconds(work(subject, "ours", words)())
+    return words
 
 
 class Unmeasurable(Exception):  # noqa: N818 - a reason, not an error
@@ -181,26 +219,26 @@ def peer_of(subject: "Subject") -> str:
     return "softmax" if isinstance(subject, NormalizerSubject) else "scaled-dot"
 
 
-def work(subject: "Subject", side: str) -> Callable[[], Callable[[], object]]:
-    """Return a function that builds the inputs and returns the call to time, at n = 1024."""
+def work(subject: "Subject", side: str, words: int) -> Callable[[], Callable[[], object]]:
+    """Return a function that builds the inputs and returns the call to time."""
     from regard.conformance import LAYERS, Layer, NetworkSubject
 
     if isinstance(subject, NetworkSubject):
         raise Unmeasurable("regard compare and regard bench measure networks")
     if not isinstance(subject, Layer):
-        return partial(of_part, subject, side == "ours")
+        return partial(of_part, subject, side == "ours", words)
     if subject.name in LAYERS:
         raise Unmeasurable("use regard bench attention for the layers of packages")
-    return partial(of_layer, subject, side == "ours")
+    return partial(of_layer, subject, side == "ours", words)
 
 
-def of_layer(layer: "Layer", ours: bool) -> Callable[[], object]:
+def of_layer(layer: "Layer", ours: bool, words: int) -> Callable[[], object]:
     """Return a call of the layer on one text, or of regard's layer of the same width."""
     import torch
 
     from regard.attention import MultiHeadAttention
 
-    x = torch.randn(1, N, layer.width, requires_grad=True)
+    x = torch.randn(1, words, layer.width, requires_grad=True)
     heads = layer.heads if layer.width % layer.heads == 0 else 1
     module = layer.build() if ours else MultiHeadAttention(layer.width, heads)
     forward = partial(layer.call, module, x) if ours else partial(module, x)
@@ -208,7 +246,7 @@ def of_layer(layer: "Layer", ours: bool) -> Callable[[], object]:
 
 
 def of_part(
-    subject: "ScoreSubject | MaskSubject | NormalizerSubject", ours: bool
+    subject: "ScoreSubject | MaskSubject | NormalizerSubject", ours: bool, words: int
 ) -> Callable[[], object]:
     """Return an attention call on one text, with scaled-dot and softmax except for the subject."""
     import torch
@@ -221,14 +259,16 @@ def of_part(
     normalizer = NORMALIZERS["softmax"]()
     if isinstance(subject, ScoreSubject):
         widths = subject.widths if subject.fixed_heads else widths
-        score = subject.build(widths, heads, N) if ours else score
+        score = subject.build(widths, heads, words) if ours else score
     elif isinstance(subject, MaskSubject):
         mask = subject.mask if ours else None
     else:
         normalizer = subject.build(heads) if ours else normalizer
     if not ours:
         widths = (widths[0], widths[0])
-    q, k, v = (torch.randn(1, heads, N, width, requires_grad=True) for width in (*widths, WIDTH))
+    q, k, v = (
+        torch.randn(1, heads, words, width, requires_grad=True) for width in (*widths, WIDTH)
+    )
     return both(
         lambda: attend(q, k, v, score, mask, normalize=normalizer, heads=heads).output,
         [q, k, v, *score.parameters(), *normalizer.parameters()],
@@ -246,10 +286,12 @@ def both(forward: "Callable[[], Tensor]", of: "list[Tensor]") -> Callable[[], ob
     return run
 
 
-def fresh(what: str, side: str) -> float:
+def fresh(what: str, side: str, words: int) -> float:
     """Measure the extra memory of one call in MB, in a separate process."""
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "regard.cli.check", what, side], capture_output=True, text=True
+        [sys.executable, "-m", "regard.cli.check", what, side, str(words)],
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -257,15 +299,15 @@ def fresh(what: str, side: str) -> float:
     return float(_json.loads(done.stdout.splitlines()[-1])["extra_mb"])
 
 
-def probe_one(what: str, side: str) -> None:
+def probe_one(what: str, side: str, words: str) -> None:
     """Print the memory of one call as JSON, for `fresh`."""
     from regard.analysis.memory import probe
     from regard.conformance import find
 
-    make = work(find(what), side)
+    make = work(find(what), side, int(words))
     make()()  # warm up: load and compile what the call needs
     sys.stdout.write(_json.dumps(probe(make)._asdict()) + "\n")
 
 
 if __name__ == "__main__":
-    probe_one(*sys.argv[1:3])
+    probe_one(*sys.argv[1:4])

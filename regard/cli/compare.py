@@ -15,7 +15,6 @@ from regard.cli.console import (
     Json,
     bar,
     browse,
-    duration,
     emit_json,
     err,
     out,
@@ -23,12 +22,14 @@ from regard.cli.console import (
     showable,
 )
 from regard.cli.launching import Jobs, Launch, launcher_of, listing
-from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
+from regard.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT, noted
 from regard.errors import RegardError, look_up
+from regard.plugins import short
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from regard.studies.arms import Arm
     from regard.studies.compare import Study
     from regard.studies.launch import Event
     from regard.studies.result import ArmResult, Comparison
@@ -130,7 +131,7 @@ def compare(
     jobs: Jobs = False,
     open_page: Browse = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Run one step per arm; forecast time and memory.")
+        bool, typer.Option("--dry-run", help="Run some steps per arm; forecast time and memory.")
     ] = False,
     predictions: Annotated[
         bool,
@@ -189,19 +190,18 @@ def compare(
         raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
     overrides = [*(settings or []), *([f"data={data}"] if data else [])]
     search = search_of(tune, sampler, tune_seed, tune_space or [])
-    place = folder or usual_folder(task, data, tunes=search is not None)
     options: dict[str, Any] = {
         "search": search,
         "seeds": seeds,
         "budget": budget or None,
         "reference": reference or None,
-        "out": place,
         "overrides": overrides,
     }
+    launcher = launcher_of(launch, jobs, workers)
+    options["out"] = folder or usual_folder(task, data, arms or [], options)
     if dry_run:
         _forecast(Study.plan(task, arms or [], **options), workers, json)
         return
-    launcher = launcher_of(launch, jobs, workers)
     with listing(jobs, "runs"), bar("runs") as show:
         comparison = run(
             task, arms or [], **options, workers=workers, launcher=launcher, ladder=ladder,
@@ -212,14 +212,22 @@ def compare(
         raise typer.Exit(2)
 
 
-def usual_folder(task: str, data: str, *, tunes: bool) -> Path:
-    """Return the default folder of a comparison.
+def usual_folder(
+    task: str, data: str, arms: "str | Sequence[str | Arm]", options: Mapping[str, Any]
+) -> Path:
+    """Return the default folder of a comparison, by task and data, or if occupied by settings, too.
 
-    >>> usual_folder("classification", "a/reviews.csv", tunes=False).name
-    'compare-classification-reviews'
+    `options`: the arguments of `Study.plan`, but its folder.
     """
-    kind = "tune" if tunes else "compare"
-    return Path("runs") / f"{kind}-{task}{f'-{Path(data).stem}' if data else ''}"
+    from regard.runs.places import default_folder
+    from regard.studies.compare import Study
+
+    kind = "tune" if options["search"] else "compare"
+    base = Path("runs") / f"{kind}-{short(task)}{f'-{Path(data).stem}' if data else ''}"
+    pairs = [pair for pair in options["overrides"] if not pair.startswith("data=")]
+    pairs += [f"budget={budget}"] if (budget := options["budget"]) else []
+    folder = default_folder(base, pairs, lambda path: Study.plan(task, arms, **options, out=path))
+    return noted(folder, base)
 
 
 def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":
@@ -346,19 +354,23 @@ def show_comparison(comparison: "Comparison") -> None:
         say(f"\nto repeat it on another machine, by steps: {shlex.join(repeat)}")
     say(f"\nreport: {comparison.report}")
     drawn = showable(below(comparison.folder))
-    follows = [f"regard show {drawn} {SAMPLES.get(comparison.task, TEXT)}"] if drawn else []
-    follows += [f"regard serve {comparison.folder}"] if models else []
+    follows = (
+        [f"regard show {shlex.quote(str(drawn))} {SAMPLES.get(comparison.task, TEXT)}"]
+        if drawn
+        else []
+    )
+    follows += [f"regard serve {shlex.quote(str(comparison.folder))}"] if models else []
     for head, command in zip(("next:", ""), follows, strict=False):
         say(f"{head:<8}{command}")
 
 
 def _remedy(result: "ArmResult") -> str:
     """Return what to do about an arm whose training did not converge."""
-    from regard.training.convergence import ONE_LABEL, RISING, UNKNOWN
+    from regard.training.convergence import ONE_LABEL, RISING, TRIVIAL, UNKNOWN
 
     if {RISING, UNKNOWN} & set(result.ended):
         return "use a longer --budget, or none"
-    if ONE_LABEL in result.ended:
+    if {ONE_LABEL, TRIVIAL} & set(result.ended):
         return "it learned nothing; try another learning_rate="
     return "run the command again to retry the failed runs"
 
@@ -419,45 +431,50 @@ LEFT = {"verdict", "training"}
 
 
 def _forecast(study: "Study", workers: int | None, json: bool) -> None:
-    """Run one step per arm on two batches and print the forecast for all runs."""
+    """Run some steps of each arm and print the forecast for all runs."""
     import os
 
-    import torch
+    from regard.reports.scales import forecast as ahead
+    from regard.studies.forecasts import Planned, costs, together
 
-    from regard import runs
-
-    torch.set_num_threads(1)  # like the workers
-    jobs = study.jobs()
-    trials = study.trials
-    many = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))
+    jobs, trials = study.jobs(), study.trials
+    planned = [
+        Planned(arm.name, mine[0].task, len(mine))
+        for arm in study.arms
+        for mine in [[job for job in jobs if job.arm == arm.name]]
+    ]
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
-    for arm in study.arms:
-        mine = [job.task for job in jobs if job.arm == arm.name]
-        cost = runs.forecast(mine[0].task, mine[0].model, mine[0].overrides)
+    for one, cost in costs(planned):
         rows.append(
-            {"name": arm.name, "runs": len(mine), "trials": trials[arm.name], **cost.json()}
+            {"name": one.name, "runs": one.times, "trials": trials[one.name], **cost.json()}
         )
         notes += [note for note in cost.notes if note not in notes]
-    whole = sum((row["runs"] + row["trials"]) * row["seconds"] for row in rows)
-    seconds = max(whole / many, *(row["seconds"] for row in rows))
+    many = [row["runs"] + row["trials"] for row in rows]
+    parallel = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))
+    seconds, most = (
+        together([row[key] for row in rows], many, parallel) for key in ("seconds", "most_seconds")
+    )
     if json:
-        emit_json({"task": study.task, "workers": many, "seconds": seconds, "arms": rows})
+        emit_json(
+            {"task": study.task, "workers": parallel, "seconds": seconds, "most_seconds": most,
+             "arms": rows}
+        )  # fmt: skip
         return
     for note in notes:
         say(f"data: {note}")
     wide = max(len(row["name"]) for row in rows)
     for row in rows:
         say(
-            f"{row['name']:<{wide}}  {_times(row)} × {row['seconds']:,.1f} s, "
+            f"{row['name']:<{wide}}  {_times(row)} × {ahead(row['seconds'], row['most_seconds'])}, "
             f"{row['steps']:,} steps, {row['parameters']:,} parameters, {row['memory_mb']:,.0f} MB"
         )
     for name, warning in ((row["name"], text) for row in rows for text in row["warnings"]):
         say(f"{name}: {warning}")
-    some = any(row["at_most"] for row in rows)
+    early = any(row["steps"] < row["most_steps"] for row in rows)
     say(
-        f"{'at most' if some else 'about'} {duration(seconds)} with {many} parallel runs"
-        + ("; runs stop early when validation stops improving" if some else "")
+        f"{ahead(seconds, most)} with {parallel} parallel runs"
+        + ("; at most, if validation keeps improving" if early else "")
         + "; nothing was written"
     )
 

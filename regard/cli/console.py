@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,8 +29,19 @@ RunFolder = Annotated[
 
 WIDE = 1000  # columns of a terminal; no table has more
 NAMED = 10  # runs of a folder that an error lists
-out = Console(highlight=False, emoji=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+
+
+class _Console(Console):
+    """A console that draws bars with the characters that its stream has."""
+
+    @property
+    def encoding(self) -> str:
+        """Return the encoding of the stream; rich assumes UTF-8 for stdout and stderr."""
+        return str(getattr(self.file, "encoding", None) or "utf-8").lower()
+
+
+out = _Console(highlight=False, emoji=False, soft_wrap=True)
+err = _Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def say(text: str = "", *, quiet: bool = False) -> None:
@@ -85,8 +97,12 @@ def browse(target: str | Path) -> None:
 
 
 def emit_json(result: Any) -> None:
-    """Print one JSON object on stdout; with ``--json`` nothing else is printed there."""
-    sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
+    """Print one JSON object on stdout; with ``--json`` nothing else is printed there.
+
+    Other encodings than UTF-8 lack characters; there JSON's own escapes are used.
+    """
+    escape = not out.encoding.startswith("utf")
+    sys.stdout.write(json.dumps(result, ensure_ascii=escape, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
@@ -101,7 +117,7 @@ def opened(folder: Path, command: str) -> "Run":
 
     if not ranks().first:  # only one of several processes prints
         out.quiet = err.quiet = True
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     paths = runs.below(folder)
     if not paths:
         return runs.load(folder)
@@ -110,7 +126,7 @@ def opened(folder: Path, command: str) -> "Run":
     names += f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     raise RegardError(
         f"{folder} is not a run but contains {len(paths)}: {names}; choose one, for example "
-        f"regard {command} {chosen or paths[0]}"
+        f"regard {command} {shlex.quote(str(chosen or paths[0]))}"
     )
 
 
@@ -132,13 +148,17 @@ def showable(runs: Sequence[Path]) -> Path | None:
     return next(iter([*attending, *weighing]), None)
 
 
+Left = tuple[float, float]
+
+
 class Bar(Protocol):
     """A function that displays progress.
 
-    `left`: the remaining seconds; by default they are extrapolated from the time so far.
+    `left`: the remaining seconds, typically and at most; by default they are extrapolated from the
+    time so far.
     """
 
-    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
+    def __call__(self, done: float, total: float, says: str, left: Left | None = None) -> None: ...
 
 
 @contextmanager
@@ -164,7 +184,7 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(what, total=None, says="", left="")
 
-        def show(done: float, total: float, says: str, left: float | None = None) -> None:
+        def show(done: float, total: float, says: str, left: Left | None = None) -> None:
             _, words = pace(done, total, left)
             progress.update(task, completed=done, total=total, says=says, left=words)
 
@@ -175,7 +195,7 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
 def hidden() -> Iterator[Bar]:
     """Yield a progress bar that displays nothing."""
 
-    def show(done: float, total: float, says: str, left: float | None = None) -> None: ...
+    def show(done: float, total: float, says: str, left: Left | None = None) -> None: ...
 
     yield show
 
@@ -187,13 +207,24 @@ class _Pace:
         self.begun = time.monotonic()
         self.first: float | None = None  # done before this process started
 
-    def __call__(self, done: float, total: float, left: float | None) -> tuple[float, str]:
+    def __call__(self, done: float, total: float, left: Left | None) -> tuple[float, str]:
         """Return the elapsed seconds and a text with the remaining time."""
         spent = time.monotonic() - self.begun
         self.first = done if self.first is None else self.first
         if left is None and done > self.first:
-            left = spent * (total - done) / (done - self.first)
-        return spent, "" if left is None else f"{duration(left)} left"
+            left = (spent * (total - done) / (done - self.first),) * 2
+        return spent, "" if left is None else remaining(*left)
+
+
+def remaining(typical: float, most: float) -> str:
+    """Return the time left in words; nothing is "at most" if both are about the same.
+
+    >>> remaining(60, 240), remaining(60, 61), remaining(0, 0)
+    ('typically 1 min 0 s, at most 4 min 0 s left', '1 min 0 s left', '')
+    """
+    if most < 1.05 * typical:
+        return f"{duration(typical)} left"
+    return f"typically {duration(typical)}, at most {duration(most)} left" if most else ""
 
 
 class _Lines:
@@ -203,7 +234,7 @@ class _Lines:
         self.what, self.every, self.pace = what, every, pace
         self.last = 0.0
 
-    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None:
+    def __call__(self, done: float, total: float, says: str, left: Left | None = None) -> None:
         spent, words = self.pace(done, total, left)
         if spent - self.last < max(self.every, 0.03 * spent) and done < total:
             return

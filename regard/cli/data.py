@@ -62,7 +62,7 @@ def rows(
         reads = f"use regard train {task} --dry-run to check its data"
         raise RegardError(f"{task} has no rows to print; {checks if labelled else reads}")
     examples = prepared.rows(count, seed)
-    counted = getattr(prepared.corpus, "counted", "")
+    counted = getattr(prepared, "counted", "")
     if json:
         rows = [{"x": x, "y": y} for x, y in examples]
         emit_json({"task": task, "data": prepared.corpus.name, "counted": counted, "rows": rows})

@@ -75,8 +75,6 @@ def init(
     from regard.tasks import TASKS
 
     path = out or Path(f"{_stem(data)}.toml")
-    if path.exists() and not force:
-        raise RegardError(f"{path} exists; add --force to replace it, or give another --out")
     guessed = guess(data, text, label)
     findings = None
     if guessed.task in ("classification", "tagging"):
@@ -90,7 +88,10 @@ def init(
     if chosen != guessed.task:
         reasons.append(f"task: {chosen}, {'as given' if task else 'since the labels are numbers'}")
     problems = list(findings.problems) if findings else []
-    atomic_io.write_bytes(path, written(config, path, reasons, problems))
+    content = written(config, path, reasons, problems)
+    if path.exists() and not force and not (path.is_file() and path.read_bytes() == content):
+        raise RegardError(f"{path} exists; add --force to replace it, or give another --out")
+    atomic_io.write_bytes(path, content)
     command = f"regard train {shlex.quote(chosen)} --config {shlex.quote(str(path))}"
     if json:
         emit_json(
@@ -147,7 +148,7 @@ def written(config: "Config", path: Path, reasons: list[str], problems: list[str
     import tomli_w
 
     lines = [
-        *_comment(f"regard train {config.task} --config {path}"),
+        *_comment(f"regard train {shlex.quote(config.task)} --config {shlex.quote(str(path))}"),
         *_comment("Settings on the command line override those of this file: learning_rate=0.002"),
         "#",
         *(line for reason in reasons for line in _comment(f"guessed: {reason}")),

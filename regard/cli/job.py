@@ -44,8 +44,8 @@ def job(
     write = ProgressWriter(path)
     with bar("job") as show:
 
-        def report(done: float, message: str, warning: str = "") -> None:
-            write(done, message, warning)
+        def report(done: float, message: str, warning: str = "", most: float = 1.0) -> None:
+            write(done, message, warning, most)
             show(round(done, 3), 1, message)
 
         says = spec.work(report)

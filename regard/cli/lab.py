@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import Bar, Browse, Json, bar, browse, emit_json, say
+from regard.cli.console import Bar, Browse, Json, Left, bar, browse, emit_json, say
 from regard.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.labs import LABS, LabRequest, open_lab
 
@@ -80,7 +80,7 @@ class Follow:
         self.open = ExitStack()
         self.bar: Bar | None = None
 
-    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None:
+    def __call__(self, done: float, total: float, says: str, left: Left | None = None) -> None:
         if self.bar is None:
             self.bar = self.open.enter_context(bar("runs"))
         self.bar(round(done, 2), total, says, left)

@@ -1,7 +1,11 @@
 """The ``regard`` command: finds the subcommand and reports errors in one line."""
 
+import codecs
 import importlib
+import inspect
+import io
 import os
+import re
 import sys
 from itertools import islice
 from pathlib import Path
@@ -14,6 +18,7 @@ import regard
 from regard.errors import RegardError
 from regard.stopping import PREEMPTED, StoppedError
 
+SEVEN_BITS = "seven_bits"
 STOPPED = 130  # the exit code of shells for a program interrupted by Ctrl-C
 COMMANDS = {
     "lab": "Answer a question by an experiment, in about a minute.",
@@ -46,6 +51,25 @@ class Commands(TyperGroup):
         super().__init__(**attributes)
         self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
 
+    def main(self, *args: Any, **attributes: Any) -> Any:
+        """Run a command line; raise its usage errors as a `RegardError`, that is in one line."""
+        try:
+            status = super().main(*args, **attributes | {"standalone_mode": False})
+        except typer.Abort:
+            raise RegardError("aborted") from None
+        except Exception as error:  # typer's class of usage errors is private
+            if not hasattr(error, "format_message"):
+                raise
+            context = getattr(error, "ctx", None)
+            if context and type(error).__name__ == "NoArgsIsHelpError":
+                typer.echo(context.get_help(), err=True)
+                raise SystemExit(2) from None
+            see = f"; see {context.command_path} --help" if context else ""
+            says = " ".join(error.format_message().split()).rstrip(".")
+            says = re.sub(r"Input should be ([^,]*)(,.*)?", r"it must be \1", says)
+            raise RegardError(f"{says}{see}") from None
+        raise SystemExit(status if isinstance(status, int) else 0)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Find the command that the first word names, and import it."""
         name, listed, rest = super().resolve_command(ctx, args)
@@ -55,15 +79,48 @@ class Commands(TyperGroup):
 def imported(name: str) -> Any:
     """Import a command: the group ``app`` of its module, or the function with its name."""
     module = importlib.import_module(f"regard.cli.{name}")
-    if hasattr(module, "app"):
-        return typer.main.get_command(module.app)
-    from regard.cli.options import TakesSettings
+    app = getattr(module, "app", None)
+    if app is None:
+        from regard.cli.options import TakesSettings
 
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, cls=TakesSettings if name in ("train", "compare", "job") else None)(
-        getattr(module, name)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(name, cls=TakesSettings if name in ("train", "compare", "job") else None)(
+            getattr(module, name)
+        )
+    command = typer.main.get_command(app)
+    for one in (command, *getattr(command, "commands", {}).values()):
+        one.help = with_whole_examples(one.help or "")
+    return command
+
+
+def with_whole_examples(text: str, width: int = 76) -> str:
+    """Return a help text whose examples, paragraphs that are a command, can be pasted.
+
+    Help texts are wrapped anywhere; a line of an example ends between two words, by a backslash.
+
+    >>> print(with_whole_examples("Of texts.\\n\\nregard show RUN\\n'two words'", width=20))
+    Of texts.
+    <BLANKLINE>
+    \x08
+    regard show RUN \\
+      'two words'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        _example(one, width) if re.match(r"regard [a-z]|cat .*\|\s*regard ", one) else one
+        for one in paragraphs
     )
-    return typer.main.get_command(alone)
+
+
+def _example(command: str, width: int) -> str:
+    words = re.findall(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+", command)
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) > width - 3:
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {word}"
+    return "\b\n" + " \\\n".join(lines)
 
 
 app = typer.Typer(
@@ -100,6 +157,36 @@ def log_briefly() -> None:
     With several processes, every one prints the reason in one line; see `regard.watchdog`.
     """
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported, later
+
+
+def encode_everything() -> None:
+    """Write characters that the encodings of stdout and stderr lack as escapes (``\\u2192``).
+
+    Such an encoding is that of any redirection on Windows. On a stream called "ascii" typer would
+    write UTF-8, so the stream gets the same encoding under another name.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            ascii_only = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(
+                encoding=SEVEN_BITS if ascii_only else None, errors="backslashreplace"
+            )
+
+
+def _seven_bits(name: str) -> codecs.CodecInfo | None:
+    if name != SEVEN_BITS:
+        return None
+    same = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        same.encode,
+        same.decode,
+        incrementalencoder=same.incrementalencoder,
+        incrementaldecoder=same.incrementaldecoder,
+        name=SEVEN_BITS,
+    )
+
+
+codecs.register(_seven_bits)
 
 
 def _trust(files: list[Path]) -> list[Path]:
@@ -155,10 +242,11 @@ def main() -> None:
     """Run the command line; print a `RegardError` as one line on stderr and exit with code 2."""
     wait_briefly()
     log_briefly()
+    encode_everything()
     sys.argv[1:] = before_all(sys.argv[1:])
     debug = "--debug" in sys.argv[1:]
     try:
-        app()
+        app(prog_name="regard")
     except RegardError as error:
         if debug:
             raise

@@ -1,5 +1,6 @@
 """``regard predict``: predictions for texts from the command line, a file or a pipe."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from regard.cli.answers import Answer, must_be_known, write
+from regard.cli.answers import Answer, must_be_known, unknown_of, write
 from regard.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
 from regard.errors import RegardError
 
@@ -121,6 +122,7 @@ def predict(
     """
 
     from regard.ranks import ranks
+    from regard.tasks.task import unknown_phrase
 
     if texts and file:
         raise RegardError("texts and --file exclude each other; give only one of them")
@@ -156,15 +158,26 @@ def predict(
 
     def answers(show: Bar) -> Iterator[Answer]:
         total = sum(1 for _ in source()) if file and output else 0
-        done = empty = 0
+        done = empty = unknown = 0
         for chunk in chunks(source()):
-            yield from answer(chunk, name, done)
+            for number, (printed, values) in enumerate(answer(chunk, name, done), done + 1):
+                if words := unknown_of(values):
+                    unknown += 1
+                    if texts:
+                        say(f"{name}:{number}: {unknown_phrase(words)}", quiet=True)
+                yield printed, values
             done += len(chunk)
             empty += sum(isinstance(text, str) and not text.strip() for text in chunk)
             if total:
                 show(done, total, "texts")
         if empty:
             say(f"{name}: {empty:,} of {done:,} texts empty, yet answered", quiet=True)
+        if unknown and not texts:
+            say(
+                f"{name}: {unknown:,} of {done:,} texts have words that are unknown to the model; "
+                "--json and --out FILE.csv name them",
+                quiet=True,
+            )
 
     if output:
         with bar("predict") if err.is_terminal else hidden() as show:
@@ -196,11 +209,11 @@ def is_table(file: Path) -> bool:
 def own_column(run: "Run", file: Path) -> str:
     """Return the text column of a run's training if the table has a column of that name, or ""."""
     from regard.data.guess import head
+    from regard.data.titles import place_of
 
     settings = run.task.settings
     own = getattr(settings, "source_name", "") or getattr(settings, "text", "")
-    names = {name.strip().casefold() for name in head(file)[0]} if own else ()
-    return own if own.strip().casefold() in names else ""
+    return own if own and place_of(file.name, head(file)[0], own) is not None else ""
 
 
 def rows_of(file: Path, column: str) -> Iterator[str]:
@@ -307,14 +320,20 @@ def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
 
 
 def as_utf8(text: str) -> str:
-    """Return a command line argument with a question mark for each invalid UTF-8 byte."""
-    return text.encode(errors="replace").decode()
+    """Return a command line argument with a question mark for each invalid UTF-8 byte.
+
+    Python stores each byte that the locale's encoding lacks, in ASCII both of "é", as a surrogate.
+    """
+    try:
+        return text.encode().decode()
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode(errors="replace").replace("\ufffd", "?")
 
 
 def lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file or of stdin, empty ones included to keep answers aligned.
 
-    Errors: no such file; a line that is not UTF-8, with its file:line.
+    Errors: no such file; a line that is not UTF-8 or too long, with its file:line.
     """
     name = str(file) if file else "stdin"
     if not file and sys.stdin is None:
@@ -325,13 +344,15 @@ def lines(file: Path | None) -> Iterator[str]:
         stream = file.open("rb") if file else sys.stdin.buffer
     except OSError as error:
         raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
+    from regard.data.lines import Lines
+
     with stream:
-        number = 0
+        read = Lines(stream, name)
         try:
-            for number, line in enumerate(stream, 1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise RegardError(f"{name}:{number}: not valid UTF-8; convert the file") from None
+            for line in read:
+                if problem := read.complaint():
+                    raise RegardError(f"{read.here}: {problem}")
+                yield line.rstrip("\r\n")
         except OSError as error:
             raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
 

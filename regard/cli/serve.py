@@ -54,6 +54,8 @@ def serve(
     def ready() -> None:
         runs = f"{len(registry.runs)} run{'s' if len(registry.runs) != 1 else ''}"
         say(f"serving {runs}: {url}  (Ctrl-C to stop)")
+        if not registry.runs:
+            say("the lessons need no run; for your own, train one: regard train classification")
         if host not in ("127.0.0.1", "::1", "localhost"):
             say("anyone who can reach this address can query these models", quiet=True)
         if open_page:

@@ -103,7 +103,7 @@ def show(
     ]
     if layer is not None and layers and not chosen:
         raise RegardError(f"--layer {layer} does not exist; choose 1 to {len(layers)}")
-    phrase = answer.phrase()
+    phrase = described(answer)
     if picture is not None:
         write_picture(picture, text, phrase, [attention for _, attention in chosen])
     if open_page and picture is not None:
@@ -166,7 +166,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
         raise RegardError("this text contains no words; give one with words")
     if picture is not None:
         charts = weighed.section(terms)
-        write_charts(picture, text, answer.phrase(), weighed.chart(terms), charts)
+        write_charts(picture, text, described(answer), weighed.chart(terms), charts)
     if json:
         words = zip(terms.words, terms.weights.tolist(), strict=True)
         emit_json(
@@ -182,7 +182,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
             }
         )
         return
-    say(f"prediction of {run.config.model}: {answer.phrase()}")
+    say(f"prediction of {run.config.model}: {described(answer)}")
     say(f"\ncontribution of each word, with its share of word pairs, to {terms.of}:")
     out.print(coloured(terms.words, terms.weights.tolist(), signed=True))
     ranked = sorted(terms.terms.items(), key=lambda term: -abs(term[1]))
@@ -193,6 +193,14 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
     say(f"bias {terms.bias:+.3f}, score {terms.score:+.3f}{unknown}")
     if picture is not None:
         say(f"\ndrawing: {picture}")
+
+
+def described(answer: Any) -> str:
+    """Return an answer as a phrase, with the words of the text that the model does not know."""
+    from regard.tasks.task import unknown_phrase
+
+    words = getattr(answer, "unknown", ())
+    return "; ".join([answer.phrase(), *([unknown_phrase(words)] if words else [])])
 
 
 def write_picture(path: Path, text: str, answer: str, layers: "list[LayerAttention]") -> None:
@@ -286,26 +294,35 @@ def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
         return
     shares = received(attention)
     out.print(coloured(attention.tokens, shares.tolist()))
+    words = apart(attention.tokens)
     order = (-shares).argsort(kind="stable")[:TOP]
-    say("most: " + ", ".join(f"{attention.tokens[i]} {shares[i]:.3f}" for i in order))
+    say("most: " + ", ".join(f"{words[i]} {shares[i]:.3f}" for i in order))
     if rows == 1:
         return
     mean = attention.weights.mean(0)
     if attention.tokens[0] == "[CLS]":
         best = (-mean[0]).argsort(kind="stable")[:TOP]
-        say(
-            "[CLS] attends to: "
-            + ", ".join(f"{attention.tokens[i]} {mean[0, i]:.3f}" for i in best)
-        )
+        say("[CLS] attends to: " + ", ".join(f"{words[i]} {mean[0, i]:.3f}" for i in best))
     strongest = (-mean.ravel()).argsort(kind="stable")[:TOP]
     pairs = (divmod(int(place), mean.shape[1]) for place in strongest)
     say(
         "strongest: "
         + ", ".join(
-            f"{attention.tokens[row]} → {attention.tokens[column]} {mean[row, column]:.3f}"
-            for row, column in pairs
+            f"{words[row]} → {words[column]} {mean[row, column]:.3f}" for row, column in pairs
         )
     )
+
+
+def apart(tokens: list[str]) -> list[str]:
+    """Return tokens; those that occur several times have their position, from 1.
+
+    >>> apart(["the", "plot", "of", "the"])
+    ['the (1)', 'plot', 'of', 'the (4)']
+    """
+    return [
+        f"{token} ({place})" if tokens.count(token) > 1 else token
+        for place, token in enumerate(tokens, 1)
+    ]
 
 
 def align(queries: list[str], tokens: list[str], weights: list[list[float]]) -> None:

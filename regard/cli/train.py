@@ -1,14 +1,18 @@
 """``regard train``: train one model on one task, into a folder for all other commands."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.atomic_io import MANIFEST
 from regard.cli import completion
 from regard.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
 from regard.plugins import short
+from regard.reports.scales import forecast as ahead
+from regard.runs.places import default_folder
 from regard.trusted import trust_named
 
 if TYPE_CHECKING:
@@ -116,11 +120,15 @@ def train(
     ] = "",
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Output folder of the run.", show_default="runs/TASK-MODEL"),
+        typer.Option(
+            "--out",
+            help="Output folder of the run.",
+            show_default="runs/TASK-MODEL; if occupied, also named by settings",
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Run one step on two batches; forecast time and memory."),
+        typer.Option("--dry-run", help="Run some steps; forecast time and memory."),
     ] = False,
     end: Annotated[
         bool,
@@ -137,7 +145,8 @@ def train(
 
     Run the same command again to resume after an interruption or a crash; the weights come out the
     same. With --end, the training stops at its last checkpoint and becomes a completed run. Nothing
-    is overwritten: other settings need another --out.
+    is overwritten: without --out, other settings get a folder named by them; a folder given by
+    --out must be free or hold the same run.
 
     regard train classification
 
@@ -174,18 +183,76 @@ def train(
 
     keep_freed_memory()
     out.quiet = err.quiet = not ranks().first  # only one of several processes prints
-    place = folder or Path("runs") / f"{short(task)}-{short(model)}"
-    if pretrain_on:
-        before = place.with_name(f"{place.name}-pretrained")
-        first = runs.pretraining_for(before, task, model, pretrain_on, overrides, own_budget)
-        if not pretrained(first, pretrain_on, end, json):
+    first, config_of = planned(task, model, overrides, asked_for, pretrain_on, own_budget)
+    place = folder or usual_folder(task, model, pairs, config_of, first)
+    if first:
+        begun = runs.go_on(pretrained_beside(place), first)
+        if not pretrained(begun, pretrain_on, end, json):
             return
-        asked_for = runs.Config.make(task, model, [*overrides, f"init={before}"])
-    run = runs.go_on(place, asked_for)
+    run = runs.go_on(place, config_of(place))
     complete = run.complete
     follow(run, f"{model} on {task}", end=end)
     if ranks().first:
         report(run, complete, json)
+
+
+def planned(
+    task: str,
+    model: str,
+    overrides: list[str],
+    config: "Config",
+    texts: str,
+    budget: list[str],
+) -> "tuple[Config | None, Callable[[Path], Config]]":
+    """Return the config of a pretraining on `texts`, if there are any, and that of the run.
+
+    The latter is a function of the run's folder, since the pretraining is in the folder beside it.
+    """
+    from regard import runs
+
+    if not texts:
+        return None, lambda folder: config
+    way, given = runs.way_of(task, model, texts, overrides, budget)
+    return runs.Config.make(way, model, given), lambda folder: runs.Config.make(
+        task, model, [*overrides, f"init={pretrained_beside(folder)}"]
+    )
+
+
+def usual_folder(
+    task: str,
+    model: str,
+    pairs: Sequence[str],
+    config_of: "Callable[[Path], Config]",
+    first: "Config | None" = None,
+) -> Path:
+    """Return the default folder of a run; ``runs/TASK-MODEL`` or one beside it.
+
+    `pairs`: the given settings. `config_of`: the config of the run in a folder. `first`: the config
+    of the pretraining in the folder beside it, without which that of the run cannot be made.
+    """
+    from regard.runs import must_match
+
+    def check(path: Path) -> None:
+        before = pretrained_beside(path)
+        if first:
+            must_match(before, first)
+        if not first or (before / MANIFEST).exists():
+            must_match(path, config_of(path))
+
+    base = Path("runs") / f"{short(task)}-{short(model)}"
+    return noted(default_folder(base, pairs, check), base)
+
+
+def noted(folder: Path, base: Path) -> Path:
+    """Return a default folder; print a note if it is not the one that the help names."""
+    if folder != base:
+        say(f"{base} is occupied by other settings or files; this is {folder}", quiet=True)
+    return folder
+
+
+def pretrained_beside(folder: Path) -> Path:
+    """Return the folder of the pretraining of --pretrain-on."""
+    return folder.with_name(f"{folder.name}-pretrained")
 
 
 def wanted(
@@ -273,7 +340,7 @@ def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> N
             for progress in run.train(end=end):
                 for note in filter(None, (progress.note, progress.few_updates)):
                     say(note, quiet=True)
-                show(*advance(progress, run.validates), progress.seconds_left)
+                show(*advance(progress, run.validates), progress.left)
         except KeyboardInterrupt:
             if not end and run.folder.checkpoints.steps():
                 say("add --end to complete the run from its last checkpoint", quiet=True)
@@ -284,12 +351,13 @@ def advance(progress: "Progress", metric: str) -> tuple[float, float, str]:
     """Return done, total and a text for the bar, both in the unit of the budget."""
     from regard.tasks.evaluation import validated
 
+    if not progress.seconds_left:
+        return progress.step, progress.step, "predicting the test split"
     words = [f"loss {progress.loss:.3f}"]
     if progress.best is not None:
         words.append(f"best {validated(metric, progress.best)}")
     words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
-    words += [] if progress.seconds_left else ["predicting the test split"]
-    return progress.step, progress.steps, ", ".join(words)
+    return progress.step, progress.typical_steps or progress.steps, ", ".join(words)
 
 
 def report(run: "Run", was_complete: bool, json: bool) -> None:
@@ -335,10 +403,11 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
     say(f"run: {folder}")
     text = SAMPLES.get(run.config.task, TEXT)
     trees = run.config.reads_trees
-    say(f"next: regard predict {folder} {'--file FILE.conllu' if trees else text}")
+    place = shlex.quote(str(folder))
+    say(f"next: regard predict {place} {'--file FILE.conllu' if trees else text}")
     if showable([folder]):
-        say(f"      regard show {folder} {text}")
-    say(f"      regard evaluate {folder}")
+        say(f"      regard show {place} {text}")
+    say(f"      regard evaluate {place}")
 
 
 def show_settings(config: "Config", json: bool) -> None:
@@ -395,8 +464,12 @@ def show_forecast(forecast: "Forecast") -> None:
     )
     say(f"{forecast.parameters:,} parameters, {forecast.precision}")
     say(
-        f"{'at most' if forecast.at_most else 'about'} {duration(forecast.seconds)}: "
-        f"{forecast.steps:,} steps at {forecast.tokens_per_second:,.0f} tokens/s"
-        + ("; stops early when validation stops improving" if forecast.at_most else "")
+        f"{ahead(forecast.seconds, forecast.most_seconds)}: {forecast.steps:,} steps "
+        f"at {forecast.tokens_per_second:,.0f} tokens/s"
+        + (
+            f"; at most {forecast.most_steps:,}, if validation keeps improving"
+            if forecast.most_steps > forecast.steps
+            else ""
+        )
     )
     say(f"about {forecast.memory_mb:,.0f} MB of memory, {forecast.disk_mb:,.0f} MB of disk")

@@ -3,13 +3,17 @@
 They convert lengths to masks: in torch True hides a key, in the other packages it keeps a key.
 """
 
+import contextlib
 import copy
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from inspect import signature
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from regard.attention import (
     KeyValueCache,
@@ -17,10 +21,10 @@ from regard.attention import (
     MultiHeadAttention,
     causal,
     lengths,
-    named_mechanism,
 )
-from regard.conformance.law import InapplicableError
+from regard.conformance.law import LONG, InapplicableError
 from regard.errors import RegardError
+from regard.plugins import one_line
 
 WIDTH, HEADS = 12, 3
 STEPS = (4, 1, 1, 3)
@@ -44,17 +48,43 @@ class Layer:
     positions: bool = False
     #: The most precise dtype in which it computes throughout.
     dtype: torch.dtype = torch.float64
+    #: Whether it follows the contract of `regard.attention.Mechanism`: memory, positions, cache.
+    mechanism: bool = False
+    #: Whether the order of the rows is the order of the words, as in a recurrence.
+    ordered: bool = False
+    #: The most words that it takes, if limited.
+    longest: int | None = None
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         """Return a module with random parameters, in training mode."""
         raise NotImplementedError
 
+    def variant(self, **settings: Any) -> nn.Module:
+        """Return a module with other settings, or of another width and number of heads."""
+        raise InapplicableError("an instance has the settings that it was made with")
+
+    def takes(self, name: str) -> bool:
+        """Return whether a call takes an argument of this name."""
+        return False
+
+    def must_take_dropout(self) -> None:
+        """Raise an InapplicableError if ``build(dropout)`` sets no dropout that can be measured."""
+        if not self.one_attention:
+            raise InapplicableError("the output is not a weighted mean of values")
+
     def call(
-        self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
+        self,
+        module: nn.Module,
+        x: Tensor,
+        valid: Tensor | None = None,
+        *,
+        future: bool = True,
+        **more: Any,
     ) -> Tensor:
         """Return the output (batch, n, width).
 
-        ``valid``: number of tokens of each text. ``future``: False for a causal mask.
+        ``valid``: number of tokens of each text. ``future``: False for a causal mask. ``more``:
+        further arguments, which it `takes`.
         """
         raise NotImplementedError
 
@@ -62,37 +92,79 @@ class Layer:
         """Return the output, and the weights of one attention (batch, heads, n, n)."""
         raise InapplicableError("the layer does not return weights")
 
-    def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
+    def across(
+        self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor | None, **more: Any
+    ) -> Tensor:
         """Return the output for queries x and keys and values from ``memory``."""
         raise InapplicableError("the layer has no cross-attention")
 
-    def steps(self, module: nn.Module, x: Tensor) -> Tensor:
-        """Return the output of a causal pass, computed a few tokens at a time with a cache."""
+    def steps(
+        self,
+        module: nn.Module,
+        x: Tensor,
+        sizes: Sequence[int] = STEPS,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """Return the output of a causal pass, computed ``sizes`` tokens at a time with a cache."""
         raise InapplicableError("the layer has no cache")
 
 
 class Regard(Layer):
-    """A module called as ``module(x, mask=mask)`` with a regard Mask, of regard or of a user."""
+    """A module called as ``module(x, mask=mask)``, or a mechanism, as models call it.
 
-    def __init__(self, make: Callable[[float], nn.Module], name: str) -> None:
-        module = make(0.0)
-        self.make, self.name = make, name
+    ``make(**settings)`` builds it. ``named`` are the settings that its class declares by name;
+    an instance has none.
+    """
+
+    def __init__(
+        self, make: Callable[..., nn.Module], name: str, named: Collection[str] = ()
+    ) -> None:
+        self.make, self.name, self.named = make, name, named
+        module = self.build()
         self.width = int(getattr(module, "width", WIDTH))
         self.heads = int(getattr(module, "heads", HEADS))
-        self.ours = type(module) is MultiHeadAttention  # a subclass may do anything
-        self.one_attention = self.ours
-        self.positions = not self.ours or uses_positions(module)
+        self.mechanism = isinstance(module, Mechanism)
+        self.one_attention = type(module) is MultiHeadAttention  # a subclass may do anything
+        self.positions = not self.one_attention or uses_positions(module)
+        self.ordered = bool(getattr(module, "ordered", False))
+        self.dtype = precision(module, self.call, self.width)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
-        return self.make(dropout)
+        return self.make(dropout=dropout) if dropout else self.make()
+
+    def variant(self, **settings: Any) -> nn.Module:
+        missing = settings.keys() - {"width", "heads", *self.named}
+        if missing:
+            raise InapplicableError(f"it takes no {min(missing)}=")
+        try:
+            return self.make(**settings)
+        except Exception as error:  # whatever a user's code raises
+            raise InapplicableError(f"it refuses {settings}: {one_line(error)}") from None
+
+    def must_take_dropout(self) -> None:
+        if "dropout" not in self.named:
+            super().must_take_dropout()
+
+    def takes(self, name: str) -> bool:
+        """Return whether the forward of a mechanism takes an argument of this name."""
+        if not self.mechanism:
+            return False
+        parameters = signature(self.build().forward).parameters.values()
+        return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
     def call(
-        self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
+        self,
+        module: nn.Module,
+        x: Tensor,
+        valid: Tensor | None = None,
+        *,
+        future: bool = True,
+        **more: Any,
     ) -> Tensor:
         mask = None if future else causal()
         if valid is not None:
             mask = lengths(valid) if mask is None else mask & lengths(valid)
-        output: Tensor = module(x, mask=mask)
+        output: Tensor = module(x, mask=mask, **more)
         return output
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,39 +178,50 @@ class Regard(Layer):
             hook.remove()
         return output, weights[0]
 
-    def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
-        if not self.ours:
+    def across(
+        self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor | None, **more: Any
+    ) -> Tensor:
+        if not self.takes("memory"):
             return super().across(module, x, memory, valid)
-        output: Tensor = module(x, memory, mask=lengths(valid))
+        mask = None if valid is None else lengths(valid)
+        output: Tensor = module(x, memory, mask=mask, **more)
         return output
 
-    def steps(self, module: nn.Module, x: Tensor) -> Tensor:
-        if not self.ours:
-            return super().steps(module, x)
-        return in_steps(module, x)
+    def steps(
+        self,
+        module: nn.Module,
+        x: Tensor,
+        sizes: Sequence[int] = STEPS,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        if not self.takes("cache"):
+            return super().steps(module, x, sizes)
+        cache, start, parts = KeyValueCache(), 0, []
+        for part in x.split(list(sizes), 1):
+            at = slice(start, start := start + part.shape[1])
+            more = {} if positions is None else {"positions": positions[at]}
+            parts.append(module(part, mask=causal(), cache=cache, **more))
+        return torch.cat(parts, 1)
 
 
-class OfMechanism(Regard):
-    """A mechanism, by name or class: it reads memories and writes with a cache, as models ask."""
+def of_class(kind: Callable[..., nn.Module], name: str) -> Regard:
+    """Return the adapter of a mechanism's class, or of a class with some options."""
+    whole: Any = getattr(kind, "func", kind)
+    bases = [base.__init__ for base in whole.__mro__ if "__init__" in vars(base)]
+    named = {key for make in bases for key in signature(make).parameters}
 
-    def __init__(self, name: str, kind: type[Mechanism] | None = None) -> None:
-        make = kind or named_mechanism(name)
-        super().__init__(lambda dropout: make(WIDTH, HEADS, dropout=dropout), name)
-
-    def build(self, dropout: float = 0.0) -> nn.Module:
+    def make(width: int = WIDTH, heads: int = HEADS, **settings: Any) -> nn.Module:
+        settings.setdefault("dropout", 0.0)
+        if "length" in named:
+            settings.setdefault("length", 2 * max(LONG))
         try:
-            return super().build(dropout)
+            return kind(width, heads, **settings)
         except RegardError as error:
-            if not dropout:
+            if not settings["dropout"]:
                 raise
             raise InapplicableError(str(error)) from None
 
-    def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
-        output: Tensor = module(x, memory, mask=lengths(valid))
-        return output
-
-    def steps(self, module: nn.Module, x: Tensor) -> Tensor:
-        return in_steps(module, x)
+    return Regard(make, name, named)
 
 
 class TorchMultihead(Layer):
@@ -159,7 +242,13 @@ class TorchMultihead(Layer):
         return module
 
     def call(
-        self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
+        self,
+        module: nn.Module,
+        x: Tensor,
+        valid: Tensor | None = None,
+        *,
+        future: bool = True,
+        **more: Any,
     ) -> Tensor:
         later = None if future else ~causal_mask(x.shape[1])
         padding = None if valid is None else ~valid_mask(valid, x)
@@ -174,10 +263,11 @@ class TorchMultihead(Layer):
         )
         return output, weights
 
-    def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
-        output: Tensor = module(
-            x, memory, memory, key_padding_mask=~valid_mask(valid, memory), need_weights=False
-        )[0]
+    def across(
+        self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor | None, **more: Any
+    ) -> Tensor:
+        padding = None if valid is None else ~valid_mask(valid, memory)
+        output: Tensor = module(x, memory, memory, key_padding_mask=padding, need_weights=False)[0]
         return output
 
 
@@ -193,47 +283,62 @@ class HuggingFace(Layer):
 
     def __init__(self, kind: str, kernel: str, module: nn.Module | None = None) -> None:
         self.kind, self.kernel, self.module = kind, kernel, module
-        self.name, self.modes = f"transformers.{kind}:{kernel}", (False,)
-        if kind in self.kinds:
+        self.name, self.longest = f"transformers.{kind}:{kernel}", max(LONG)
+        if module is None:
             self.config, self.modes = self.kinds[kind]
-        if module is not None:
-            settings: Any = module.config
-            self.width, self.heads = settings.hidden_size, settings.num_attention_heads
-            decodes = bool(getattr(settings, "is_decoder", False))  # some configs lack it
-            self.modes = (decodes or kind not in ("BertModel",),)
+            return
+        settings: Any = module.config
+        if (
+            getattr(settings, "is_encoder_decoder", False)
+            and "decoder_input_ids" in signature(module.forward).parameters
+        ):
+            raise RegardError(
+                f"{kind} is an encoder and a decoder; name one of them: model.get_encoder()"
+            )
+        self.module = module = getattr(module, "base_model", module)  # without its output layer
+        if "inputs_embeds" not in signature(module.forward).parameters:
+            raise RegardError(
+                f"{type(module).__name__} takes no inputs_embeds, which the laws give to a model; "
+                "name a model that reads words"
+            )
+        self.width = int(module.get_input_embeddings().weight.shape[-1])  # type: ignore[operator]
+        self.heads = int(getattr(settings, "num_attention_heads", HEADS))
+        self.longest = getattr(settings, "max_position_embeddings", None)
+        self.modes = (is_causal_model(module),)
+        self.dtype = precision(self.build(), self.call, self.width)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         if self.module is not None:
-            return copy.deepcopy(self.module)
+            return with_dropout(copy.deepcopy(self.module), dropout)
         transformers = peer("transformers")
+        settings = {
+            "vocab_size": 20,
+            "attn_implementation": self.kernel,
+            "hidden_size": WIDTH,
+            "num_attention_heads": HEADS,
+            "num_hidden_layers": 2,
+            "max_position_embeddings": max(LONG),
+        }
         if self.kind == "BertModel":
-            settings = {
-                "hidden_size": WIDTH,
-                "num_attention_heads": HEADS,
-                "num_hidden_layers": 2,
+            settings |= {
                 "intermediate_size": 16,
                 "hidden_dropout_prob": 0.0,
                 "attention_probs_dropout_prob": dropout,
-                "max_position_embeddings": 64,
             }
         else:
-            settings = {
-                "n_embd": WIDTH,
-                "n_head": HEADS,
-                "n_layer": 2,
-                "n_positions": 64,
-                "resid_pdrop": 0.0,
-                "embd_pdrop": 0.0,
-                "attn_pdrop": dropout,
-            }
-        config = getattr(transformers, self.config)(
-            vocab_size=20, attn_implementation=self.kernel, **settings
-        )
+            settings |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": dropout}
+        config = getattr(transformers, self.config)(**settings)
         module: nn.Module = getattr(transformers, self.kind)(config)
         return module.train()
 
     def call(
-        self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
+        self,
+        module: nn.Module,
+        x: Tensor,
+        valid: Tensor | None = None,
+        *,
+        future: bool = True,
+        **more: Any,
     ) -> Tensor:
         mask = None if valid is None else valid_mask(valid, x).long()
         output: Tensor = module(inputs_embeds=x, attention_mask=mask, use_cache=False)[0]
@@ -246,15 +351,41 @@ class HuggingFace(Layer):
             raise InapplicableError("this kernel does not return weights")
         return output[0], output.attentions[0]
 
-    def steps(self, module: nn.Module, x: Tensor) -> Tensor:
+    def steps(
+        self,
+        module: nn.Module,
+        x: Tensor,
+        sizes: Sequence[int] = STEPS,
+        positions: Tensor | None = None,
+    ) -> Tensor:
         if self.modes != (True,):
-            return super().steps(module, x)
+            return super().steps(module, x, sizes)
         past, outputs = None, []
-        for part in x.split(STEPS, 1):
+        for part in x.split(list(sizes), 1):
             output = module(inputs_embeds=part, past_key_values=past, use_cache=True)
             past = output.past_key_values
             outputs.append(output[0])
         return torch.cat(outputs, 1)
+
+
+def is_causal_model(model: nn.Module) -> bool:
+    """Return whether a transformers model is causal.
+
+    Its attention modules say so in ``is_causal``; older families are decoders by their
+    configuration, or write without being masked models.
+    """
+    said = {x.is_causal for x in model.modules() if isinstance(getattr(x, "is_causal", None), bool)}
+    if said:
+        return True in said
+    settings: Any = model.config
+    if getattr(settings, "is_decoder", False) or getattr(settings, "is_causal", False):
+        return True
+    known = peer("transformers.models.auto.modeling_auto")
+    kind = settings.model_type
+    return (
+        kind in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        and kind not in known.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    )
 
 
 class XTransformers(Layer):
@@ -292,7 +423,13 @@ class XTransformers(Layer):
         return cast(nn.Module, module)
 
     def call(
-        self, module: nn.Module, x: Tensor, valid: Tensor | None = None, *, future: bool = True
+        self,
+        module: nn.Module,
+        x: Tensor,
+        valid: Tensor | None = None,
+        *,
+        future: bool = True,
+        **more: Any,
     ) -> Tensor:
         mask = None if valid is None else valid_mask(valid, x)
         if self.kind != "Attention":
@@ -308,29 +445,30 @@ class XTransformers(Layer):
         output, intermediates = module(x, mask=valid_mask(valid, x), return_intermediates=True)
         return output, intermediates.post_softmax_attn
 
-    def across(self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor) -> Tensor:
+    def across(
+        self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor | None, **more: Any
+    ) -> Tensor:
         if self.kind != "Attention":
             return super().across(module, x, memory, valid)
-        mask = valid_mask(valid, memory)
+        mask = None if valid is None else valid_mask(valid, memory)
         output: Tensor = first_of(module(x, context=memory, context_mask=mask))
         return output
 
-    def steps(self, module: nn.Module, x: Tensor) -> Tensor:
+    def steps(
+        self,
+        module: nn.Module,
+        x: Tensor,
+        sizes: Sequence[int] = STEPS,
+        positions: Tensor | None = None,
+    ) -> Tensor:
         if self.kind != "Decoder":
-            return super().steps(module, x)
+            return super().steps(module, x, sizes)
         output, cache = module(x[:, :4], return_hiddens=True)
         outputs = [output]
         for length in range(5, x.shape[1] + 1):  # it takes the whole text and reads its last token
             output, cache = module(x[:, :length], cache=cache, return_hiddens=True)
             outputs.append(output[:, -1:])
         return torch.cat(outputs, 1)
-
-
-def in_steps(module: nn.Module, x: Tensor) -> Tensor:
-    """Return the output of a causal pass of a regard layer, a few tokens at a time."""
-    cache = KeyValueCache()
-    parts = [module(part, mask=causal(), cache=cache) for part in x.split(STEPS, 1)]
-    return torch.cat(parts, 1)
 
 
 def uses_positions(module: nn.Module) -> bool:
@@ -366,34 +504,91 @@ def peer(name: str) -> Any:
 
 
 def layer_of(module: nn.Module, name: str = "") -> Layer:
-    """Return the adapter of a module."""
+    """Return the adapter of a module. Errors: it cannot be called as ``module(x, mask=mask)``."""
     kind, home = type(module).__name__, type(module).__module__.split(".")[0]
     parents = {base.__name__ for base in type(module).__mro__}
     if isinstance(module, nn.MultiheadAttention):
         return TorchMultihead(module)
     if home == "transformers" or "PreTrainedModel" in parents:
-        settings: Any = module.config
-        return HuggingFace(kind, str(settings._attn_implementation), module)
+        return HuggingFace(kind, str(vars(module)["config"]._attn_implementation), module)
     if home == "x_transformers":
         return XTransformers(kind, module=module)
-    return Regard(lambda dropout: with_dropout(copy.deepcopy(module), dropout), name or kind)
+    must_take_a_mask(module, name or kind)
+
+    def make(**settings: Any) -> nn.Module:
+        return with_dropout(copy.deepcopy(module), settings.get("dropout", 0.0))
+
+    return Regard(make, name or kind)
+
+
+def must_take_a_mask(module: nn.Module, name: str) -> None:
+    """Raise a RegardError for a module that is not called as ``module(x, mask=mask)``."""
+    known = "torch.nn.MultiheadAttention and the models of transformers and x_transformers"
+    remedy = (
+        "wrap it in a module whose forward(self, x, mask=None) turns a regard Mask into its own "
+        "arguments, mask.allows(torch.arange(n), torch.arange(n)), True = may look"
+    )
+    try:
+        arguments = signature(module.forward)
+        arguments.bind(torch.zeros(()), mask=None)
+    except TypeError:
+        own = ", ".join(str(p) for p in arguments.parameters.values())
+        raise RegardError(
+            f"{name} is called as forward({own}), and the laws call module(x, mask=mask); {remedy}"
+        ) from None
+    if type(module).__module__.startswith("torch."):
+        raise RegardError(f"{name} takes masks of torch's own; of other packages the laws know "
+                          f"{known}: {remedy}")  # fmt: skip
 
 
 def with_dropout(module: nn.Module, dropout: float) -> nn.Module:
-    """Set the attention dropout of a regard layer; return any other module unchanged."""
+    """Return a module without dropout, or with this one in a regard layer, or else with its own."""
     if isinstance(module, MultiHeadAttention):
         module.attention.dropout = dropout
+    if dropout:
+        return module
+    for part in module.modules():
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        for key, value in vars(part).items():
+            if "drop" in key.lower() and isinstance(value, float):
+                setattr(part, key, 0.0)
     return module
 
 
-def ours(dropout: float) -> nn.Module:
-    """Return a small layer of regard."""
-    return MultiHeadAttention(WIDTH, HEADS, dropout=dropout)
+class _Downcasts(TorchDispatchMode):
+    """Notes whether float64 becomes float32 in a computation."""
+
+    found = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
+        result = function(*arguments, **(keywords or {}))
+        if isinstance(result, Tensor) and result.dtype == torch.float32:
+            given = tree_leaves((arguments, keywords))
+            self.found |= any(isinstance(x, Tensor) and x.dtype == torch.float64 for x in given)
+        return result
+
+
+def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> torch.dtype:
+    """Return float32 if a module in float64 computes in float32 somewhere, or else float64."""
+    module, mode = module.double().eval(), _Downcasts()  # type: ignore[no-untyped-call]
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        contextlib.suppress(Exception),  # what does not run is reported by the laws
+    ):
+        x = torch.randn(1, 3, width, dtype=torch.float64)
+        call(module, x)  # what a module does in its first call alone is no part of it
+        with mode:
+            call(module, x)
+    return torch.float32 if mode.found else torch.float64
 
 
 #: Functions that build the adapters of layers and models, by name.
 LAYERS: dict[str, Callable[[], Layer]] = {
-    "regard.MultiHeadAttention": lambda: Regard(ours, "regard.MultiHeadAttention"),
+    "regard.MultiHeadAttention": lambda: of_class(MultiHeadAttention, "regard.MultiHeadAttention"),
     "torch.nn.MultiheadAttention": TorchMultihead,
     "transformers.BertModel:eager": lambda: HuggingFace("BertModel", "eager"),
     "transformers.BertModel:sdpa": lambda: HuggingFace("BertModel", "sdpa"),

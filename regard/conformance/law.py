@@ -3,17 +3,23 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.plugins import one_line
 
 Outcome = Literal["holds", "fails", "does not apply"]
 S = TypeVar("S")
 EXACT, CLOSE = 1e-12, 1e-10  # float64 tolerances of outputs, and of gradients, which sum more
+SINGLE = 2e-5  # the least tolerance of a subject that computes in float32
+#: Numbers of words around the ends of blocks, in which an error of short texts does not show.
+LONG = (65, 130, 300)
+_least: ContextVar[float] = ContextVar("the least tolerance of `near`", default=0.0)
 
 
 @dataclass(frozen=True)
@@ -56,13 +62,20 @@ class InapplicableError(Exception):
 
 @dataclass(frozen=True)
 class Law(Generic[S]):
-    """A law: its description, and a check that returns a `Measurement` or raises `BrokenError`."""
+    """A law: its description, and a check that returns a `Measurement` or raises `BrokenError`.
+
+    ``long``: it checks texts of up to 300 words, which takes longer. A subject that refuses them by
+    a RegardError is not asked.
+    """
 
     description: str
     check: Callable[[S], Measurement]
+    long: bool = False
 
     def judge(self, name: str, subject: S, seed: int = 0) -> Verdict:
         """Run the check with this seed; any exception of the subject breaks the law."""
+        single = getattr(subject, "dtype", torch.float64) == torch.float32
+        token = _least.set(SINGLE if single else 0.0)
         try:
             with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a law of its own checks for them
@@ -73,14 +86,19 @@ class Law(Generic[S]):
         except InapplicableError as reason:
             return Verdict(name, "does not apply", str(reason))
         except Exception as error:  # whatever a user's code raises
+            if self.long and isinstance(error, RegardError):
+                return Verdict(name, "does not apply", f"it refuses long texts: {error}")
             return Verdict(name, "fails", f"raised {one_line(error)}")
+        finally:
+            _least.reset(token)
         return Verdict(name, "holds", result.message, result.numbers)
 
 
 def near(what: str, ours: Tensor, theirs: Tensor, most: float) -> float:
     """Return the largest difference of two tensors; raise `BrokenError` above the limit.
 
-    The limit is ``most``, times the largest absolute value of ``theirs`` if that exceeds 1.
+    The limit is ``most``, times the largest absolute value of ``theirs`` if that exceeds 1. While a
+    subject of float32 is judged it is at least `SINGLE`.
 
     >>> near("tiles changed a score", torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]), 1e-6)
     Traceback (most recent call last):
@@ -94,10 +112,18 @@ def near(what: str, ours: Tensor, theirs: Tensor, most: float) -> float:
     if not bool(ours.isfinite().all()):
         raise BrokenError(f"{what}: got {nonfinite_kind(ours)}", difference=float("inf"))
     gap = (ours - theirs).abs().max().item()
-    limit = most * max(1.0, theirs.abs().max().item())
+    limit = max(most, _least.get()) * max(1.0, theirs.abs().max().item())
     if not gap <= limit:
         raise BrokenError(f"{what} by {gap:.2g} (at most {limit:.2g})", difference=gap, limit=limit)
     return gap
+
+
+def cut_texts(x: Tensor, cuts: Sequence[int]) -> Tensor:
+    """Return a copy of a text (1, …, n, width) for each cut, with other words from the cut on."""
+    texts = x.detach().repeat(len(cuts), *[1] * (x.ndim - 1))
+    for text, cut in zip(texts, cuts, strict=True):
+        text[..., cut:, :] = 5 * torch.randn_like(text[..., cut:, :])
+    return texts
 
 
 def worst(gaps: Sequence[float], limit: float) -> Measurement:

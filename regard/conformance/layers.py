@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.conformance.adapters import Layer
+from regard.conformance.arguments import ARGUMENT_LAWS
 from regard.conformance.law import (
     CLOSE,
     BrokenError,
@@ -21,6 +22,7 @@ from regard.conformance.law import (
     worst,
     zero,
 )
+from regard.conformance.long_texts import LONG_LAWS
 from regard.conformance.subjects import JUNK, nudge
 
 N = 9  # tokens of the longest text
@@ -39,11 +41,6 @@ def build(
 def tokens(layer: Layer, batch: int = 3, n: int = N, dtype: torch.dtype | None = None) -> Tensor:
     """Return random inputs (batch, n, width) that require gradients."""
     return torch.randn(batch, n, layer.width, dtype=dtype or layer.dtype).requires_grad_()
-
-
-def close(layer: Layer) -> float:
-    """Return the tolerance of the layer's dtype."""
-    return CLOSE if layer.dtype == torch.float64 else 2e-5
 
 
 def sizes_of(layer: Layer) -> tuple[Tensor, int]:
@@ -82,7 +79,7 @@ def padding(junk: float, name: str) -> Law[Layer]:
             plain = layer.call(module, one, future=not layer.modes[0])
             alone.append((one, plain))
             what = f"{name} in padding changed the output of a token"
-            gaps.append(near(what, whole[i : i + 1, :size], plain, close(layer)))
+            gaps.append(near(what, whole[i : i + 1, :size], plain, CLOSE))
         valid_outputs = torch.cat([whole[i, :size].flatten() for i, size in enumerate(valid)])
         plain = torch.cat([output.flatten() for _, output in alone])
         parameters = list(module.parameters())
@@ -91,13 +88,29 @@ def padding(junk: float, name: str) -> Law[Layer]:
         for i, size in enumerate(valid):
             zero(f"{name} in padding has a gradient", ours[0][i, size:])
             what = f"{name} in padding changed the gradient of a token"
-            gaps.append(near(what, ours[0][i : i + 1, :size], theirs[i], close(layer)))
+            gaps.append(near(what, ours[0][i : i + 1, :size], theirs[i], CLOSE))
         what = f"{name} in padding changed a parameter's gradient"
         for mine, other in zip(ours[1:], theirs[batch:], strict=True):
-            gaps.append(near(what, mine, other, close(layer)))
-        return worst(gaps, close(layer))
+            gaps.append(near(what, mine, other, CLOSE))
+        return worst(gaps, CLOSE)
 
     return Law(f"{name} in padding changes neither outputs nor gradients", check)
+
+
+def large_words(layer: Layer) -> Measurement:
+    """Check that hidden words stay hidden where all visible scores are far below zero."""
+    if layer.dtype != torch.float64:
+        raise InapplicableError("the layer does not compute in float64 throughout")
+    module, (valid, batch) = build(layer), sizes_of(layer)
+    x, gaps = tokens(layer, batch).detach(), []
+    for i, size in enumerate(valid):
+        x[i, :size] *= 1e6
+    whole = layer.call(module, x, valid, future=not layer.modes[0])
+    for i, size in enumerate(valid):
+        alone = layer.call(module, x[i : i + 1, :size], future=not layer.modes[0])
+        what = "padding changed the output of words of size 1e6; hide keys by -inf, not by a number"
+        gaps.append(near(what, whole[i : i + 1, :size], alone, CLOSE))
+    return worst(gaps, CLOSE)
 
 
 def empty_text(layer: Layer) -> Measurement:
@@ -161,10 +174,8 @@ def weights(layer: Layer) -> Measurement:
     for i, size in enumerate(valid):
         zero("the weight of a hidden key", weights[i, ..., size:])
         sums = weights[i, ..., : int(size), :].sum(-1)
-        gaps.append(
-            near("the sum of a row differs from 1", sums, torch.ones_like(sums), close(layer))
-        )
-    return worst(gaps, close(layer))
+        gaps.append(near("the sum of a row differs from 1", sums, torch.ones_like(sums), CLOSE))
+    return worst(gaps, CLOSE)
 
 
 def weights_requested(layer: Layer) -> Measurement:
@@ -173,10 +184,10 @@ def weights_requested(layer: Layer) -> Measurement:
     output, _ = layer.weights(module, x, valid)
     plain = layer.call(module, x, valid, future=not layer.modes[0])
     gaps = [
-        near("requesting weights changed the output", output[i, :n], plain[i, :n], close(layer))
+        near("requesting weights changed the output", output[i, :n], plain[i, :n], CLOSE)
         for i, n in enumerate(valid)
     ]
-    return worst(gaps, close(layer))
+    return worst(gaps, CLOSE)
 
 
 def before_dropout(layer: Layer) -> Measurement:
@@ -184,7 +195,7 @@ def before_dropout(layer: Layer) -> Measurement:
     _, weights = layer.weights(module, x, torch.tensor([N, N, N]))
     sums = weights.sum(-1)
     what = "in training with dropout=0.5, the sum of a row of weights differs from 1"
-    return worst([near(what, sums, torch.ones_like(sums), close(layer))], close(layer))
+    return worst([near(what, sums, torch.ones_like(sums), CLOSE)], CLOSE)
 
 
 def future(layer: Layer) -> Measurement:
@@ -222,7 +233,7 @@ def order(layer: Layer) -> Measurement:
     permutation = torch.randperm(N)
     permuted, plain = layer.call(module, x[:, permutation]), layer.call(module, x)
     what = "another order of the tokens changed their outputs"
-    return worst([near(what, permuted, plain[:, permutation], close(layer))], close(layer))
+    return worst([near(what, permuted, plain[:, permutation], CLOSE)], CLOSE)
 
 
 def batches(layer: Layer) -> Measurement:
@@ -233,8 +244,8 @@ def batches(layer: Layer) -> Measurement:
         for i, size in enumerate(valid):
             alone = layer.call(module, x[i : i + 1], valid[i : i + 1], future=not is_causal)
             what = "a text in a batch differs from the text alone"
-            gaps.append(near(what, whole[i, :size], alone[0, :size], close(layer)))
-    return worst(gaps, close(layer))
+            gaps.append(near(what, whole[i, :size], alone[0, :size], CLOSE))
+    return worst(gaps, CLOSE)
 
 
 def slope(layer: Layer) -> Measurement:
@@ -277,8 +288,8 @@ def inference(layer: Layer) -> Measurement:
                 f"{tuple(plain.shape)}"
             )
         what = "inference mode changed the output"
-        gaps += [near(what, output[i, :n], plain[i, :n], close(layer)) for i, n in enumerate(valid)]
-    return worst(gaps, close(layer))
+        gaps += [near(what, output[i, :n], plain[i, :n], CLOSE) for i, n in enumerate(valid)]
+    return worst(gaps, CLOSE)
 
 
 def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
@@ -301,25 +312,6 @@ def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
     return Law(f"{name} gives results close to float64 (at most {most:g})", check)
 
 
-def dropout(layer: Layer) -> Measurement:
-    if not layer.one_attention:
-        raise InapplicableError("the output is not a weighted mean of values")
-    repeats, x = 800, tokens(layer, 1, 4, torch.float32).detach()
-    module = build(layer, dropout=0.25, dtype=torch.float32, train=True)
-    with torch.no_grad():
-        outputs = layer.call(module, x.expand(repeats, -1, -1))
-        plain = layer.call(module.eval(), x)
-    error = outputs.std(0) / repeats**0.5
-    if not float(error.min()) > 0:
-        raise BrokenError("dropout=0.25 has no effect")
-    off = ((outputs.mean(0) - plain[0]).abs() / error).max().item()
-    if not off < 5:
-        raise BrokenError(
-            f"dropout changed the mean by {off:.1f} standard errors (at most 5)", off=off
-        )
-    return Measurement(f"the mean changed by {off:.1f} standard errors", {"standard_errors": off})
-
-
 def train_and_eval(layer: Layer) -> Measurement:
     module, (valid, batch) = build(layer), sizes_of(layer)
     x = tokens(layer, batch)
@@ -328,10 +320,10 @@ def train_and_eval(layer: Layer) -> Measurement:
         for training in (True, False)
     ]
     gaps = [
-        near("training mode changed the output", outputs[0][i, :n], outputs[1][i, :n], close(layer))
+        near("training mode changed the output", outputs[0][i, :n], outputs[1][i, :n], CLOSE)
         for i, n in enumerate(valid)
     ]
-    return worst(gaps, close(layer))
+    return worst(gaps, CLOSE)
 
 
 def state(layer: Layer) -> Measurement:
@@ -373,6 +365,7 @@ def quiet(layer: Layer) -> Measurement:
 LAYER_LAWS: dict[str, Law[Layer]] = {
     "made": Law("1, 2 and 17 tokens give finite outputs", runs),
     **{f"padding {name}": padding(junk, name) for junk, name in JUNK.items()},
+    "large words": Law("padding stays hidden beside words of size 1e6", large_words),
     "empty text": Law("an empty text gives finite outputs and does not affect others", empty_text),
     "sees nothing": Law("keys that are all hidden have no effect and no gradient", sees_nothing),
     "weights": Law("weights are ≥ 0, sum to 1, and are exactly 0 for hidden keys", weights),
@@ -393,7 +386,7 @@ LAYER_LAWS: dict[str, Law[Layer]] = {
     "inference": Law("inference mode does not change the output", inference),
     "float32": reduced_precision(torch.float32, 1e-4),
     "bfloat16": reduced_precision(torch.bfloat16, 0.15),
-    "dropout": Law("dropout preserves the mean", dropout),
+    **ARGUMENT_LAWS,
     "train and eval": Law(
         "without dropout, training mode does not change the output", train_and_eval
     ),
@@ -401,4 +394,5 @@ LAYER_LAWS: dict[str, Law[Layer]] = {
     "twice": Law("repeating a call gives identical bits", twice),
     "untouched": Law("a call does not change its input or the module", untouched),
     "quiet": Law("no warnings", quiet),
+    **LONG_LAWS,
 }

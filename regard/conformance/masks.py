@@ -1,6 +1,9 @@
 """Laws of masks."""
 
 import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -9,6 +12,7 @@ from regard.attention.mask import Blocks, Tile
 from regard.conformance.law import (
     CLOSE,
     EXACT,
+    LONG,
     BrokenError,
     InapplicableError,
     Law,
@@ -60,10 +64,12 @@ def tiles(subject: MaskSubject) -> Measurement:
     return Measurement("identical answers")
 
 
-def reach(subject: MaskSubject) -> Measurement:
+def reach(
+    subject: MaskSubject, sizes: Sequence[tuple[int, int]] = ((1, 1), (2, 3), (4, 4), (64, 64))
+) -> Measurement:
     skipped = whole = blocks = 0
     for mask, allowed in variants(subject):
-        for size in ((1, 1), (2, 3), (4, 4), (64, 64)):
+        for size in sizes:
             reach = mask.reach(
                 *(Blocks.of(x, k) for x, k in zip(subject.positions, size, strict=True))
             )
@@ -176,6 +182,29 @@ def quiet(subject: MaskSubject) -> Measurement:
     return Measurement("no warnings")
 
 
+def long_texts(subject: MaskSubject) -> Measurement:
+    """Check the laws of a mask for 150 queries and 300 keys, if it can answer for them."""
+    long = replace(subject, queries=max(LONG) // 2, keys=max(LONG))
+    try:
+        allowed = long.allowed()
+    except Exception as error:  # whatever a user's code raises
+        raise InapplicableError(f"it has a size of its own: {one_line(error)}") from None
+    blocks = partial(reach, sizes=((16, 32), (64, 64), (128, 128)))
+    for check in (tiles, blocks, joined, over_heads, batched_positions, kind):
+        with contextlib.suppress(InapplicableError):
+            check(long)
+    rows, columns = subject.positions
+    short, past = subject.allowed(), columns <= rows[:, None]
+    ahead = allowed & (long.positions[1] > long.positions[0][:, None])
+    if not bool((short & ~past).any()) and bool(ahead.any()):
+        i, j = (int(x) for x in ahead.nonzero()[0][-2:])
+        raise BrokenError(
+            f"the query at {i + long.keys - long.queries} may see the key at {j}, and of "
+            f"{subject.keys} words none sees a later one"
+        )
+    return Measurement("tiles, blocks and positions hold")
+
+
 MASK_LAWS: dict[str, Law[MaskSubject]] = {
     "answers": Law("answers are bool and broadcast to (texts, queries, keys)", answers),
     "tiles": Law("answers for a tile equal that part of the whole", tiles),
@@ -187,4 +216,5 @@ MASK_LAWS: dict[str, Law[MaskSubject]] = {
     "kernels": Law("all kernels agree, forward and backward", kernels),
     "twice": Law("repeating a call gives the same answers", twice),
     "quiet": Law("no warnings", quiet),
+    "long texts": Law("the laws hold for 150 queries and 300 keys", long_texts, long=True),
 }

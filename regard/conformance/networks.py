@@ -1,8 +1,9 @@
 """Laws of whole networks: what the output for a text may depend on."""
 
+import contextlib
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.conformance.law import (
     CLOSE,
+    LONG,
     BrokenError,
     InapplicableError,
     Law,
@@ -32,8 +34,9 @@ class NetworkSubject:
     ``form`` is the signature: "reads" for ``network(tokens, lengths)``, which returns an output for
     each text or each token; "on" for ``network(tokens)``, which returns a state for each token that
     may depend on earlier tokens; "another" for ``network(source, lengths, tokens)``, the same for
-    the target of a source. ``longest``: the maximum number of tokens, if limited. ``interface`` and
-    ``labels``: what the network's task needs, if it is for one.
+    the target of a source. ``longest``: the maximum number of tokens, if limited; ``wanted``: the
+    lengths of the texts in a batch otherwise. ``interface`` and ``labels``: what the network's task
+    needs, if it is for one.
     """
 
     name: str
@@ -43,11 +46,12 @@ class NetworkSubject:
     longest: int | None = None
     interface: Interface | None = None
     labels: int = 0
+    wanted: tuple[int, ...] = SIZES
 
     @property
     def sizes(self) -> list[int]:
         """Return the lengths of the texts in a batch."""
-        return [min(size, self.longest or size) for size in SIZES]
+        return [min(size, self.longest or size) for size in self.wanted]
 
     def build(self) -> nn.Module:
         """Return the network in float64 and evaluation mode. Errors: it requires trees."""
@@ -161,7 +165,7 @@ def future(subject: NetworkSubject) -> Measurement:
         source = (tokens, lengths) if subject.form == "another" else ()
         sizes = (torch.full_like(lengths, tokens.shape[1]),) if subject.form == "reads" else ()
         before = _tensor(network(*source, tokens, *sizes))
-        for cut in range(1, tokens.shape[1]):
+        for cut in range(1, tokens.shape[1], 1 + tokens.shape[1] // 16):
             changed = tokens.clone()
             changed[:, cut:] = (changed[:, cut:] + 1) % subject.vocabulary
             after = _tensor(network(*source, changed, *sizes))[:, :cut]
@@ -229,6 +233,18 @@ def state(subject: NetworkSubject) -> Measurement:
     return Measurement("identical bits")
 
 
+def long_texts(subject: NetworkSubject) -> Measurement:
+    longest = min(LONG[1], subject.longest or LONG[1])
+    if longest <= SIZES[0]:
+        raise InapplicableError(f"the network takes texts of {longest} tokens")
+    long = replace(subject, wanted=(longest, longest // 2 + 1, 20))
+    numbers = []
+    for check in (padding, batches, future):
+        with contextlib.suppress(InapplicableError):
+            numbers.append(check(long).numbers["difference"])
+    return worst(numbers, CLOSE)
+
+
 NETWORK_LAWS: dict[str, Law[NetworkSubject]] = {
     "computes": Law("outputs are finite, one row for each text", computes),
     "outputs": Law("there are as many outputs as the task needs", outputs),
@@ -240,4 +256,7 @@ NETWORK_LAWS: dict[str, Law[NetworkSubject]] = {
     "gradients": Law("gradients are finite", gradients),
     "evaluation": Law("a call in training mode does not change later outputs", evaluation),
     "state": Law("state_dict contains the whole state", state),
+    "long texts": Law(
+        "padding, other texts and later tokens change nothing at 130 tokens", long_texts, long=True
+    ),
 }

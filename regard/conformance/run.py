@@ -18,13 +18,14 @@ from regard.attention import (
     Score,
     causal,
     make_score,
+    named_mechanism,
     others,
 )
 from regard.attention.naming import is_row, named_part
 from regard.attention.patterns import Pattern
 from regard.attention.score_wrappers import SCORE_WRAPPERS
 from regard.attention.wrapper import Wrapper
-from regard.conformance.adapters import LAYERS, Layer, OfMechanism, layer_of
+from regard.conformance.adapters import LAYERS, Layer, layer_of, of_class
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS
 from regard.conformance.masks import MASK_LAWS
@@ -51,12 +52,13 @@ KINDS = {
 MASKS = {"causal": causal, "others": others}  # masks without arguments
 
 
-def conform(thing: object, *, name: str = "", seed: int = 0) -> list[Verdict]:
+def conform(thing: object, *, name: str = "", seed: int = 0, long: bool = True) -> list[Verdict]:
     """Return the verdict of every law on a score, a mask, a normaliser or a layer.
 
     A class is instantiated for each law; an instance is copied. A module of another package is
     called through its adapter, or as ``module(x, mask=mask)`` if there is none. An exception in the
-    subject breaks the law. If the first law fails, the others are not checked.
+    subject breaks the law. If the first law fails, the others are not checked. Without ``long`` the
+    laws of texts of up to 300 words are left out, which take most of the time.
 
     Errors: an object of another type.
 
@@ -64,13 +66,15 @@ def conform(thing: object, *, name: str = "", seed: int = 0) -> list[Verdict]:
     >>> {verdict.outcome for verdict in conform(SCORES["cosine"])} - {"does not apply"}
     {'holds'}
     """
-    return list(verdicts(subject_of(thing, name), seed))
+    return list(verdicts(subject_of(thing, name), seed, long=long))
 
 
-def verdicts(subject: Subject, seed: int = 0) -> Iterator[Verdict]:
+def verdicts(subject: Subject, seed: int = 0, *, long: bool = True) -> Iterator[Verdict]:
     """Yield the verdicts of all laws for the subject's kind."""
     laws, broken = LAWS[kind_of(subject)], ""
     for name, law in laws.items():
+        if law.long and not long:
+            continue
         if broken:
             yield Verdict(name, "does not apply", f"not checked, because {broken!r} fails")
             continue
@@ -134,14 +138,14 @@ def subject_of_class(kind: type, name: str) -> Subject:
     )
 
 
-def of_mechanism(kind: type[Mechanism], name: str) -> Subject:
-    """Return the subject of a user's mechanism. Errors: it cannot be built as models build it."""
+def of_mechanism(kind: Callable[..., Mechanism], name: str) -> Subject:
+    """Return the subject of a mechanism's class. Errors: it cannot be built as models build it."""
     try:
-        return OfMechanism(name, kind)
+        return of_class(kind, name)
     except Exception as error:  # whatever a user's code raises
         raise RegardError(
             f"{name}(width, heads, dropout=…) cannot be built and called as models do: "
-            f"{one_line(error)}"
+            f"{one_line(error)}; write __init__(self, width, heads, **settings)"
         ) from error
 
 
@@ -173,6 +177,8 @@ def find(spec: str) -> Subject:
     if is_row(NORMALIZERS, spec) and spec not in NORMALIZERS:
         kind, options = named_part(NORMALIZERS, spec)
         return NormalizerSubject.of(kind(**options), spec)
+    if is_row(MECHANISMS, spec) and spec not in MECHANISMS:
+        return of_mechanism(named_mechanism(spec), spec)
     return look_up(named(), spec, "score, mask, normalizer or layer")()
 
 
@@ -184,7 +190,7 @@ def named() -> dict[str, Callable[[], Subject]]:
         **{name: partial(of_score, "scaled-dot", name) for name in wrapped},
         **{name: partial(NormalizerSubject.of, kind, name) for name, kind in NORMALIZERS.items()},
         **{name: partial(subject_of, make, name) for name, make in MASKS.items()},
-        **{name: partial(OfMechanism, name) for name in MECHANISMS},
+        **{name: partial(of_mechanism, named_mechanism(name), name) for name in MECHANISMS},
         **LAYERS,
     }
 

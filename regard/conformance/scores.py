@@ -23,6 +23,7 @@ from regard.conformance.law import (
     same,
     worst,
 )
+from regard.conformance.long_scores import LONG_SCORE_LAWS
 from regard.conformance.subjects import KERNELS, ScoreSubject
 
 
@@ -129,6 +130,8 @@ def heads_apart(subject: ScoreSubject) -> Measurement:
         )
     if heads == 1:
         raise InapplicableError("the score is built for one head")
+    if getattr(score, "mixes_heads", False):
+        raise InapplicableError("the score declares mixes_heads = True")
     plain = subject.attend(inputs, score).output
     for head in range(heads):
         changed = [x.detach().clone() for x in inputs]
@@ -289,4 +292,5 @@ SCORE_LAWS: dict[str, Law[ScoreSubject]] = {
     "untouched": Law("a call does not change its inputs or the score", untouched),
     "declared": Law("inner_product and translation_invariant are declared correctly", declared),
     "quiet": Law("no warnings", quiet),
+    **LONG_SCORE_LAWS,
 }

@@ -55,10 +55,12 @@ class ScoreSubject:
         """Return ``wanted``, or the number of heads of an instance."""
         return self.fixed_heads or wanted
 
-    def score(self, heads: int | None = 2, dtype: torch.dtype = torch.float64) -> Score:
+    def score(
+        self, heads: int | None = 2, dtype: torch.dtype = torch.float64, length: int = LENGTH
+    ) -> Score:
         """Return a score whose parameters differ a little from their initial values."""
         heads = None if heads is None else self.heads(heads)
-        score = self.build(self.widths, heads, LENGTH).to(dtype)
+        score = self.build(self.widths, heads, length).to(dtype)
         nudge(score)
         return score
 

@@ -17,7 +17,7 @@ from regard.data.class_files import inside
 from regard.data.examples import BadRow, Row, example_of
 from regard.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.data.text_files import TextFile
-from regard.data.titles import columns_of, text_column
+from regard.data.titles import columns_of, must_be_distinct, text_column, unread
 from regard.errors import RegardError
 from regard.reading import parse_json, read_json
 
@@ -51,6 +51,8 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
             if schema is None or not batch.schema.equals(schema, check_metadata=True):
                 schema = batch.schema
                 places = columns_of(path.name, schema.names, text, label, group).places
+                if not number:
+                    yield from unread(schema.names, places)
                 names = _class_names(path, schema, places[1])
             batch.validate(full=True)  # else a damaged file ends the process
             for scalars in zip(*(batch.column(place) for place in places), strict=True):
@@ -104,6 +106,7 @@ def head(path: Path, most: int) -> tuple[list[str], list[list[str]]]:
     with _told(path, pyarrow):
         for batch in _batches(path, pyarrow):
             batch.validate(full=True)  # else a damaged file ends the process
+            must_be_distinct(path.name, batch.schema.names)
             rows = [
                 ["" if value is None else str(value) for value in row.values()]
                 for row in batch.slice(0, most).to_pylist()

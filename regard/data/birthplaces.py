@@ -16,8 +16,8 @@ from regard.data.biographies import passages, people
 from regard.data.fetch import fetch, present
 from regard.data.files import BadRow, Lines, open_binary
 from regard.data.pairs import Pair
-from regard.data.sources import likeness
 from regard.errors import RegardError
+from regard.spelling import likeness
 
 MASK_CHARACTER: Final = "⁇"  # as assignment 5 prints them: U+2047 and U+25A1
 PAD_CHARACTER: Final = "□"
@@ -50,9 +50,18 @@ class Birthplaces:
 
         Line ends and the two symbols ⁇ and □ are counted.
         """
-        characters = sum(map(len, self.texts)) + len(self.texts)
-        kinds = set().union(*self.texts) | {"\n", MASK_CHARACTER, PAD_CHARACTER}
-        return f"data has {characters} characters, {len(kinds)} unique."
+        return counted(self.texts, MASK_CHARACTER + PAD_CHARACTER)
+
+
+def counted(texts: Sequence[str], symbols: str = "") -> str:
+    """Return what assignment 5 prints of texts: characters with line ends, and distinct ones.
+
+    >>> counted(["a", "ba"], symbols="⁇")
+    'data has 5 characters, 4 unique.'
+    """
+    characters = sum(map(len, texts)) + len(texts)
+    kinds = set(symbols).union("\n", *texts)
+    return f"data has {characters} characters, {len(kinds)} unique."
 
 
 def load_birthplaces(
@@ -110,8 +119,17 @@ def load_birthplaces(
     )
 
 
+def placed(path: Path) -> Path:
+    """Return the path of a file; the name of a file of the assignment is looked for in its data."""
+    if path.name != str(path) or path.name not in FILES.values() or path.exists():
+        return path
+    folder = present("birthplaces")
+    return folder / path.name if folder else path
+
+
 def read_lines(path: Path) -> list[str]:
     """Return the non-empty lines of a UTF-8 file. Errors: by file:line."""
+    path = placed(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         texts = []
@@ -139,6 +157,7 @@ def read_answers(path: Path, *, answered: bool = True) -> list[Pair]:
 
 def _rows(path: Path) -> list[Pair | BadRow]:
     rows: list[Pair | BadRow] = []
+    path = placed(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         for line in lines:

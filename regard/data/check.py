@@ -3,6 +3,7 @@
 import math
 import re
 import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +35,6 @@ from regard.data.sources import (
     Corpus,
     find_imdb,
     hold_out,
-    likeness,
     load_corpus,
     must_be_classes,
     split_test,
@@ -43,6 +43,7 @@ from regard.data.tagged import load_tagged, read_tagged, tags_by_name
 from regard.data.titles import OtherFileError, listed
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
+from regard.spelling import likeness, meaningless
 
 QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest": 1.0}
 SIZES = {"shortest": "least", "longest": "largest"}  # titles of these quantiles for numbers
@@ -222,13 +223,14 @@ def check(
     shared: list[Pair] = []
     conflicts: list[Pair] = []
     seen: dict[str, tuple[str, Example]] = {}
-    reported: set[str] = set()
+    reported: set[tuple[str, str]] = set()
     for title, examples, _ in parts_read:
         for example in examples:
-            where, first = seen.setdefault(likeness(example.text), (title, example))
+            key = likeness(example.text)
+            where, first = seen.setdefault(key, (title, example))
             pair = Pair(first.source, example.source, (first.label, example.label))
-            if where != title and example.text not in reported:
-                reported.add(example.text)
+            if where != title and (key, title) not in reported:
+                reported.add((key, title))
                 shared.append(pair)
             alike = numbers and number_of(first.label) == number_of(example.label)
             if first.label != example.label and not alike:
@@ -236,8 +238,10 @@ def check(
     odd: dict[str, list[str]] = {}
     for _, examples, _ in parts_read:
         for example in examples:
-            for character in dict.fromkeys(_odd.findall(example.text)):
+            strange = [*_odd.findall(example.text), *meaningless.findall(example.text)]
+            for character in dict.fromkeys(strange):
                 odd.setdefault(character, []).append(example.source)
+    remarks += _decomposed([example for _, examples, _ in parts_read for example in examples])
     groups = _shared_groups([examples for _, examples, _ in parts_read])
     examples = parts_read[0][1]
     classes = not numbers and not tags
@@ -384,11 +388,22 @@ def _part(
         labels=dict(sorted(labels.items())),
         words={name: int(words) for name, words in zip(QUANTILES, quantiles, strict=True)},
         cuts=[_cut(lengths, at) for at in sorted({length, *LENGTHS})],
-        copies=len(examples) - len({example.text for example in examples}),
+        copies=len(examples) - len({likeness(example.text) for example in examples}),
         bad=bad,
         groups=len({example.group for example in examples} - {""}),
         numbers=dict(zip(QUANTILES, spread, strict=False)),
     )
+
+
+def _decomposed(examples: Sequence[Example]) -> list[str]:
+    """Return a remark on texts with letters and accents apart (NFD), as file names of macOS."""
+    apart = [x.source for x in examples if not unicodedata.is_normalized("NFC", x.text)]
+    if not apart:
+        return []
+    return [
+        f"{_count(len(apart), 'text')} not in Unicode's composed form (NFC), first {apart[0]}; "
+        "tokenizer=words composes them, others read them as they are"
+    ]
 
 
 def _shared_groups(parts: Sequence[Sequence[Example]]) -> dict[str, list[str]]:
@@ -496,7 +511,11 @@ def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
             kind = "replacement characters (decoding errors)"
         else:
             kind = (
-                "unprintable characters" if len(character) == 1 else "UTF-8 decoded as Windows-1252"
+                "invisible characters"
+                if meaningless.match(character)
+                else "unprintable characters"
+                if len(character) == 1
+                else "UTF-8 decoded as Windows-1252"
             )
         kinds.setdefault(kind, []).append(character)
     return kinds

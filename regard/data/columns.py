@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from regard.data.files import Lines, csv_rows, json_object, kind_of, open_binary, tab_rows
+from regard.data.delimited import table_rows
+from regard.data.files import Lines, json_object, kind_of, open_binary
+from regard.data.numbers import parse_number, remedy
+from regard.data.titles import listed, must_be_distinct, numbered, place_of
 from regard.errors import RegardError
 
 #: Markers of missing numbers, in lower case.
@@ -65,13 +68,12 @@ Rows = tuple[list[str], Iterator[Row]]
 
 def _table(lines: Lines, kind: str) -> Rows:
     """Return the column names and the rows."""
-    numbered = tab_rows(lines) if kind == "tsv" else csv_rows(lines)
 
     def checked() -> Iterator[Row]:
-        for number, fields in numbered:
+        for number, fields in table_rows(lines, kind):
             here = f"{lines.name}:{number}"
-            if spoiled := lines.complaint() or (fields if isinstance(fields, str) else ""):
-                raise RegardError(f"{here}: {spoiled}")
+            if isinstance(fields, str):
+                raise RegardError(f"{here}: {fields}")
             yield here, fields
 
     rows = checked()
@@ -80,12 +82,10 @@ def _table(lines: Lines, kind: str) -> Rows:
         raise RegardError(f"{lines.name}: contains no rows")
     here, header = first
     names = [str(name).strip() for name in header]
-    if all(isinstance(_number(name), float) for name in names):
+    if all(map(_is_numeric, names)):
         names = [str(i + 1) for i in range(len(header))]
         return names, _whole(names, _before(first, rows))
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise RegardError(f"{here}: duplicate column name {twice!r}; rename one of them")
+    must_be_distinct(here, names)
     return names, _whole(names, rows)
 
 
@@ -132,8 +132,8 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
     first = next(rest, None)
     if first is None:
         raise RegardError(f"{file}: contains a header but no rows")
-    chosen = _chosen(file, names, first, x, y)
-    places = [names.index(name) for name in chosen]
+    places = _chosen(file, names, first, x, y)
+    chosen = [names[place] or str(place + 1) for place in places]
     numbers, missing, where, count = array("d"), 0, "", 0
     for here, fields in _before(first, rest):
         count += 1
@@ -141,7 +141,11 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
         for name, place in zip(chosen, places, strict=True):
             value = _number(fields[place])
             if isinstance(value, str):
-                raise RegardError(f"{here}: column {name!r} must be numeric, not {value}")
+                how = remedy(fields[place]) if isinstance(fields[place], str) else ""
+                raise RegardError(
+                    f"{here}: column {name!r} must be numeric, not {value}"
+                    + (f"; {how}, or choose other columns: x=NAME,NAME y=NAME" if how else "")
+                )
             if math.isnan(value):
                 where = where or f"{here}: missing number in column {name!r}"
                 break
@@ -158,30 +162,45 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
     return Columns(chosen, np.array(numbers).reshape(-1, len(chosen)), missing, where)
 
 
-def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> Sequence[str]:
-    """Return the input columns, then the target column."""
-    for name in [*x, *([y] if y else [])]:
-        if name not in names:
-            raise RegardError(f"{file}: unknown column {name!r}; columns: {', '.join(names[:12])}")
-    if y and y in x:
-        raise RegardError(f"y={y} is also in x={','.join(x)}; remove it from x")
-    twice = next((name for i, name in enumerate(x) if name in x[:i]), None)
-    if twice is not None:
-        raise RegardError(f"x={','.join(x)} names {twice!r} twice")
+def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> list[int]:
+    """Return the input columns, then the target column.
+
+    Without names a column without a title is left out: pandas writes the row numbers so.
+    """
+    inputs = [_place(file, names, name) for name in x]
     here, fields = first
-    numeric = [
-        name for name, field in zip(names, fields, strict=True)
-        if isinstance(_number(field), float)
-    ]  # fmt: skip
-    if not y:
-        left = [name for name in numeric if name not in x]
+    numeric = [place for place, x in enumerate(fields) if names[place] and _is_numeric(x)]
+    target = _place(file, names, y) if y else None
+    if target in inputs:
+        raise RegardError(f"y={y} is also in x={','.join(x)}; remove it from x")
+    if twice := next((name for i, name in enumerate(x) if inputs[i] in inputs[:i]), ""):
+        raise RegardError(f"x={','.join(x)} names {twice!r} twice")
+    if target is None:
+        left = [place for place in numeric if place not in inputs]
         if not left:
             raise RegardError(f"{here}: no numeric column is left to predict; set y=NAME")
-        y = left[-1]
-    x = x or [name for name in numeric if name != y]
-    if not x:
-        raise RegardError(f"{here}: no numeric column to predict {y!r} from; set x=NAME,NAME")
-    return [*x, y]
+        target = left[-1]
+    inputs = inputs or [place for place in numeric if place != target]
+    if not inputs:
+        raise RegardError(
+            f"{here}: no numeric column to predict {names[target]!r} from; set x=NAME,NAME"
+        )
+    return [*inputs, target]
+
+
+def _place(file: str, names: Sequence[str], name: str) -> int:
+    """Return the index of a column by its title, or by its number from 1."""
+    place = place_of(file, names, name)
+    if place is None:
+        place = numbered(name, names)
+    if place is None or not 0 <= place < len(names):
+        raise RegardError(f"{file}: unknown column {name!r}; columns: {listed(names, 12)}")
+    return place
+
+
+def _is_numeric(field: Any) -> bool:
+    """Return whether a field is a number, also one that must be written differently."""
+    return isinstance(_number(field), float) or (isinstance(field, str) and bool(remedy(field)))
 
 
 def _number(field: Any) -> float | str:
@@ -190,12 +209,9 @@ def _number(field: Any) -> float | str:
         text = field.strip()
         if text.lower() in MISSING:
             return math.nan
-        try:
-            value = math.nan if "_" in text else float(text)
-        except ValueError:
+        value = parse_number(text)
+        if value is None or math.isnan(value):
             return repr(text if len(text) <= 30 else text[:29] + "…")
-        if math.isnan(value):
-            return repr(text)
     elif field is None:
         return math.nan
     elif isinstance(field, bool) or not isinstance(field, int | float):

@@ -27,14 +27,15 @@ NO_BREAK = "\u00a0"
 class Sentence:
     """A sentence's words, the head of each word (from 0; −1: a root), and its comments.
 
-    ``line``: its first line in the file. ``tags``: the values of a requested column.
+    ``parents``: None if no word has a head (``_``). ``line``: its first line in the file.
+    ``tags``: the values of a requested column.
 
     No word contains a space: a space in a FORM becomes a no-break space, so that
     ``" ".join(words)`` can be split again.
     """
 
     words: tuple[str, ...]
-    parents: tuple[int, ...]
+    parents: tuple[int, ...] | None
     comments: Mapping[str, str]
     line: int
     tags: tuple[str, ...] = ()
@@ -74,7 +75,8 @@ def is_conllu(path: Path | str) -> bool:
 def sentences(lines: Iterable[str], tags: int | None = None) -> Iterator[Sentence | BadSentence]:
     """Yield the sentences of a file's lines, valid or not, in order.
 
-    ``tags``: the index of a column, from 0, to read as tags.
+    ``tags``: the index of a column, from 0, to read as tags. With it a sentence may have heads of
+    some words only, and then has no ``parents``.
 
     >>> table = [f"{i}\\t{word}" + "\\t_" * 4 + f"\\t{head}" + "\\t_" * 3
     ...          for i, word, head in [(1, "She", 2), (2, "sleeps", 0), (3, "well", 2)]]
@@ -107,7 +109,7 @@ def _sentence(
     rows = [(number, line.split("\t")) for number, line in block if not line.startswith("#")]
     words: list[str] = []
     tags: list[str] = []
-    heads: list[tuple[int, int]] = []  # the line of each word, and its HEAD
+    heads: list[tuple[int, str]] = []  # the line of each word, and its HEAD
     for number, fields in rows:
         if len(fields) != FIELDS:
             why = f"{len(fields)} tab-separated fields, but CoNLL-U has {FIELDS}"
@@ -116,21 +118,19 @@ def _sentence(
             continue
         if fields[ID] != str(len(words) + 1):
             return BadSentence(number, f"ID must be {len(words) + 1}, not {fields[ID]!r:.40}")
-        if not fields[FORM].strip():
+        if not (word := fields[FORM].strip(" ")):
             return BadSentence(number, "the FORM (word) is empty")
-        if not (fields[HEAD].isascii() and fields[HEAD].isdecimal()):
-            why = f"HEAD must be the number of a word, or 0 for a root, not {fields[HEAD]!r:.40}"
-            return BadSentence(number, why)
-        words.append(fields[FORM].strip().replace(" ", NO_BREAK))
-        heads.append((number, int(fields[HEAD])))
+        words.append(word.replace(" ", NO_BREAK))
+        heads.append((number, fields[HEAD]))
         if column is not None:
-            tags.append(fields[column].strip() or "_")
+            tags.append(fields[column].strip(" ") or "_")
     if not words:
         return BadSentence(block[0][0], "the sentence has no words", empty=True)
-    parents = tuple(head - 1 for _, head in heads)
-    return _no_tree(heads) or Sentence(
-        tuple(words), parents, {**lasting, **own}, block[0][0], tuple(tags)
-    )
+    unknown = [head == "_" for _, head in heads]
+    parents = None if all(unknown) or (any(unknown) and column is not None) else _tree(heads)
+    if isinstance(parents, BadSentence):
+        return parents
+    return Sentence(tuple(words), parents, {**lasting, **own}, block[0][0], tuple(tags))
 
 
 def _remember(key: str, value: str, own: dict[str, str], lasting: dict[str, str]) -> None:
@@ -143,8 +143,13 @@ def _remember(key: str, value: str, own: dict[str, str], lasting: dict[str, str]
     own[key] = value
 
 
-def _no_tree(heads: Sequence[tuple[int, int]]) -> BadSentence | None:
-    """Return the first error in the heads of a sentence, or None for a tree."""
+def _tree(written: Sequence[tuple[int, str]]) -> tuple[int, ...] | BadSentence:
+    """Return the parent of each word, or the first error in the heads of a sentence."""
+    for line, number in written:
+        if not (number.isascii() and number.isdecimal()):
+            why = f"HEAD must be the number of a word, or 0 for a root, not {number!r:.40}"
+            return BadSentence(line, why)
+    heads = [(line, int(number)) for line, number in written]
     for line, head in heads:
         if head > len(heads):
             return BadSentence(line, f"HEAD is {head}, but the sentence has {len(heads)} words")
@@ -158,7 +163,7 @@ def _no_tree(heads: Sequence[tuple[int, int]]) -> BadSentence | None:
             way[word] = None
             word = heads[word - 1][1]
         known |= way.keys()
-    return None
+    return tuple(head - 1 for _, head in heads)
 
 
 def no_comment(sentence: Sentence, here: str, what: str, key: str) -> RegardError:

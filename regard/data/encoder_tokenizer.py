@@ -65,6 +65,14 @@ class EncoderTokenizer:
         named = zip(pieces, encoding.ids, strict=True)
         return [piece or self._written(number) for piece, number in named]
 
+    def unknown_in(self, text: str) -> tuple[str, ...]:
+        """Return the words of a text that are unknown, each once; none if bytes encode any."""
+        (ids,) = self.encode([text])
+        if self.unknown is None or self.unknown not in ids:
+            return ()
+        pieces = zip(self.split(text), ids, strict=True)
+        return tuple(dict.fromkeys(piece for piece, number in pieces if number == self.unknown))
+
     def _written(self, number: int) -> str:
         """Return a token as text, or its name if it has no text."""
         text: str = self.inner.decode([number], skip_special_tokens=False)

@@ -5,6 +5,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from regard.spelling import label_of
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -71,10 +73,10 @@ def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | B
     if isinstance(label, float) and math.isnan(label):
         label = None
     label = "" if label is None else label if isinstance(label, str) else _shown(label)
-    label = label.strip()
+    label = label_of(label)
     if not label:
         return BadRow(here, "the label is empty", empty=True)
-    return Example(text, label, here, group)
+    return Example(text, label, here, label_of(group))
 
 
 def _nested(value: Any) -> str:

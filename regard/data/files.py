@@ -10,7 +10,6 @@
 Files with lines may be .gz. A remark says how an ambiguous file was read.
 """
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from regard.data import arrow, class_files
 from regard.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
+from regard.data.delimited import Fields, table_rows
 from regard.data.examples import BadRow, Example, Remark, Row, example_of
 from regard.data.lines import (
     FILE_LIMIT,
@@ -28,9 +28,10 @@ from regard.data.lines import (
     open_binary,
     path_of,
 )
-from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, columns_of, listed
+from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, columns_of, listed, unread
 from regard.errors import RegardError
 from regard.reading import parse_json
+from regard.spelling import repeats
 
 __all__ = [
     "FILE_LIMIT",
@@ -42,7 +43,6 @@ __all__ = [
     "Lines",
     "Read",
     "Remark",
-    "csv_rows",
     "is_folder",
     "json_object",
     "open_binary",
@@ -50,7 +50,6 @@ __all__ = [
     "read",
     "read_examples",
     "scan",
-    "tab_rows",
     "table_kind",
 ]
 
@@ -200,97 +199,38 @@ def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
 def _table_rows(
     lines: Lines, kind: str, text: str | None, label: str | None, group: str | None
 ) -> Iterator[Row]:
-    rows = tab_rows(lines) if kind == "tsv" else csv_rows(lines)
     header: Sequence[str] = ()
-    for number, fields in rows:
+    again: list[int] = []
+    for number, fields in table_rows(lines, kind):
         here = f"{lines.name}:{number}"
-        spoiled = lines.complaint()
         if not header:
-            if isinstance(fields, str) or spoiled:
-                raise RegardError(f"{here}: {spoiled or fields}")
+            if isinstance(fields, str):
+                raise RegardError(f"{here}: {fields}")
             header = fields
             columns = columns_of(here, header, text, label, group)
             if columns.titled:
-                yield from _parts_column(header, columns.places)
+                yield from unread(header, columns.places)
                 continue
             yield Remark(f"{here} is read as data, not as a header")
-        if isinstance(fields, str) or spoiled:
-            yield BadRow(here, spoiled or str(fields))
+        if isinstance(fields, str):
+            yield BadRow(here, fields)
         elif len(fields) != len(header):
             yield BadRow(here, f"{len(fields)} fields, but the first row has {len(header)}")
+        elif columns.titled and repeats(fields, header):
+            again.append(number)
         else:
             together = "" if columns.group is None else fields[columns.group].strip()
             yield example_of(fields[columns.text], fields[columns.label], here, together)
     if not header:
         raise RegardError(f"{lines.name}: contains no rows")
+    yield from _again(lines.name, again)
 
 
-def _parts_column(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]:
-    """Yield a remark if a column that is not used seems to tell the parts of the data."""
-    for place, name in enumerate(names):
-        if name.strip().casefold() == "split" and place not in used:
-            yield Remark(
-                f"the column {name!r} is not read; if it tells train and test, write the rows of "
-                "each part to a file of its own and give data=TRAIN test=TEST"
-            )
-
-
-def csv_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield the first line number of each row with its fields, or with a description of the error.
-
-    An empty line is skipped, or with ``blank`` yielded as a row without fields.
-    """
-    csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
-    head: list[str] = []
-    while not (head and head[-1].strip()) and (line := next(lines, "")):
-        head.append(line)
-    first = head[-1] if head else ""
-    delimiter = "," if "," in first else next((d for d in ";\t" if d in first), ",")
-
-    def again() -> Iterator[str]:
-        yield from head
-        yield from lines
-
-    reader = csv.reader(again(), delimiter=delimiter, strict=True)
-    while True:
-        begins = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield begins, _csv_complaint(str(error))
-            continue
-        if fields or blank:
-            yield begins, fields
-
-
-def _csv_complaint(error: str) -> str:
-    if "unexpected end of data" in error:
-        return "unclosed quote"
-    if "field larger" in error:
-        return f"a field is longer than {LINE_LIMIT:,} characters; is a quote unclosed?"
-    if "expected after" in error:
-        return 'text after a closing quote; write a quote inside quotes as ""'
-    return error.partition(" - ")[0]
-
-
-def tab_rows(lines: Lines, blank: bool = False) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield the rows of a tab-separated file. Quotes are only special around a whole field.
-
-    An empty line is skipped, or with ``blank`` yielded as a row without fields.
-    """
-    for line in lines:
-        line = line.rstrip("\r\n")
-        if line or blank:
-            yield lines.number, [_unquoted(field) for field in line.split("\t")] if line else []
-
-
-def _unquoted(field: str) -> str:
-    if len(field) < 2 or not (field[0] == field[-1] == '"'):
-        return field
-    inside = field[1:-1].replace('""', "\0")
-    return field if '"' in inside else inside.replace("\0", '"')
+def _again(name: str, numbers: Sequence[int]) -> Iterator[Remark]:
+    """Yield a remark on rows that repeat the header."""
+    if numbers:
+        rows = f"{len(numbers):,} row" + ("s" if len(numbers) > 1 else "")
+        yield Remark(f"{name}:{numbers[0]}: the header again, as in joined files; {rows} skipped")
 
 
 def _json_rows(
@@ -309,7 +249,7 @@ def _json_rows(
             names = list(row)
             columns = columns_of(here, names, text, label, group, numbers=False)
             keys = [names[place] for place in columns.places]
-            yield from _parts_column(names, columns.places)
+            yield from unread(names, columns.places)
         missing = [key for key in keys if key not in row]
         if missing:
             why = f"missing key {missing[0]!r}; keys: {listed(list(row))}"
@@ -329,7 +269,7 @@ def _parsed_rows(
             f"{lines.name}: CoNLL-U takes the words from its FORM column; remove text={text}"
         )
     keys = {"label": label or "label", **({"group": group} if group else {})}
-    first = True
+    first, headless = True, False
     for sentence in sentences(lines):
         here, spoiled = f"{lines.name}:{sentence.line}", lines.complaint()
         if isinstance(sentence, BadSentence) or spoiled:
@@ -341,7 +281,12 @@ def _parsed_rows(
         values = {what: sentence.comment(key) for what, key in keys.items()}
         if first and (missing := [what for what, value in values.items() if value is None]):
             raise no_comment(sentence, here, missing[0], keys[missing[0]])
+        headless = sentence.parents is None if first else headless
         first = False
+        if headless != (sentence.parents is None):
+            which = "no heads (HEAD is _)" if sentence.parents is None else "heads"
+            yield BadRow(here, f"the sentence has {which}, unlike the sentences before")
+            continue
         text = " ".join(sentence.words)
         row = example_of(text, values["label"] or "", here, values.get("group") or "")
         yield replace(row, parents=sentence.parents) if isinstance(row, Example) else row
@@ -354,18 +299,21 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
     first thousand rows, or if equal the one with fewer characters.
     """
     rows = (
-        (lines.here, lines.complaint() or [_unquoted(field) for field in line.split("\t")])
-        for line in (line.rstrip("\r\n") for line in lines)
-        if line.strip()
+        (f"{lines.name}:{number}", fields)
+        for number, fields in table_rows(lines, "tsv")
+        if any(map(str.strip, fields))
     )
     head = list(islice(rows, DECIDING))
     if not head:
         raise RegardError(f"{lines.name}: contains no rows")
     here, first = head[0]
     names = [] if isinstance(first, str) else [name.strip().casefold() for name in first]
+    header: Sequence[str] = ()
+    again: list[int] = []
     if all(set(names) & set(usual) for usual in (TEXT_NAMES, LABEL_NAMES)):
         columns = columns_of(here, first, None, None, None)
         label, text, head = columns.label, columns.text, head[1:]
+        header = first
     else:
         label = _label_column(here, head)
         text = 1 - label
@@ -379,11 +327,14 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
             yield BadRow(here, fields)
         elif len(fields) != max(len(names), 2):
             yield BadRow(here, f"{len(fields)} fields, but the first row has {len(names)}")
+        elif repeats(fields, header):
+            again.append(int(here.rpartition(":")[2]))
         else:
             yield example_of(fields[text], fields[label], here)
+    yield from _again(lines.name, again)
 
 
-def _label_column(here: str, head: Sequence[tuple[str, list[str] | str]]) -> int:
+def _label_column(here: str, head: Sequence[tuple[str, Fields]]) -> int:
     """Return which of two columns, 0 or 1, contains the labels."""
     rows = [fields for _, fields in head if isinstance(fields, list)]
     width = len(rows[0]) if rows else 2
@@ -418,5 +369,6 @@ def json_object(line: str) -> dict[str, Any] | str:
         row = parse_json(line, "it")
     except RegardError as error:
         reason = str(error).removeprefix("it is not sound JSON: ")
-        return reason if "finite" in reason or "larger than" in reason else f"not JSON: {reason}"
+        sound = any(says in reason for says in ("finite", "larger than", "occurs twice"))
+        return reason if sound else f"not JSON: {reason}"
     return row if isinstance(row, dict) else "not a JSON object: {…}"

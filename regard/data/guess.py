@@ -1,30 +1,38 @@
 """Guess what can be learned from a data file: the task and the columns, from its first rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from regard.data import arrow
 from regard.data.conllu import is_conllu
+from regard.data.delimited import table_rows
 from regard.data.files import (
     KINDS,
     Lines,
-    csv_rows,
     is_folder,
     json_object,
     kind_of,
     open_binary,
     path_of,
     scan,
-    tab_rows,
     table_kind,
 )
 from regard.data.labels import number_of, too_many
 from regard.data.pair_rows import usual_sides
 from regard.data.tagged import tags_by_name
 from regard.data.text_rows import is_plain
-from regard.data.titles import LABEL_NAMES, TEXT_NAMES, OtherFileError, listed
+from regard.data.titles import (
+    LABEL_NAMES,
+    TEXT_NAMES,
+    OtherFileError,
+    first_of,
+    listed,
+    must_be_distinct,
+    numbered,
+    place_of,
+)
 from regard.errors import RegardError
 
 LOOKED_AT = 1_000  # rows that decide
@@ -67,61 +75,78 @@ def guess(data: str, text: str = "", label: str = "") -> Guess:
 
 def _of_columns(path: Path, named: dict[str, str]) -> Guess:
     names, rows = head(path)
+    here = str(path)
     if not rows:
-        raise RegardError(f"{path}: no rows below the column names {listed(names)}")
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    for key, name in named.items():
-        if name not in columns:
-            raise RegardError(f"{path}: no {key} column {name!r}; columns: {listed(names)}")
-    if not named and (sides := usual_sides(names, "csv")):
-        source, target = (names[place] for place in sides)
+        raise RegardError(f"{here}: no rows below the column names {listed(names)}")
+    if not named and (sides := usual_sides(here, names, "csv")):
+        must_be_distinct(here, names)
+        source, target = (names[place].strip() for place in sides)
         settings = {"source_name": source, "target_name": target}
         return Guess("translation", settings, [f"the columns {source!r} and {target!r} are a pair"])
-    text = named.get("text") or _usual(names, TEXT_NAMES)
-    reasons = [f"text: the column {text!r}"]
-    if not text:
-        text = max(columns, key=lambda name: sum(map(len, columns[name])))
-        reasons = [f"text: the column {text!r}, whose values are the longest"]
-    rest = {name: values for name, values in columns.items() if name != text}
-    label = named.get("label") or _usual(list(rest), LABEL_NAMES)
-    reasons.append(f"label: the column {label!r}")
-    if not label:
-        label = _label_like(rest)
-        reasons[-1] = f"label: the column {label!r}, whose values repeat"
-    if not label:
-        if table_kind(path) == "tsv" and len(names) == 2 and not _usual(names, TEXT_NAMES):
+    columns = list(zip(*rows, strict=True))
+    text = _place(here, names, "text", named, TEXT_NAMES)
+    usual = text is not None
+    reason = "" if usual else ", whose values are the longest"
+    if text is None:
+        text = max(range(len(names)), key=lambda place: sum(map(len, columns[place])))
+    reasons = [f"text: the column {names[text]!r}{reason}"]
+    label = _place(here, names, "label", named, LABEL_NAMES)
+    if label is None or (label == text and "label" not in named):
+        label = _label_like({i: values for i, values in enumerate(columns) if i != text})
+        reason = ", whose values repeat"
+    else:
+        reason = ""
+    if label is None:
+        if table_kind(path) == "tsv" and len(names) == 2 and not usual:
             return Guess("translation", {}, ["each line is a pair of texts, separated by a tab"])
-        settings = {"text": text}
-        return Guess("language-modeling", settings, [reasons[0], "no column of labels was found"])
-    if label not in LABEL_NAMES and label in rest[label] and table_kind(path) in ("csv", "tsv"):
-        number = {
-            key: str(names.index(name) + 1) for key, name in (("text", text), ("label", label))
-        }
+        must_be_distinct(here, names)
+        settings = {"text": _called(names, text)}
+        return Guess("language-modeling", settings, [*reasons, "no column of labels was found"])
+    title = names[label]
+    if title not in LABEL_NAMES and title in columns[label] and table_kind(path) in ("csv", "tsv"):
         reasons = [
-            f"the first row has no column names, but the label {label!r}, as other rows have"
+            f"the first row has no column names, but the label {title!r}, as other rows have"
         ]
-        return Guess("classification", number, reasons)
-    return Guess("classification", {"text": text, "label": label}, reasons)
+        settings = {"text": str(text + 1), "label": str(label + 1)}
+        return Guess("classification", settings, reasons)
+    must_be_distinct(here, names)
+    reasons.append(f"label: the column {title!r}{reason}")
+    settings = {"text": _called(names, text), "label": _called(names, label)}
+    return Guess("classification", settings, reasons)
 
 
-def _usual(names: Sequence[str], usual: Sequence[str]) -> str:
-    """Return the column with the first of the common names, or ""."""
-    known = {name.strip().casefold(): name for name in reversed(names)}
-    return next((known[name] for name in usual if name in known), "")
+def _place(
+    here: str, names: Sequence[str], key: str, named: dict[str, str], usual: Sequence[str]
+) -> int | None:
+    """Return the column that the user named, or one with a common name. Errors: not there."""
+    if key not in named:
+        return first_of(here, names, usual)
+    place = numbered(named[key], names)
+    if place is None:
+        place = place_of(here, names, named[key])
+    if place is None or not 0 <= place < len(names):
+        raise RegardError(f"{here}: no {key} column {named[key]!r}; columns: {listed(names)}")
+    return place
 
 
-def _label_like(columns: dict[str, tuple[str, ...]]) -> str:
-    """Return the column with the fewest distinct values that repeat, or ""."""
-    kinds = {name: len({*values}) for name, values in columns.items()}
+def _called(names: Sequence[str], place: int) -> str:
+    """Return the title of a column, or its number from 1 if no setting can name the title."""
+    title = names[place].strip()
+    return title if title and numbered(title, names) is None else str(place + 1)
+
+
+def _label_like(columns: Mapping[int, Sequence[str]]) -> int | None:
+    """Return the column with the fewest distinct values that repeat, or None."""
+    kinds = {place: len({*values}) for place, values in columns.items()}
     fit = [
-        name
-        for name, values in columns.items()
-        if 2 <= kinds[name] <= min(CLASSES, len(values) // 2)
+        place
+        for place, values in columns.items()
+        if 2 <= kinds[place] <= min(CLASSES, len(values) // 2)
         and all(values)
-        and not too_many(kinds[name], len(values))
+        and not too_many(kinds[place], len(values))
     ]
-    words = [name for name in fit if not all(number_of(x) is not None for x in columns[name])]
-    return min(words or fit, key=lambda name: kinds[name], default="")
+    words = [place for place in fit if not all(number_of(x) is not None for x in columns[place])]
+    return min(words or fit, key=lambda place: kinds[place], default=None)
 
 
 def head(path: Path) -> tuple[list[str], list[list[str]]]:
@@ -142,7 +167,7 @@ def head(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _fields(lines: Lines, kind: str) -> Iterator[list[str]]:
-    for number, fields in tab_rows(lines) if kind == "tsv" else csv_rows(lines):
+    for number, fields in table_rows(lines, kind):
         if isinstance(fields, list):
             yield fields
         elif number == 1:

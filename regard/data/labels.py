@@ -1,12 +1,13 @@
 """Labels of a file: renaming, and checks for variant spellings, lists and missing values."""
 
 import shlex
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from regard.data.examples import Example
+from regard.data.numbers import parse_number, remedy
 from regard.errors import RegardError
+from regard.spelling import label_of, likeness
 
 SEPARATORS = ",;|"
 NONE = frozenset(
@@ -23,11 +24,8 @@ def number_of(label: str) -> float | None:
     >>> number_of("−2.5"), number_of("1e-3"), number_of("two"), number_of("nan")
     (-2.5, 0.001, None, None)
     """
-    try:
-        value = float(label.replace("−", "-"))
-    except ValueError:
-        return None
-    return value if abs(value) < MOST else None
+    value = parse_number(label)
+    return value if value is not None and abs(value) < MOST else None
 
 
 def why_no_number(label: str) -> str:
@@ -39,29 +37,23 @@ def why_no_number(label: str) -> str:
     problem = f"{label!r:.80} is not a number"
     if label in NONE:
         return f"{problem}; if it means a missing value, remove the row"
-    if _has_comma(label):
-        return f"{problem}; write it with a decimal point: {label.replace(',', '.')}"
-    return problem
+    return f"{problem}; {how}" if (how := remedy(label)) else problem
 
 
 def hardly_repeat(labels: Sequence[str]) -> bool:
     """Return whether labels are numbers that are too many to be classes.
 
-    Markers of missing values are ignored; numbers with a decimal comma count.
+    Markers of missing values are ignored; numbers with a decimal comma or separators count.
     """
     kinds = {label for label in labels if label not in NONE}
     return too_many(len(kinds), len(labels)) and all(
-        number_of(label) is not None or _has_comma(label) for label in kinds
+        number_of(label) is not None or remedy(label) for label in kinds
     )
 
 
 def too_many(kinds: int, rows: int) -> bool:
     """Return whether so many distinct values in so many rows are not classes."""
     return kinds > 50 and kinds > rows / 4
-
-
-def _has_comma(label: str) -> bool:
-    return label.count(",") == 1 and number_of(label.replace(",", ".")) is not None
 
 
 def parse_labels(asked: str) -> dict[str, str]:
@@ -74,7 +66,7 @@ def parse_labels(asked: str) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for pair in asked.split(",") if asked else ():
-        old, colon, new = (part.strip() for part in pair.rpartition(":"))
+        old, colon, new = (label_of(part) for part in pair.rpartition(":"))
         if not (colon and old and new):
             raise RegardError(f"labels={asked!r:.80}: expected OLD:NEW,OLD:NEW, e.g. neg:0,pos:1")
         if old in names:
@@ -194,14 +186,14 @@ def _bare(label: str) -> str:
 
 
 def spelt(label: str) -> str:
-    """Return a key that ignores case, whitespace, Unicode composition and number format.
+    """Return the key under which two labels are nearly equal: their number, or `likeness`.
 
     >>> spelt(" Pos") == spelt("pos"), spelt("1.0") == spelt("1"), spelt("1e7") == spelt("10000001")
     (True, True, False)
     """
     if (number := number_of(label)) is not None:
         return repr(number)
-    return " ".join(unicodedata.normalize("NFC", label).casefold().split())
+    return likeness(label)
 
 
 def _count(rows: int) -> str:

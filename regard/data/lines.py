@@ -4,7 +4,9 @@ import codecs
 import contextlib
 import gzip
 import io
+import re
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -82,27 +84,79 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-class Lines:
-    """The lines of a file as text, numbered from 1, with a size limit for each.
+# Behind a carriage return that ends a line alone: not that of \r\n, nor the first of \r\r\n, which
+# ends lines that were converted twice.
+_alone = re.compile(rb"(?<=\r)(?=[^\r\n]|\r[^\n])")
+_alone_at_the_end = re.compile(rb"(?<=\r)(?=\r)")
 
-    Bad bytes of a line that is not UTF-8 are replaced, and the error is kept in `spoiled`.
+
+class RawLines:
+    """The lines of a file as bytes, with their ends: ``\\n``, ``\\r\\n`` or ``\\r`` alone.
+
+    A line of more than ``limit`` bytes is returned in parts.
+    """
+
+    def __init__(self, file: Binary, limit: int = LINE_LIMIT) -> None:
+        self.file, self.limit = file, limit
+        self._ahead: deque[bytes] = deque()
+        self._rest = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if not self._ahead and not self._fill():
+            raise StopIteration
+        return self._ahead.popleft()
+
+    def ahead(self) -> Iterator[bytes]:
+        """Yield the next lines without taking them, until about ``limit`` bytes are held."""
+        place = size = 0
+        while size < self.limit and (place < len(self._ahead) or self._fill()):
+            yield self._ahead[place]
+            size += len(self._ahead[place])
+            place += 1
+
+    def _fill(self) -> bool:
+        """Read on until at least one more line is held. Return whether there is one."""
+        while more := self.file.readline(self.limit + 1):
+            if not self._rest and more[-1:] == b"\n" and more.find(b"\r") in (-1, len(more) - 2):
+                self._ahead.append(more)
+                return True
+            lines = _alone.split(self._rest + more)
+            whole = more[-1:] == b"\n" or len(lines[-1]) > self.limit
+            self._rest = b"" if whole else lines.pop()
+            if lines:
+                self._ahead += lines
+                return True
+        lines = _alone_at_the_end.split(self._rest) if self._rest else []
+        self._rest = b""
+        self._ahead += lines
+        return bool(lines)
+
+
+class Lines:
+    """The lines of a file as text with their ends, numbered from 1, with a size limit for each.
+
+    Lines end with ``\\n``, ``\\r\\n`` or ``\\r`` alone. Bad bytes of a line that is not UTF-8 are
+    replaced, and the error is kept in `spoiled`.
     """
 
     def __init__(
         self, file: Binary, name: str, limit: int = LINE_LIMIT, most: int = FILE_LIMIT
     ) -> None:
-        self.file, self.name, self.limit, self.most = file, name, limit, most
+        self.name, self.limit, self.most = name, limit, most
         self.number = 0
         self.read = 0
         self.spoiled: dict[int, str] = {}
+        self._raw = RawLines(file, limit)
+        self._end = self._usual_end = b""  # of the last line; of the first row
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self.file.readline(self.limit + 1)
-        if not line:
-            raise StopIteration
+        line = next(self._raw)
         self.number += 1
         self.read += len(line)
         if len(line) > self.limit:
@@ -110,7 +164,9 @@ class Lines:
         if self.read > self.most:
             raise RegardError(f"{self.here}: the file is larger than {self.most:,} bytes")
         if self.number == 1:
-            line = self._without_mark(line)
+            self._must_not_be_utf16(line)
+        self._end = line[-1:]
+        line = line.removeprefix(codecs.BOM_UTF8)  # also where files were joined
         try:
             return line.decode()
         except UnicodeDecodeError as error:
@@ -121,20 +177,37 @@ class Lines:
             )
             return line.decode(errors="replace")
 
+    def ahead(self) -> Iterator[str]:
+        """Yield the next lines without taking them: a megabyte at most, unchecked."""
+        for place, line in enumerate(self._raw.ahead()):
+            first = self.number == place == 0
+            yield line.decode("utf-8-sig" if first else "utf-8", errors="replace")
+
     @property
     def here(self) -> str:
         return f"{self.name}:{self.number}"
 
     def complaint(self) -> str | None:
-        """Return and clear the first encoding error since the last call, that is of one row."""
+        """Return and clear what is wrong with the lines since the last call, which are one row.
+
+        That is the first encoding error, or else a line end of another kind than that of the first
+        row, where a carriage return may be part of a text or may end one.
+        """
         problem = next(iter(self.spoiled.values()), None)
         self.spoiled.clear()
+        if self._end in (b"\n", b"\r"):
+            self._usual_end = self._usual_end or self._end
+            if self._end != self._usual_end:
+                ends = {b"\n": "\\n", b"\r": "\\r alone (a carriage return)"}
+                return problem or (
+                    f"the line ends with {ends[self._end]}, the lines before with "
+                    f"{ends[self._usual_end]}; save the file with one kind of line end"
+                )
         return problem
 
-    def _without_mark(self, line: bytes) -> bytes:
+    def _must_not_be_utf16(self, line: bytes) -> None:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise RegardError(
                 f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8 "
                 "FILE > NEW)"
             )
-        return line.removeprefix(codecs.BOM_UTF8)

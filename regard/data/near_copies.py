@@ -13,6 +13,7 @@ from jaxtyping import Int64, UInt64
 
 from regard.data.examples import Example
 from regard.data.tokenizers import NO_SPACE
+from regard.spelling import likeness
 
 RUN = 5  # words in a row that two texts share
 CHARACTERS = 8  # the same in scripts without spaces: a Chinese word has about 1.6 characters
@@ -112,7 +113,7 @@ def _runs(texts: Sequence[str]) -> Runs:
 
 def _words(text: str) -> tuple[list[str], int]:
     """Return the words of a text, or its characters in scripts without spaces; a run's length."""
-    text = text.casefold()
+    text = likeness(text)
     if text.isascii() or not _no_space.search(text):
         return text.split(), RUN
     words = _tokens.findall(text)

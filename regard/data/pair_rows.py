@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from regard.data.files import BadRow, Binary, Lines, csv_rows, json_object
+from regard.data.delimited import table_rows
+from regard.data.files import BadRow, Binary, Lines, json_object
 from regard.data.pairs import Pair
-from regard.data.titles import LABEL_NAMES, TEXT_NAMES, listed
+from regard.data.titles import LABEL_NAMES, TEXT_NAMES, listed, must_be_distinct, place_of
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 PAIRED = (
     *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output")),
@@ -61,39 +63,28 @@ def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: in
     lines = Lines(file, name, most=most)
     if kind == "jsonl":
         return _json_rows(lines, names)
-    rows = _tab_rows(lines) if kind == "tsv" else csv_rows(lines)
-    return _table_rows(lines, rows, kind, names)
+    return _table_rows(lines, kind, names)
 
 
-def _tab_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
-    for line in lines:
-        row = line.rstrip("\r\n")
-        if "\r" in row:
-            yield lines.number, "carriage return inside the line; save the file with \\n line ends"
-        else:
-            yield lines.number, row.split("\t")
-
-
-def _table_rows(
-    lines: Lines, rows: Iterator[tuple[int, list[str] | str]], kind: str, names: tuple[str, str]
-) -> Iterator[Row]:
+def _table_rows(lines: Lines, kind: str, names: tuple[str, str]) -> Iterator[Row]:
     width = 0
-    for number, fields in rows:
+    header: Sequence[str] = ()
+    for number, fields in table_rows(lines, kind, quotes=False):
         here = f"{lines.name}:{number}"
-        if problem := lines.complaint():
-            yield BadRow(here, problem)
-        elif isinstance(fields, str):
+        if isinstance(fields, str):
             yield BadRow(here, fields)
         elif not any(field.strip() for field in fields):
             continue
         elif not width:
             width = len(fields)
             source, target, titled = _columns(here, fields, kind, names)
-            if not titled:
+            if titled:
+                header = fields
+            else:
                 yield _pair(fields[source], fields[target], here)
         elif len(fields) != width:
             yield BadRow(here, f"{len(fields)} fields, but the first row has {width}")
-        else:
+        elif not repeats(fields, header):  # of joined files
             yield _pair(fields[source], fields[target], here)
 
 
@@ -137,36 +128,37 @@ def _columns(
     names = [name.strip().casefold() for name in header]
     wanted = [name.strip().casefold() for name in asked]
     if all(wanted):
-        if set(wanted) <= set(names):
-            places = [names.index(name) for name in wanted]
-            titled = True
+        named = [place_of(here, header, name) for name in asked]
+        places = [place for place in named if place is not None]
+        titled = len(places) == 2
+        if titled:
+            must_be_distinct(here, header)
         elif kind != "jsonl" and all(name.isdecimal() for name in wanted):
             places, titled = (
                 [int(name) - 1 for name in wanted],
-                usual_sides(header, kind) is not None,
+                _usual_titles(header, kind) is not None,
             )
             if not all(0 <= place < len(names) for place in places):
                 raise RegardError(
                     f"{here}: {len(names)} columns, so no column {max(map(int, wanted))}"
                 )
         else:
-            missing = next(
-                name for name, low in zip(asked, wanted, strict=True) if low not in names
-            )
+            missing = asked[named.index(None)]
             raise RegardError(f"{here}: unknown column {missing!r}; columns: {listed(header)}")
         if places[0] == places[1]:
             raise RegardError(f"{here}: source and target are the same column, {asked[0]!r}")
         return places[0], places[1], titled
     if any(wanted):
         raise RegardError(f"{here}: name both sides or none, not only {asked[0] or asked[1]!r}")
-    if usual := usual_sides(header, kind):
+    if usual := usual_sides(here, header, kind):
+        must_be_distinct(here, header)
         return *usual, True
     if set(names) & set(TEXT_NAMES) and set(names) & set(LABEL_NAMES) - {"target"}:
         raise RegardError(
             f"{here}: the columns {listed(header)} look like texts with labels; use regard train "
             "classification, or for pairs set source_name=NAME target_name=NAME"
         )
-    if kind == "tsv" and len(names) in (2, 3):
+    if kind == "tsv" and len(names) in (2, 3) and not {*header} <= LANGUAGES:
         return 0, 1, False
     if kind == "tsv" and len(names) == 1:
         raise RegardError(f"{here}: no tab, so no second text; give two aligned files as FILE,FILE")
@@ -176,17 +168,24 @@ def _columns(
     )
 
 
-def usual_sides(header: Sequence[str], kind: str) -> tuple[int, int] | None:
-    """Return the columns of both sides if their names are common ones.
+def usual_sides(here: str, header: Sequence[str], kind: str) -> tuple[int, int] | None:
+    """Return the columns of both sides if their names are common ones. Errors: of `place_of`."""
+    places = [place_of(here, header, title) for title in _usual_titles(header, kind) or ()]
+    sides = [place for place in places if place is not None]
+    return (sides[0], sides[1]) if sides else None
+
+
+def _usual_titles(header: Sequence[str], kind: str) -> tuple[str, str] | None:
+    """Return the titles of source and target if they are common ones.
 
     A tab-separated table may have no header: there Hi and Ja are words, hi and ja languages.
     """
     names = [name.strip().casefold() for name in header]
-    for source, target in PAIRED:
-        if source in names and target in names:
-            return names.index(source), names.index(target)
+    for sides in PAIRED:
+        if {*sides} <= {*names}:
+            return sides
     spelled = names if kind != "tsv" else [name.strip() for name in header]
-    languages = [place for place, name in enumerate(spelled) if name in LANGUAGES]
+    languages = [header[place] for place, name in enumerate(spelled) if name in LANGUAGES]
     return (languages[0], languages[1]) if len(languages) == 2 else None
 
 

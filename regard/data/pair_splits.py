@@ -1,15 +1,15 @@
 """Splits of text pairs into three parts without common source texts."""
 
 import hashlib
-import unicodedata
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final, Literal
 
 from regard.data.pairs import Pair, PairCorpus
-from regard.data.sources import leaves, likeness
+from regard.data.sources import leaves
 from regard.data.titles import listed
 from regard.errors import RegardError
+from regard.spelling import likeness
 
 Side = Literal["train", "validation", "test"]
 Parts = dict[Side, Sequence[Pair]]
@@ -23,15 +23,10 @@ def side_of(unit: str, *, test: float, validation: float, seed: int = 0) -> Side
     >>> [side_of(text, test=0.3, validation=0.3) for text in ("a dog", "A  Dog", "a cat")]
     ['train', 'train', 'validation']
     """
-    key = key_of(unit)
+    key = likeness(unit)
     if leaves(key, test, f"test {seed}"):
         return "test"
     return "validation" if leaves(key, validation, f"validation {seed}") else "train"
-
-
-def key_of(text: str) -> str:
-    """Return a key that ignores case, whitespace and Unicode composition."""
-    return likeness(text if text.isascii() else unicodedata.normalize("NFC", text))
 
 
 def in_three(
@@ -58,11 +53,11 @@ def in_three(
             notes.append(f"{len(split[side]):,} pairs split off as {side}, by a hash of the {what}")
     later: set[str] = set()
     for side in LAST_FIRST:
-        kept = [pair for pair in split[side] if key_of(pair.source) not in later]
+        kept = [pair for pair in split[side] if likeness(pair.source) not in later]
         if len(kept) < len(split[side]):
             notes.append(dropped(len(split[side]) - len(kept), side))
         split[side] = kept
-        later.update(key_of(pair.source) for pair in kept)
+        later.update(likeness(pair.source) for pair in kept)
     for side, pairs in split.items():
         if not pairs:
             raise RegardError(
@@ -74,7 +69,7 @@ def in_three(
 
 def labels_in(pairs: Sequence[Pair], name: str) -> list[str]:
     """Return a warning if one side of many pairs has few distinct texts, like labels."""
-    sides = {key_of(pair.source): pair for pair in pairs}, {key_of(x.target): x for x in pairs}
+    sides = {likeness(pair.source): pair for pair in pairs}, {likeness(x.target): x for x in pairs}
     few, many = sorted(sides, key=len)
     if len(many) < FEW or FEW * len(few) > len(many):
         return []

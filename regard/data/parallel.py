@@ -34,7 +34,6 @@ from regard.data.pair_splits import (
     corpus_of,
     dropped,
     in_three,
-    key_of,
     labels_in,
     side_of,
 )
@@ -42,6 +41,7 @@ from regard.data.pairs import Pair, PairCorpus
 from regard.data.strings import FIRST, Reversals, reversals
 from regard.errors import RegardError, look_up
 from regard.plugins import short
+from regard.spelling import likeness
 
 __all__ = [
     "Pair",
@@ -374,7 +374,7 @@ def _streamed(
         stream,
         [holding(path) for path in files],
         side_of=side,
-        key=key_of,
+        key=likeness,
         given=held,
         examples=examples,
         seed=seed,

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.files import Lines, csv_rows, json_object, kind_of, open_binary, tab_rows
-from regard.data.titles import listed
+from regard.data.delimited import table_rows
+from regard.data.files import Lines, json_object, kind_of, open_binary
+from regard.data.titles import listed, must_be_distinct, place_of
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 TRUTH = ("label", "target", "reference")
 KEYS = ("id", "source", "text")  # possible row identifiers, the most reliable first
+NAMES = (*TRUTH, *KEYS, "predicted", "probabilities", "group")
 MOST = 1_000_000_000  # bytes of a file
 SUMS_TO = 0.02  # tolerance of the sum of probabilities, which are often rounded
 
@@ -47,7 +50,7 @@ def read_predictions(path: Path) -> list[PredictedRow]:
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=MOST)
         rows = _objects(lines) if kind == "jsonl" else _records(lines, kind)
-        predictions = [_row(here, row) for here, row in rows]
+        predictions = [_row(here, row) for here, row in _with_usual_names(rows)]
     if not predictions:
         raise RegardError(f"{path}: contains no predictions")
     return predictions
@@ -65,19 +68,32 @@ def _objects(lines: Lines) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a table as dictionaries, keyed by its header."""
-    names: list[str] = []
-    for number, fields in tab_rows(lines) if kind == "tsv" else csv_rows(lines):
+    names: Sequence[str] = ()
+    for number, fields in table_rows(lines, kind):
         here = f"{lines.name}:{number}"
-        if isinstance(fields, str) or (spoiled := lines.complaint()):
-            raise RegardError(f"{here}: {fields if isinstance(fields, str) else spoiled}")
+        if isinstance(fields, str):
+            raise RegardError(f"{here}: {fields}")
         if not names:
-            names = [name.strip().casefold() for name in fields]
+            names = fields
+            must_be_distinct(here, names)
+            continue
+        if repeats(fields, names):
             continue
         if len(fields) != len(names):
             raise RegardError(f"{here}: {len(fields)} fields, but the first row has {len(names)}")
         row = dict(zip(names, fields, strict=True))
-        row.pop("probabilities", None)  # only JSON supports them
-        yield here, row
+        yield here, {name: row[name] for name in row if name.strip().casefold() != "probabilities"}
+
+
+def _with_usual_names(rows: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Any]]:
+    """Yield the rows with the names of `NAMES` where they are written in another case."""
+    header: list[str] = []
+    for here, row in rows:
+        if header != (keys := list(row)):
+            header = keys
+            places = {place_of(here, header, name): name for name in NAMES}
+            names = [places.get(place, name) for place, name in enumerate(header)]
+        yield here, dict(zip(names, row.values(), strict=True))
 
 
 def _row(here: str, row: Mapping[str, Any]) -> PredictedRow:

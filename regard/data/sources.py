@@ -17,6 +17,7 @@ from regard.data.near_copies import leak
 from regard.data.titles import listed
 from regard.errors import RegardError, look_up
 from regard.plugins import short
+from regard.spelling import likeness
 
 __all__ = ["Corpus", "fetch", "hold_out", "load_corpus", "shared_texts"]
 
@@ -144,11 +145,6 @@ def leaves(unit: str, fraction: float, salt: str) -> bool:
     """Return whether a unit is in the fraction that is split off, by a hash with the salt."""
     digest = hashlib.sha256(f"{salt}\n{unit}".encode(errors="replace")).digest()
     return int.from_bytes(digest[:8]) < fraction * 2**64
-
-
-def likeness(text: str) -> str:
-    """Return a key of a text that ignores case and whitespace."""
-    return " ".join(text.casefold().split())
 
 
 def find_imdb(data_dir: Path | str | None = None, *, show: Show | None = None) -> Path:

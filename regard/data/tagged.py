@@ -1,10 +1,10 @@
 """Sentences with a tag per word: CoNLL columns, CoNLL-U, and spans encoded in tags.
 
 * ``.conllu``: one word per line, ten tab-separated columns; the tag is UPOS by default.
-* Others: one word per line, with columns separated by tabs or spaces; an empty line after each
-  sentence. The first column is the word and the last the tag, as in CoNLL-2003 and WNUT 2017. Lines
-  that begin with ``-DOCSTART-``, and lines that begin with ``#``, have no tab and a different
-  number of columns, are skipped.
+* Others: one word per line, with columns separated by tabs or spaces; an empty line, or one that
+  begins with ``-DOCSTART-``, ends a sentence. The first column is the word and the last the tag, as
+  in CoNLL-2003 and WNUT 2017. A line that begins with ``#`` is a comment, unless it has the columns
+  of the other lines and a tag that they have.
 
 Files may be .gz. An example's text has space-separated words, and its label as many
 space-separated tags.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data import arrow
-from regard.data.conllu import NO_BREAK, BadSentence, is_conllu, no_comment, sentences
+from regard.data.conllu import FIELDS, NO_BREAK, BadSentence, is_conllu, no_comment, sentences
 from regard.data.examples import Example
 from regard.data.files import TOLERATED
 from regard.data.lines import Lines, open_binary, path_of
@@ -28,6 +28,7 @@ from regard.data.near_copies import leak
 from regard.data.sources import TEST_SHARE, Corpus, corpus_of, split_by_hash
 from regard.errors import RegardError, look_up
 from regard.plugins import short
+from regard.spelling import label_of
 
 __all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans", "words_of"]
 
@@ -37,6 +38,7 @@ OTHERS = (".csv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 REASON = "regard train tagging needs one word and tag per line (.conll, .txt, .tsv), or .conllu"
 OUTSIDE = ("O", "_", "")
 _marked = re.compile(r"[BIESLU]-.+")
+_number = re.compile(r"\d+(?:[-.]\d+)?")
 # URLs, mentions and hashtags, words with contractions split off, punctuation.
 _word = re.compile(
     r"https?://\S+|[@#]\w+|\w+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\d+(?:[.,:]\d+)+"
@@ -118,6 +120,7 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
     name = place.name.lower().removesuffix(".gz")
     if name.endswith(OTHERS) or (place.is_dir() and arrow.is_arrow(place)):
         raise RegardError(f"{place}: {REASON}")
+    notes: list[str] = []
     with open_binary(place) as file:
         lines = Lines(file, place.name)
         if is_conllu(place):
@@ -127,7 +130,8 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
                 f"group={group} needs the comments of a .conllu file, not {place.name}; remove it"
             )
         else:
-            rows = list(_columns(lines, word, tag))
+            table = _Table(lines, word, tag)
+            rows, notes = list(table.sentences()), table.notes()
     examples = [row for row in rows if isinstance(row, Example)]
     bad = [row for row in rows if isinstance(row, str)]
     if bad and len(bad) > TOLERATED * len(rows):
@@ -135,7 +139,7 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
     if not examples:
         raise RegardError(f"{place}: contains no tagged sentences")
     skipped = f"{len(bad):,} sentence{'s' * (len(bad) > 1)} skipped, first {bad[0]}" if bad else ""
-    return Tagged(examples, [skipped] if skipped else [])
+    return Tagged(examples, [*notes, *([skipped] if skipped else [])])
 
 
 def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example | str]:
@@ -159,43 +163,124 @@ def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example |
         if first and value is None:
             raise no_comment(sentence, here, "group", group)
         first = False
-        tags = tuple(each.replace(" ", NO_BREAK) for each in sentence.tags)
-        yield Example(" ".join(sentence.words), " ".join(tags), here, value or "", sentence.parents)
+        tags = " ".join(label_of(each).replace(" ", NO_BREAK) for each in sentence.tags)
+        group_name = label_of(value or "")
+        yield Example(" ".join(sentence.words), tags, here, group_name, sentence.parents)
 
 
-def _columns(lines: Lines, word: str, tag: str) -> Iterator[Example | str]:
-    """Yield the sentences of a file of columns."""
-    words: list[str] = []
-    tags: list[str] = []
-    width, begin = 0, 0
-    for line in chain(lines, [""]):
-        here = f"{lines.name}:{lines.number}"
+class _Table:
+    """The words of a file of columns, among comments that may have as many columns.
+
+    ``known`` has the values of each column in the lines that do not begin with #.
+    """
+
+    def __init__(self, lines: Lines, word: str, tag: str) -> None:
+        self.name = lines.name
+        self.rows = list(_numbered(lines))
+        self.comments: list[tuple[int, str]] = []  # those with as many columns as words
+        filled = [(number, line) for number, line in self.rows if line]
+        plain = [(number, line) for number, line in filled if not line.startswith("#")]
+        plain = plain or [(number, line) for number, line in filled if _cells(line)[0] != "#"]
+        if not plain:
+            raise RegardError(f"{self.name}: contains no tagged sentences")
+        first, line = plain[0]
+        self.here, self.width, self.tabs = f"{self.name}:{first}", len(_cells(line)), "\t" in line
+        if self.width < 2:
+            raise RegardError(f"{self.here}: only one column; {REASON}")
+        self.word = _place(word or "1", self.width, self.here)
+        self.tag = _place(tag or str(self.width), self.width, self.here)
+        whole = (cells for _, line in plain if len(cells := _cells(line)) == self.width)
+        self.known = [{*column} for column in zip(*whole, strict=True)]
+        self.marks = mark_spans(self.known[self.tag])
+        self.by_default = not word
+
+    def sentences(self) -> Iterator[Example]:
+        """Yield the sentences. Errors: by file:line, a row that is none; words that are numbers."""
+        numbered = self.by_default
+        words: list[str] = []
+        tags: list[str] = []
+        begin = 0
+        for number, line in chain(self.rows, [(0, "")]):
+            if not line:
+                if words:
+                    numbered = numbered and _are_numbers(words)
+                    yield Example(" ".join(words), " ".join(tags), f"{self.name}:{begin}")
+                words, tags = [], []
+                continue
+            if line.startswith("#") and self._is_comment(number, line, inside=bool(words)):
+                continue
+            here, cells = f"{self.name}:{number}", _cells(line)
+            if len(cells) != self.width:
+                raise RegardError(
+                    f"{here}: {len(cells)} columns, but the rows before have {self.width}"
+                )
+            spelt, name = cells[self.word].replace(" ", NO_BREAK), label_of(cells[self.tag])
+            if not spelt or not name or " " in name:
+                what = (
+                    f"the tag {name!r:.40} contains a space" if " " in name else "empty word or tag"
+                )
+                raise RegardError(f"{here}: {what}")
+            begin = begin if words else number
+            words.append(spelt)
+            tags.append(name)
+        if numbered:
+            raise RegardError(
+                f"{self.here}: the first column numbers the words; set text=2 (--text 2 for data "
+                "check)" + (", or name the file .conllu" if self.width == FIELDS else "")
+            )
+
+    def notes(self) -> list[str]:
+        """Return a note on the comments that have as many columns as words."""
+        if not self.comments:
+            return []
+        number, line = self.comments[0]
+        return [
+            f"lines with # read as comments, though they have {self.width} columns as words do: "
+            f"{len(self.comments):,}, first {self.name}:{number}: {line!r:.60}"
+        ]
+
+    def _is_comment(self, number: int, line: str, *, inside: bool) -> bool:
+        """Return whether a line that begins with # is a comment.
+
+        ``inside``: a word of the same sentence is above it, where a comment is unusual.
+        """
+        cells = _cells(line if self.tabs else line.replace("\t", " "))
+        if len(cells) != self.width or (self.tabs and "\t" not in line):
+            return True
+        others = [i for i in range(1, self.width) if i not in (self.word, self.tag)]
+        tag = cells[self.tag]
+        is_word = self.word == 0 and (
+            tag in self.known[self.tag]
+            or (mark_spans([tag, "B-any"]) if self.marks else tag == "#")  # its tag in the PTB
+        )
+        if cells[0] == "#":  # as before "sent_id = 1"
+            alike = all(cells[i] in self.known[i] or cells[i] in "#_-" for i in others)
+            is_word = is_word and (alike or (inside and "=" not in cells))
+        if not is_word:
+            self.comments.append((number, line))
+        return not is_word
+
+
+def _are_numbers(words: Sequence[str]) -> bool:
+    """Return whether words number those of a sentence: 1, 2-3, 2, 3, ..."""
+    return words[0].partition("-")[0] in ("0", "1") and all(map(_number.fullmatch, words))
+
+
+def _numbered(lines: Lines) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number; those that end a sentence are empty."""
+    for line in lines:
         if complaint := lines.complaint():
-            raise RegardError(f"{here}: {complaint}")
-        if not line.strip():
-            if words:
-                yield Example(" ".join(words), " ".join(tags), f"{lines.name}:{begin}")
-            words, tags = [], []
-            continue
+            raise RegardError(f"{lines.here}: {complaint}")
         line = line.rstrip("\r\n")
-        cells = line.split("\t") if "\t" in line else line.split()
-        comment = line.startswith("#") and "\t" not in line and len(cells) != (width or 2)
-        if comment or cells[0] == "-DOCSTART-":
-            continue
-        if not width:
-            width = len(cells)
-            if width < 2:
-                raise RegardError(f"{here}: only one column; {REASON}")
-            at, to = (_place(given, width, here) for given in (word or "1", tag or str(width)))
-        if len(cells) != width:
-            raise RegardError(f"{here}: {len(cells)} columns, but the rows before have {width}")
-        spelt, name = cells[at].strip().replace(" ", NO_BREAK), cells[to].strip()
-        if not spelt or not name or " " in name:
-            what = f"the tag {name!r:.40} contains a space" if " " in name else "empty word or tag"
-            raise RegardError(f"{here}: {what}")
-        begin = begin if words else lines.number
-        words.append(spelt)
-        tags.append(name)
+        ends = not line.strip() or _cells(line)[0] == "-DOCSTART-"
+        yield lines.number, "" if ends else line
+
+
+def _cells(line: str) -> list[str]:
+    """Return the columns of a line. Only tabs and spaces divide them: a word may have U+00A0."""
+    if "\t" in line:
+        return [cell.strip(" ") for cell in line.split("\t")]
+    return [cell for cell in line.split(" ") if cell]
 
 
 def _place(given: str, width: int, here: str) -> int:

@@ -7,20 +7,20 @@ from typing import Any
 
 from regard.data import arrow
 from regard.data.conllu import Sentence, sentences
+from regard.data.delimited import table_rows
 from regard.data.examples import Example
 from regard.data.files import (
     FILE_LIMIT,
     LINE_LIMIT,
     Lines,
-    csv_rows,
     json_object,
     kind_of,
     open_binary,
-    tab_rows,
 )
 from regard.data.text_files import TextFile
 from regard.data.titles import TEXT_NAMES, numbered, text_column
 from regard.errors import RegardError
+from regard.spelling import repeats
 
 PLAIN = (".txt", ".md")  # files of texts without columns
 DECIDING = 10_000_000  # characters that decide whether empty lines separate passages
@@ -114,13 +114,14 @@ def text_rows(
 
 
 def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
-    """Yield a table's texts; with ``blank`` an empty line of one column is an empty text."""
-    rows = tab_rows(lines, blank) if kind == "tsv" else csv_rows(lines, blank)
+    """Yield a table's texts; with ``blank`` an empty line of one column is an empty text.
+
+    A header again, as in joined files, is skipped, but with ``blank`` each row is a text.
+    """
     place, width = -1, 0
-    for number, fields in rows:
+    header: list[str] = []
+    for number, fields in table_rows(lines, kind, blank=blank):
         here = f"{lines.name}:{number}"
-        if problem := lines.complaint():
-            raise RegardError(f"{here}: {problem}")
         if isinstance(fields, str):
             raise RegardError(f"{here}: {fields}")
         if not fields:
@@ -140,14 +141,15 @@ def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[
                 if names[place] not in TEXT_NAMES:
                     yield fields[place]
                 continue
-            place = text_column(here, fields, column)
+            place, header = text_column(here, fields, column), fields
             continue
         if len(fields) != width:
             raise RegardError(
                 f"{here}: {len(fields)} fields, but the first row has {width}; quote texts with a "
                 "comma or a tab"
             )
-        yield fields[place]
+        if blank or not repeats(fields, header):
+            yield fields[place]
 
 
 def _of_json(lines: Lines, column: str) -> Iterator[str]:

@@ -21,11 +21,12 @@ from regard.data.files import (
 )
 from regard.data.imdb import find, is_packed
 from regard.data.named import DATA, SEED_OF_REVIEWS, parts_of
-from regard.data.sources import find_imdb, leaves, likeness, load_corpus
+from regard.data.sources import find_imdb, leaves, load_corpus
 from regard.data.text_files import files_at, is_address, is_pattern
 from regard.data.text_rows import documents, is_plain, text_rows
 from regard.errors import RegardError, look_up
 from regard.plugins import short
+from regard.spelling import likeness
 
 NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
 REVIEWS = 20_000  # generated reviews, in addition to the labelled ones
@@ -46,13 +47,6 @@ class TextCorpus:
     validation: Sequence[str]
     test: Sequence[str]
     notes: tuple[str, ...] = ()
-
-    @property
-    def counted(self) -> str:
-        """Return the number of training characters, with line ends, and of distinct ones."""
-        characters = sum(map(len, self.train)) + len(self.train)
-        kinds = set().union(*self.train) | {"\n"}
-        return f"data has {characters} characters, {len(kinds)} unique."
 
     @cached_property
     def fingerprint(self) -> str:

@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +72,8 @@ class Kind:
 
 TOKENIZERS = {
     "words": Kind(
-        "lower case, punctuation split off, contractions as in GloVe; characters of scripts "
-        "without spaces",
+        "lower case, composed (NFC), punctuation split off, contractions as in GloVe; characters "
+        "of scripts without spaces",
         _by_spaces,
     ),
     "characters": Kind("every Unicode character", _before_spaces),
@@ -86,6 +88,11 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # as in Unigram vocabularies
 COVERAGE = 0.9995  # of the characters are in Unigram's alphabet, as in SentencePiece
 DECIMALS = 6  # of a Unigram score
 LEARN = "use minimum=1 or tokenizer=characters; with init=, texts like those of that run"
+
+
+PARTS = "₁₂₃₄₅₆₇₈"
+UNFIT = "\ufffd"  # what bytes that are no text decode to
+Item = TypeVar("Item")
 
 
 class Tokenizer:
@@ -147,10 +154,44 @@ class Tokenizer:
         (text,) = sound([text])
         return _pieces(self.inner, text)
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return the readable token of each id."""
-        names = [self.vocabulary[i] for i in ids]
-        return [_readable(self.inner, name) for name in names] if self.kind in WHOLE else names
+    def unknown_in(self, text: str) -> tuple[str, ...]:
+        """Return the words or characters of a text that are unknown, each once.
+
+        Byte pairs and Unigram write any text; unknown to them is a character of which they know
+        the bytes alone, since it was rare in training or missing.
+
+        >>> train_tokenizer("words", ["a bad film"], minimum=1).unknown_in("A good good film?")
+        ('good', '?')
+        >>> train_tokenizer("bpe", ["très très"], vocabulary=400).unknown_in("très à 字")
+        ('à', '字')
+        """
+        if self.kind in WHOLE:
+            signs = dict.fromkeys("".join(sound([text])[0].split()))
+            return tuple(sign for sign in signs if sign not in self._characters)
+        (ids,) = self.encode([text])
+        if UNKNOWN not in ids:
+            return ()
+        pieces = zip(self.split(text), ids, strict=True)
+        return tuple(dict.fromkeys(piece for piece, number in pieces if number == UNKNOWN))
+
+    @cached_property
+    def _characters(self) -> set[str]:
+        """Return the characters of all tokens but bytes; byte pairs begin with those of ASCII."""
+        names = [name for name in self.vocabulary[len(SPECIAL) :] if name not in BYTES]
+        return {sign for name in names for sign in _readable(self.inner, name)}
+
+    def tokens(self, ids: Iterable[int], symbol: Callable[[int], str] = "<{}>".format) -> list[str]:
+        """Return the readable token of each id; bytes of one character as `whole_characters`.
+
+        ``symbol`` names ids beyond the vocabulary, which models add.
+        """
+        tokens: list[str] = []
+        for known, run in groupby(map(int, ids), key=lambda i: i < len(self)):
+            names = [self.vocabulary[i] if known else symbol(i) for i in run]
+            if known and self.kind in WHOLE:
+                names = whole_characters(names, lambda part: _readable(self.inner, *part))
+            tokens += names
+        return tokens
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids: exact for byte pairs and Unigram; words are joined by spaces.
@@ -202,6 +243,27 @@ class Tokenizer:
                 except RegardError as error:
                     raise RegardError(f"{path}: {error}") from None
         raise RegardError(f"{path}: a tokenizer, but not one made by this version of regard")
+
+
+def whole_characters(tokens: Sequence[Item], decode: Callable[[Sequence[Item]], str]) -> list[str]:
+    """Return each token as text; the tokens of one character all show it, with their number.
+
+    A byte alone is no text. Tokens are joined until they decode without a replacement character.
+
+    >>> def decode(part):
+    ...     return bytes(part).decode(errors="replace")
+    >>> whole_characters([*"a你".encode(), 0xE4], decode)
+    ['a', '你₁', '你₂', '你₃', '�']
+    """
+    names: list[str] = []
+    while len(names) < len(tokens):
+        start = len(names)
+        alone = decode(tokens[start : start + 1])
+        stops = range(start + 2, min(start + len(PARTS), len(tokens)) + 1 if UNFIT in alone else 0)
+        joined = ((stop, decode(tokens[start:stop])) for stop in stops)
+        stop, whole = next(((stop, text) for stop, text in joined if UNFIT not in text), (0, ""))
+        names += [f"{whole}{part}" for part in PARTS[: stop - start]] if stop else [alone]
+    return names
 
 
 def must_be_known(
@@ -289,6 +351,8 @@ def pipeline(kind: str) -> Any:
         return inner
     inner.normalizer = normalizers.Sequence(
         [
+            normalizers.Replace(Regex(r"\p{Default_Ignorable_Code_Point}+"), ""),
+            normalizers.NFC(),
             normalizers.Replace(Regex(LINE_BREAK), " "),
             normalizers.Replace("’", "'"),
             normalizers.Lowercase(),

@@ -15,7 +15,6 @@ import numpy as np
 
 from regard.atomic_io import write_json
 from regard.data.fetch import Show, cache
-from regard.data.sources import likeness
 from regard.data.streamed import LARGE
 from regard.data.text_files import TextFile, is_address, is_pattern
 from regard.data.text_rows import documents
@@ -24,6 +23,7 @@ from regard.data.token_shards import SPLITS, Shard, ShardWriter
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.layers.special_tokens import SpecialTokens
 from regard.reading import checked, read_json
+from regard.spelling import likeness
 
 RECIPE: Final = "recipe.json"
 TOKENIZER: Final = "tokenizer.json"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from regard.data.archives import open_member, open_zip
 from regard.data.fetch import folders
-from regard.data.files import LINE_LIMIT, Binary, open_binary
+from regard.data.lines import LINE_LIMIT, Binary, RawLines, open_binary
 from regard.data.named import source_of
 from regard.data.titles import listed
 from regard.errors import RegardError
@@ -75,9 +75,7 @@ def load_vectors(
 
 
 def _numbered(file: Binary, name: str) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := file.readline(LINE_LIMIT + 1):
-        number += 1
+    for number, line in enumerate(RawLines(file), 1):
         if len(line) > LINE_LIMIT:
             raise RegardError(f"{name}:{number}: the line is longer than {LINE_LIMIT:,} bytes")
         if line := line.strip():

@@ -1,6 +1,6 @@
 """Greedy search, and the loop `walk` with any choice of the next word."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Int
@@ -20,10 +20,12 @@ def greedy(
     source: Int[Tensor, "batch read"],
     source_lengths: Int[Tensor, " batch"],
     *,
-    end: int,
+    end: int | Sequence[int],
     limits: Limits | None = None,
 ) -> list[Written]:
     """Return texts of argmax p(word | words before, source), until ``end`` or the limit.
+
+    ``end`` may be several tokens, or none.
 
     The padding symbol is never written. The model should be in evaluation mode.
     """
@@ -38,12 +40,12 @@ def walk(
     model: Writer,
     source: Int[Tensor, "batch read"],
     source_lengths: Int[Tensor, " batch"],
-    end: int,
+    end: int | Sequence[int],
     limits: Limits,
     choose: Choose,
 ) -> list[Written]:
     """Decode every text with a choice at each step; finished texts leave the batch."""
-    writing = model.start(source, source_lengths)
+    writing, ends = model.start(source, source_lengths), [end] if isinstance(end, int) else [*end]
     most = limits.of(source_lengths.cpu())
     texts = torch.arange(len(source))  # the texts still in the batch
     words: list[list[int]] = [[] for _ in texts]
@@ -55,7 +57,7 @@ def walk(
             rows = going.nonzero()[:, 0]
             writing.keep(rows.to(source.device))
             texts, tokens, going = texts[rows], tokens[rows.to(source.device)], going[rows]
-        chances = without(writing.step(tokens)[:, 0], end, step < limits.least)
+        chances = without(writing.step(tokens)[:, 0], ends, step < limits.least)
         chosen = choose(chances, texts, step)
         gained = chances.gather(1, chosen[:, None])[:, 0].double().cpu()
         tokens, step = chosen[:, None], step + 1
@@ -64,11 +66,11 @@ def walk(
                 continue
             text = int(texts[row])
             sums[text] += gained[row]
-            if word == end:
+            if word in ends:
                 ended[text] = True
             else:
                 words[text].append(word)
-            going[row] = word != end and step < int(most[text])
+            going[row] = word not in ends and step < int(most[text])
     return [
         Written(tuple(found), float(total), float(total), done)
         for found, total, done in zip(words, sums, ended, strict=True)

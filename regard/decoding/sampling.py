@@ -18,7 +18,7 @@ def sample(
     source: Int[Tensor, "batch read"],
     source_lengths: Int[Tensor, " batch"],
     *,
-    end: int,
+    end: int | Sequence[int],
     limits: Limits | None = None,
     temperature: float = 1.0,
     top_k: int = 0,
@@ -31,7 +31,7 @@ def sample(
     ``top_k`` words at most (0: all), and of those the fewest whose shares make up ``top_p``. The
     number drawn for a word is a function of (seed, number of the text, step); the numbers of the
     ``texts`` are their places in the batch unless others are given. What is written reports its
-    probability under the model itself.
+    probability under the model itself. ``end`` may be several tokens, or none.
 
     Errors: a temperature that is not above 0, a ``top_p`` outside (0, 1], a negative ``top_k``.
     """

@@ -110,7 +110,7 @@ def begun(batch: int, device: torch.device | None = None) -> Int[Tensor, "batch 
     return torch.full((batch, 1), BEGIN, device=device)
 
 
-def without(logits: Tensor, end: int, forbidden: bool) -> Tensor:
+def without(logits: Tensor, end: int | Sequence[int], forbidden: bool) -> Tensor:
     """Return log probabilities in float32, −∞ for the padding, and for the end while forbidden.
 
     Errors: logits that are NaN.
@@ -170,9 +170,9 @@ def _numbers(found: Tensor) -> Tensor:
     return found
 
 
-def _allowed(logits: Tensor, end: int, forbidden: bool) -> Tensor:
+def _allowed(logits: Tensor, end: int | Sequence[int], forbidden: bool) -> Tensor:
     """Return the logits, with −∞ for forbidden words."""
     logits[..., BEGIN] = -torch.inf
     if forbidden:
-        logits[..., end] = -torch.inf
+        logits[..., [end] if isinstance(end, int) else [*end]] = -torch.inf
     return logits

@@ -6,18 +6,14 @@ from regard.layers.feedforward import GATED
 THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu"}
 OURS = {
     **{theirs: ours for ours, theirs in THEIRS.items()},
+    # The same functions, in other words.
+    "gelu_python": "gelu",
+    "gelu_fast": "gelu-tanh",
+    "gelu_accurate": "gelu-tanh",
     "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_python_tanh": "gelu-tanh",
     "swish": "silu",
 }
-
-
-def ours(name: str, program: str) -> str:
-    """Return regard's name of an activation. Errors: regard does not have it."""
-    if name not in OURS:
-        raise RegardError(
-            f"{program}: unsupported activation {name!r}; supported are {', '.join(OURS)}"
-        )
-    return OURS[name]
 
 
 def theirs(name: str, program: str) -> str:

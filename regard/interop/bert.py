@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.interop import activations
+from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
 from regard.models.bert import BERT
@@ -19,31 +20,44 @@ HEADS = ("cls.",)
 OLD = {".gamma": ".weight", ".beta": ".bias"}
 
 
+#: The keys of their config, with transformers' defaults.
+KEYS = Keys(
+    {
+        "vocab_size": 30522,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+    },
+    {
+        "hidden_act": [*activations.OURS],
+        "is_decoder": [False],
+        "add_cross_attention": [False],
+        "is_encoder_decoder": [False],
+        "tie_word_embeddings": [True],
+    },
+)
+
+
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
-    """Return the settings of a config. Errors: a feature that regard's BERT does not have."""
-    if config.get("is_decoder"):
-        raise RegardError("this BERT is a decoder (is_decoder); regard only supports encoders")
-    kind = config.get("position_embedding_type", "absolute")
-    if kind != "absolute":
-        raise RegardError(
-            f"this BERT has position_embedding_type={kind!r}; regard only supports 'absolute'"
-        )
-    if not config.get("tie_word_embeddings", True):
-        raise RegardError(
-            "this BERT has separate input and output vectors (tie_word_embeddings is false); "
-            "regard only supports tied ones"
-        )
+    """Return the settings of a config that has all `KEYS`."""
     settings = {
         "width": config["hidden_size"],
         "layers": config["num_hidden_layers"],
         "heads": config["num_attention_heads"],
         "feedforward": config["intermediate_size"],
-        "activation": activations.ours(config.get("hidden_act", "gelu"), "this BERT"),
-        "dropout": config.get("hidden_dropout_prob", 0.1),
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
+        "activation": activations.OURS[config["hidden_act"]],
+        "dropout": config["hidden_dropout_prob"],
+        "attention_dropout": config["attention_probs_dropout_prob"],
         "length": config["max_position_embeddings"],
-        "types": config.get("type_vocab_size", 2),
-        "epsilon": config.get("layer_norm_eps", 1e-12),
+        "types": config["type_vocab_size"],
+        "epsilon": config["layer_norm_eps"],
     }
     return build_settings(BERTSettings, settings)
 

@@ -5,14 +5,17 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.interop import bert
+from regard.interop import activations, bert
 from regard.interop.bert import build, config_of, rows
+from regard.interop.config_keys import Keys
 from regard.models.settings import BERTSettings
 
-__all__ = ["build", "config_of", "rows", "settings_of", "tidy"]
+__all__ = ["KEYS", "build", "config_of", "rows", "settings_of", "tidy"]
 
+EPSILON = 1e-12  # of every norm
 #: Keys of their config and those of BERT's.
-KEYS = {
+OF_BERT = {
+    "vocab_size": "vocab_size",
     "dim": "hidden_size",
     "n_layers": "num_hidden_layers",
     "n_heads": "num_attention_heads",
@@ -20,7 +23,19 @@ KEYS = {
     "activation": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
+    "max_position_embeddings": "max_position_embeddings",
 }
+#: The keys of their config, with transformers' defaults. The file holds the table of positions,
+#: whether it is one of sines or not.
+KEYS = Keys(
+    {**{name: bert.KEYS.defaults[theirs] for name, theirs in OF_BERT.items()}, "n_layers": 6},
+    {"activation": [*activations.OURS], "tie_word_embeddings": [True]},
+    {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
+    frozenset(
+        "sinusoidal_pos_embds qa_dropout seq_classif_dropout is_decoder is_encoder_decoder "
+        "add_cross_attention".split()
+    ),
+)
 #: Parts of names, theirs and BERT's.
 NAMES = {
     "distilbert.": "bert.",
@@ -40,9 +55,9 @@ NAMES = {
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
-    """Return the settings of a config. Errors: a feature that regard's BERT does not have."""
-    renamed = {KEYS.get(key, key): value for key, value in config.items()}
-    return bert.settings_of({**renamed, "type_vocab_size": 0}, tensors)
+    """Return the settings of a config that has all `KEYS`."""
+    of_bert = {name: config[key] for key, name in OF_BERT.items()}
+    return bert.settings_of({**of_bert, "type_vocab_size": 0, "layer_norm_eps": EPSILON}, tensors)
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -38,7 +38,7 @@ class Encoder:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Return its ``config.json``. Errors: not an encoder."""
+        """Return its complete config. Errors: not an encoder; a key that is not supported."""
         config = read_json(self.folder / folder.CONFIG)
         kinds = [kind for kind, layout in huggingface.LAYOUTS.items() if layout.kind == "bert"]
         if config.get("model_type") not in kinds:
@@ -46,7 +46,7 @@ class Encoder:
                 f"weights={self.source} has the unsupported model type "
                 f"{config.get('model_type')!r}; use one of {', '.join(kinds)}"
             )
-        return config
+        return huggingface.complete(config, self.folder)
 
     @cached_property
     def described(self) -> tuple[huggingface.Layout, BERTSettings, int]:

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.errors import RegardError
 from regard.interop import activations
+from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
 from regard.models.gpt import GPT
@@ -16,25 +16,54 @@ from regard.settings import build as build_settings
 PREFIX = "transformer."
 
 
+#: The keys of their config, with transformers' defaults.
+KEYS = Keys(
+    {
+        "vocab_size": 50257,
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "n_inner": None,
+        "n_positions": 1024,
+        "activation_function": "gelu_new",
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "resid_pdrop": 0.1,
+        "attn_pdrop": 0.1,
+        "layer_norm_epsilon": 1e-5,
+        "tie_word_embeddings": True,
+    },
+    {"activation_function": [*activations.OURS], "add_cross_attention": [False]},
+    {
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "max_position_embeddings": "n_positions",
+    },
+    # embd_pdrop: a dropout, for which regard has resid_pdrop. reorder_and_upcast_attn: float32 is
+    # what regard computes in. n_ctx: an old name of n_positions that is not read.
+    frozenset(
+        "embd_pdrop reorder_and_upcast_attn n_ctx summary_type summary_use_proj is_decoder "
+        "summary_activation summary_proj_to_labels summary_first_dropout is_encoder_decoder".split()
+    ),
+)
+
+
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPTSettings:
-    """Return the settings of a config. Errors: a feature that regard's GPT does not have."""
-    if config.get("add_cross_attention"):
-        raise RegardError(
-            "this GPT-2 attends to an encoder (add_cross_attention), which regard does not support"
-        )
+    """Return the settings of a config that has all `KEYS`."""
     width = int(config["n_embd"])
     settings = {
         "width": width,
         "layers": config["n_layer"],
         "heads": config["n_head"],
-        "feedforward": config.get("n_inner") or 4 * width,
-        "activation": activations.ours(config.get("activation_function", "gelu_new"), "this GPT-2"),
-        "score": "scaled-dot" if config.get("scale_attn_weights", True) else "dot",
-        "dropout": config.get("resid_pdrop", 0.1),
-        "attention_dropout": config.get("attn_pdrop", 0.1),
+        "feedforward": 4 * width if config["n_inner"] is None else config["n_inner"],
+        "activation": activations.OURS[config["activation_function"]],
+        "score": "scaled-dot" if config["scale_attn_weights"] else "dot",
+        "dropout": config["resid_pdrop"],
+        "attention_dropout": config["attn_pdrop"],
         "length": config["n_positions"],
-        "tie": config.get("tie_word_embeddings", True),
-        "epsilon": config.get("layer_norm_epsilon", 1e-5),
+        "tie": config["tie_word_embeddings"],
+        "epsilon": config["layer_norm_epsilon"],
     }
     return build_settings(GPTSettings, settings)
 
@@ -105,7 +134,7 @@ def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
     if not whole:
         tidied = {name if name == "lm_head.weight" else PREFIX + name: tensors[name]
                  for name in tensors}  # fmt: skip
-    if config.get("scale_attn_by_inverse_layer_idx"):
+    if config["scale_attn_by_inverse_layer_idx"]:
         width = int(config["n_embd"])
         for i in range(int(config["n_layer"])):
             for part in ("weight", "bias"):

@@ -12,12 +12,14 @@ from regard.errors import RegardError
 #: The files to download: weights, config and tokenizer, no code. Patterns contain no folder.
 FETCHED = (
     "config.json",
+    "generation_config.json",
     "model.safetensors",
     "model-*-of-*.safetensors",
     "model.safetensors.index.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
     "vocab.json",
     "vocab.txt",
     "merges.txt",

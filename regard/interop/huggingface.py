@@ -6,7 +6,7 @@ save(loaded.model, loaded.settings, "mine", tokenizer=loaded.tokenizer)
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.interop import bert, distilbert, folder, gpt2, roberta, t5
+from regard.interop import bert, distilbert, folder, generation, gpt2, roberta, t5
 from regard.interop.card import Card
+from regard.interop.config_keys import Keys, honoured
 from regard.interop.names import Row, give, take
 from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files
 from regard.models.settings import BERTSettings, GPTSettings, T5Settings
@@ -25,9 +26,10 @@ from regard.training.checkpoints import must_describe, weights
 
 @dataclass(frozen=True)
 class Layout:
-    """The storage layout of one kind of model: settings, config, tensor names and builder."""
+    """The storage layout of a kind of model: keys, settings, config, tensor names and builder."""
 
     kind: str
+    keys: Keys
     settings: type[Settings]
     settings_of: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Any]
     config_of: Callable[[Any, int], dict[str, Any]]
@@ -38,7 +40,7 @@ class Layout:
 
 def _layout(kind: str, settings: type[Settings], module: Any) -> Layout:
     parts = (module.settings_of, module.config_of, module.rows, module.tidy, module.build)
-    return Layout(kind, settings, *parts)
+    return Layout(kind, module.KEYS, settings, *parts)
 
 
 _GPT2 = _layout("gpt", GPTSettings, gpt2)
@@ -55,7 +57,7 @@ LAYOUTS: dict[str, Layout] = {
     "camembert": _ROBERTA,
     "distilbert": _DISTILBERT,
     "t5": _T5,
-    "mt5": _T5,
+    "mt5": replace(_T5, keys=t5.MT5_KEYS),
 }
 
 
@@ -63,14 +65,17 @@ LAYOUTS: dict[str, Layout] = {
 class Loaded:
     """A model loaded from Hugging Face's layout, in evaluation mode.
 
-    ``kind``: gpt, bert or t5. ``tokenizer``: a ``tokenizers.Tokenizer``, if the folder has one.
-    ``drawn``: names of weights of heads that the file lacks, initialised at random.
+    ``kind``: gpt, bert or t5. ``config``: with the defaults of its model type. ``generation``: how
+    it writes, from ``generation_config.json`` if there is one, else from the config.
+    ``tokenizer``: a ``tokenizers.Tokenizer``, if the folder has one. ``drawn``: names of weights of
+    heads that the file lacks, initialised at random.
     """
 
     kind: str
     model: nn.Module
     settings: Settings
     config: dict[str, Any]
+    generation: dict[str, Any]
     tokenizer: Any
     drawn: tuple[str, ...]
 
@@ -81,27 +86,45 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
     Reads ``config.json``, safetensors and the tokenizer's files; pickles are refused. The same
     tokens give the same logits and attentions, up to the rounding of float32.
 
-    Errors: `RegardError`: a model of another kind; a setting that regard's model does not have;
-    missing tensors or other shapes; those of `regard.interop.folder.read`.
+    Errors: `RegardError`: a model of another kind; a key of its config or of its tokenizer's with
+    a value that regard does not support; missing tensors or other shapes; those of
+    `regard.interop.folder.read`.
     """
     stored = folder.read(source, revision=revision)
-    layout, settings, vocabulary = described(stored.folder, stored.config, stored.tensors)
+    config = complete(stored.config, stored.folder)
+    layout, settings, vocabulary = described(stored.folder, config, stored.tensors)
     with whole_config(stored.folder):
-        theirs = layout.tidy(stored.config, stored.tensors)
+        theirs = layout.tidy(config, stored.tensors)
     model = layout.build(settings, vocabulary)
     ours = take(layout.rows(settings), theirs, str(stored.folder))
     drawn = put(model, ours, str(stored.folder))
-    tokenizer = read_tokenizer(stored.folder)
-    return Loaded(layout.kind, model.eval(), settings, stored.config, tokenizer, drawn)
+    return Loaded(
+        kind=layout.kind,
+        model=model.eval(),
+        settings=settings,
+        config=config,
+        generation=generation.read_generation(stored.folder, stored.config),
+        tokenizer=read_tokenizer(stored.folder),
+        drawn=drawn,
+    )
+
+
+def complete(config: Mapping[str, Any], source: Path) -> dict[str, Any]:
+    """Return a config with all keys of its model type, of which regard honours each.
+
+    Errors: an unsupported model type; those of `config_keys.honoured`.
+    """
+    keys = layout_of(config, str(source)).keys
+    return honoured(config, keys, source / folder.CONFIG, generation.KNOWN)
 
 
 def described(
     source: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> tuple[Layout, Any, int]:
-    """Return the layout, the settings and the vocabulary size of a config.
+    """Return the layout, the settings and the vocabulary size of a `complete` config.
 
-    Errors: a kind or a setting that regard does not have; a missing or non-numeric key; larger
-    sizes than those of the folder's safetensors.
+    Errors: a setting that regard does not have; larger sizes than those of the folder's
+    safetensors.
     """
     layout = layout_of(config, str(source))
     with whole_config(source):

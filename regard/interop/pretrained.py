@@ -8,27 +8,52 @@ import numpy as np
 from regard.data.batches import pad
 from regard.decoding import Limits, Sliding, Writer, Written, greedy, sample
 from regard.decoding.shifted import Shifted
+from regard.decoding.stepwise import BEGIN
 from regard.errors import RegardError
+from regard.interop import generation
 from regard.interop.huggingface import Loaded
 
 
 class Pretrained:
     """A loaded GPT or T5 that generates texts.
 
-    ``writer``, for `regard.decoding`, uses token ids ``shift`` above the model's own and ends a
-    text by ``end``, also shifted. Errors: a BERT, which does not generate.
+    ``writer``, for `regard.decoding`, uses token ids one above the model's own and ends a text by
+    one of ``ends``, the model's own ids. A T5's text begins with ``begin``. Errors: a BERT, which
+    does not generate; a file without the output's weights; a key of ``generation_config.json`` or
+    the config by which `generate` would write something else.
     """
+
+    shift = 1
 
     def __init__(self, loaded: Loaded) -> None:
         if loaded.kind == "bert":
             raise RegardError(
                 "BERT does not generate texts; use its to_logits to predict masked tokens"
             )
+        if loaded.drawn:
+            raise RegardError(
+                f"the file has no {loaded.drawn[0]}, without which the model cannot generate; save "
+                "the whole model, not its body alone"
+            )
+        generation.must_be_honoured(loaded.generation)
         self.loaded = loaded
-        model = cast(Writer, loaded.model)
-        self.shift = int(loaded.kind == "gpt")
-        self.writer = cast(Writer, Shifted(model)) if self.shift else model
-        self.end = special(loaded.config, "eos_token_id") + self.shift
+        self.ends = generation.ends_of(loaded.generation)
+        self.begin = BEGIN
+        if loaded.kind == "t5":
+            self.begin = generation.begin_of(
+                loaded.generation, "decoder_start_token_id", "bos_token_id", "pad_token_id"
+            )
+            if self.begin >= self.words:
+                raise RegardError(
+                    f"{loaded.generation['source']}: texts begin with token {self.begin}, but the "
+                    f"model has {self.words} words"
+                )
+        self.writer = cast(Writer, Shifted(cast(Writer, loaded.model), self.begin))
+
+    @property
+    def words(self) -> int:
+        """Return the size of the vocabulary."""
+        return int(self.loaded.config["vocab_size"])
 
     def go_on(
         self,
@@ -43,12 +68,13 @@ class Pretrained:
         """Return the continuation of each text of token ids (T5: its output), ``most`` at most.
 
         Temperature 0 takes the likeliest token; above 0 `regard.decoding.sample` draws it. An empty
-        text begins with the config's first token. A GPT continues past its positions with a sliding
+        text begins with ``bos_token_id``. A GPT continues past its positions with a sliding
         window, `regard.decoding.Sliding`, and reads the end of a longer text. Errors: those of
-        `sample`; a token id outside the vocabulary.
+        `sample`; a token id outside the vocabulary; an empty text without ``bos_token_id``.
         """
-        started = [list(ids) or [special(self.loaded.config, "bos_token_id")] for ids in prompts]
-        words = int(self.loaded.config["vocab_size"])
+        known = self.loaded.generation
+        started = [list(ids) or [generation.begin_of(known, "bos_token_id")] for ids in prompts]
+        words = self.words
         for token in (token for ids in started for token in ids):
             if not 0 <= token < words:
                 raise RegardError(f"token id must be between 0 and {words - 1}, not {token}")
@@ -56,12 +82,13 @@ class Pretrained:
         writer = Sliding(self.writer, self.context) if self.context else self.writer
         inputs = (cast(Writer, writer), source, lengths)
         limits = Limits(ratio=0.0, more=most, longest=most)
+        ends = [token + self.shift for token in self.ends]
         texts: list[Written]
         if temperature:
             options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-            texts = sample(*inputs, end=self.end, limits=limits, seed=seed, **options)
+            texts = sample(*inputs, end=ends, limits=limits, seed=seed, **options)
         else:
-            texts = greedy(*inputs, end=self.end, limits=limits)
+            texts = greedy(*inputs, end=ends, limits=limits)
         return [[token - self.shift for token in text.tokens] for text in texts]
 
     @property
@@ -69,18 +96,3 @@ class Pretrained:
         """Return the number of positions of a GPT, or 0 for a T5, which has no limit."""
         settings: Any = self.loaded.settings
         return int(settings.length) if self.loaded.kind == "gpt" else 0
-
-
-def special(config: dict[str, Any], name: str) -> int:
-    """Return the id of a special token by its name in a config, or the last id if it has none.
-
-    An id beyond the vocabulary is accepted: the model never generates it. Errors: not an integer
-    of 0 or more.
-    """
-    token = config.get(name)
-    token = token[0] if isinstance(token, list) and token else token
-    if token is None or isinstance(token, list):
-        return int(config["vocab_size"]) - 1
-    if type(token) is not int or token < 0:
-        raise RegardError(f"config.json: {name} must be a token id, not {token!r:.40}")
-    return token

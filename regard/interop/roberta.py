@@ -11,10 +11,17 @@ from torch import Tensor
 
 from regard.interop import bert
 from regard.interop.bert import build, config_of, rows
+from regard.interop.config_keys import Keys
 from regard.models.settings import BERTSettings
 
-__all__ = ["build", "config_of", "rows", "settings_of", "tidy"]
+__all__ = ["KEYS", "build", "config_of", "rows", "settings_of", "tidy"]
 
+#: The keys of their config: BERT's, and the padding, behind which positions begin. Their head has
+#: GELU whatever the blocks have, ours the activation of the blocks.
+KEYS = Keys(
+    {**bert.KEYS.defaults, "vocab_size": 50265, "pad_token_id": 1},
+    {**bert.KEYS.allowed, "hidden_act": ["gelu", "gelu_python"]},
+)
 POSITIONS = "bert.embeddings.position_embeddings.weight"
 #: Beginnings of names, theirs and BERT's.
 NAMES = {
@@ -27,11 +34,11 @@ NAMES = {
 
 def unused(config: Mapping[str, Any]) -> int:
     """Return the number of unused rows at the beginning of the position table."""
-    return int(config.get("pad_token_id", 1)) + 1
+    return int(config["pad_token_id"]) + 1
 
 
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BERTSettings:
-    """Return the settings of a config. Errors: a feature that regard's BERT does not have."""
+    """Return the settings of a config that has all `KEYS`."""
     length = int(config["max_position_embeddings"]) - unused(config)
     return bert.settings_of({**config, "max_position_embeddings": length}, tensors)
 

@@ -1,6 +1,7 @@
 """Convert between Hugging Face's T5 and `regard.models.t5`: config and tensor names."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.interop import activations
+from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
 from regard.layers.feedforward import GATED
@@ -16,48 +18,107 @@ from regard.models.t5 import T5
 from regard.settings import build as build_settings
 
 HEAD, WORDS = "lm_head.weight", "shared.weight"
-#: "gated-gelu" of T5 1.1 is the approximation by tanh.
-SPECIAL = {"gated-gelu": "gated-gelu-tanh"}
 #: A bias in early files that no model uses: cross-attention has no distances.
 UNUSED = "EncDecAttention.relative_attention_bias.weight"
 
 
-def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Settings:
-    """Return the settings of a config. Errors: a feature that regard's T5 does not have.
+#: The keys of T5's config, with transformers' defaults.
+KEYS = Keys(
+    {
+        "vocab_size": 32128,
+        "d_model": 512,
+        "d_kv": 64,
+        "d_ff": 2048,
+        "num_layers": 6,
+        "num_decoder_layers": None,
+        "num_heads": 8,
+        "relative_attention_num_buckets": 32,
+        "relative_attention_max_distance": 128,
+        "dropout_rate": 0.1,
+        "layer_norm_epsilon": 1e-6,
+        "feed_forward_proj": "relu",
+        "dense_act_fn": None,
+        "is_gated_act": None,
+        "tie_word_embeddings": None,
+        "scale_decoder_outputs": None,
+    },
+    {
+        "is_encoder_decoder": [True],
+        "feed_forward_proj": [gate + name for gate in ("", GATED) for name in activations.OURS],
+        "dense_act_fn": [*activations.OURS],
+        "is_gated_act": [False, True],
+        "tie_word_embeddings": [None, False, True],
+        "scale_decoder_outputs": [False, True],
+    },
+    {
+        "hidden_size": "d_model",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "head_dim": "d_kv",
+    },
+    frozenset(["is_decoder", "n_positions"]),  # not read
+)
+#: The keys of mT5's.
+MT5_KEYS = replace(
+    KEYS,
+    defaults={
+        **KEYS.defaults,
+        "vocab_size": 250112,
+        "d_ff": 1024,
+        "num_layers": 8,
+        "num_heads": 6,
+        "feed_forward_proj": "gated-gelu",
+    },
+)
 
-    The config says whether states are divided by √width (older ones by ``tie_word_embeddings``);
-    if they are not, the output has its own matrix.
+
+def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Settings:
+    """Return the settings of a config that has all `KEYS`.
+
+    The config says whether states are divided by √width; if they are not, the output has its own
+    matrix.
     """
-    width, layers = int(config["d_model"]), int(config["num_layers"])
+    layers = config["num_layers"]
     settings = {
-        "width": width,
+        "width": config["d_model"],
         "layers": layers,
-        "decoder_layers": config.get("num_decoder_layers") or layers,
+        "decoder_layers": layers if (own := config["num_decoder_layers"]) is None else own,
         "heads": config["num_heads"],
         "head_width": config["d_kv"],
         "feedforward": config["d_ff"],
-        "activation": activation(config.get("feed_forward_proj", "relu")),
+        "activation": activation(config),
         "score": "dot",
-        "buckets": config.get("relative_attention_num_buckets", 32),
-        "farthest": config.get("relative_attention_max_distance", 128),
-        "dropout": config.get("dropout_rate", 0.1),
-        "attention_dropout": config.get("dropout_rate", 0.1),
+        "buckets": config["relative_attention_num_buckets"],
+        "farthest": config["relative_attention_max_distance"],
+        "dropout": config["dropout_rate"],
+        "attention_dropout": config["dropout_rate"],
         "tie": tied(config, tensors),
-        "epsilon": config.get("layer_norm_epsilon", 1e-6),
+        "epsilon": config["layer_norm_epsilon"],
     }
     return build_settings(T5Settings, settings)
 
 
-def activation(name: str) -> str:
-    """Return regard's name of T5's ``feed_forward_proj``."""
-    if name in SPECIAL:
-        return SPECIAL[name]
-    gate = GATED if name.startswith(GATED) else ""
-    return gate + activations.ours(name.removeprefix(GATED), "this T5")
+def activation(config: Mapping[str, Any]) -> str:
+    """Return regard's name of the activation.
+
+    ``dense_act_fn`` and ``is_gated_act`` go before ``feed_forward_proj``, whose "gated-gelu" is
+    the approximation by tanh.
+    """
+    projected = config["feed_forward_proj"]
+    name, gated = config.get("dense_act_fn"), config.get("is_gated_act")
+    if name is None:
+        name = "gelu_new" if projected == "gated-gelu" else projected.removeprefix(GATED)
+    gated = projected.startswith(GATED) if gated is None else gated
+    return (GATED if gated else "") + activations.OURS[name]
 
 
 def scaled(config: Mapping[str, Any]) -> bool:
-    """Return whether states are divided by √width before the output."""
+    """Return whether states are divided by √width before the output: never in mT5.
+
+    Configs without ``scale_decoder_outputs`` say it by ``tie_word_embeddings``.
+    """
+    if config.get("model_type") == "mt5":
+        return False
     divides = config.get("scale_decoder_outputs")
     return bool(config.get("tie_word_embeddings") is not False if divides is None else divides)
 
@@ -92,7 +153,7 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
             "T5 does not support activation=gated-gelu; train with activation=gated-gelu-tanh, "
             "which T5 calls gated-gelu"
         )
-    if name in SPECIAL.values():
+    if name == "gated-gelu-tanh":
         projected = "gated-gelu"
     else:
         gate = GATED if name.startswith(GATED) else ""

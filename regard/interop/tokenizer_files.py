@@ -3,38 +3,179 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.data.tokenizers import FILE_LIMIT, Tokenizer, panics
 from regard.errors import RegardError
+from regard.interop.tokenizer_settings import (
+    AROUND,
+    BERT,
+    CLASSES,
+    PLAIN,
+    ROBERTA,
+    SETTINGS,
+    TokenizerSettings,
+    add_tokens,
+    read_settings,
+)
 from regard.reading import read_bytes, read_json
 
 JSON, TABLE, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
-SETTINGS = "tokenizer_config.json"
-WIDE = 10**40  # transformers writes int(1e30) for an unlimited length
+#: Classes of tokenizers that regard builds from vocab.json and merges.txt, and from vocab.txt.
+PAIRS = ("GPT2Tokenizer", "RobertaTokenizer")
+PIECES = ("BertTokenizer", "DistilBertTokenizer")
 
 
 def read_tokenizer(folder: Path) -> Any:
     """Return the ``tokenizers.Tokenizer`` of a folder, or None if it has none.
 
-    ``tokenizer.json``; or GPT-2's ``vocab.json`` with ``merges.txt``; or BERT's ``vocab.txt``.
-    Errors: damaged files; only a ``spiece.model``.
+    ``tokenizer.json``; or GPT-2's and RoBERTa's ``vocab.json`` with ``merges.txt``; or BERT's
+    ``vocab.txt``; with the settings and the added tokens of the files beside it, as transformers
+    has them. No text is cut or padded, as when transformers is called without further arguments.
+    Errors: damaged files; only a ``spiece.model``; a key that regard does not support.
     """
     import tokenizers
 
     with panics(f"{folder}: the tokenizer is damaged"):
+        settings, kind = read_settings(folder), ""
         if (folder / JSON).exists():
-            return tokenizers.Tokenizer.from_str(text_of(folder / JSON))
-        if (folder / TABLE).exists() and (folder / MERGES).exists():
-            return byte_pairs(folder)
-        if (folder / LIST).exists():
-            return word_pieces(folder)
+            kind = whole_class(settings)
+            inner = tokenizers.Tokenizer.from_str(text_of(folder / JSON))
+        elif (folder / TABLE).exists() and (folder / MERGES).exists():
+            inner, kind = byte_pairs(folder), _class_of(settings, f"{TABLE} and {MERGES}", *PAIRS)
+        elif (folder / LIST).exists():
+            inner, kind = word_pieces(folder, settings), _class_of(settings, LIST, *PIECES)
+        else:
+            must_be_readable(folder)
+            return None
+        settings = settings.of_class(kind)
+        inner.no_truncation()
+        inner.no_padding()
+        add_tokens(inner, settings)
+        configure(inner, settings)
+        if kind == "GPT2Tokenizer" and not (folder / JSON).exists():
+            add_around(inner, settings)
+        return inner
+
+
+def must_be_readable(folder: Path) -> None:
+    """Refuse a folder whose tokenizer has a format that regard does not read."""
     if models := sorted(path.name for path in folder.glob("*.model")):
         raise RegardError(
             f"{folder}: regard does not read the tokenizer format of {models[0]}; create {JSON} "
             "by AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers"
         )
-    return None
+
+
+def whole_class(settings: TokenizerSettings) -> str:
+    """Return the class that a folder names beside ``tokenizer.json``, or "" to take that as it is.
+
+    Errors: a class that regard does not know, which may change what the file says.
+    """
+    if settings.implied or settings.name in (*PLAIN, *AROUND):
+        return ""
+    if settings.name in CLASSES:
+        return settings.name
+    raise RegardError(
+        f"{settings.source}: tokenizer_class={settings.name!r} is not supported; set it to "
+        f"PreTrainedTokenizerFast to use {JSON} as it is"
+    )
+
+
+def _class_of(settings: TokenizerSettings, files: str, *known: str) -> str:
+    """Return one of the known classes, the first where none is named."""
+    if settings.name in known:
+        return settings.name
+    if settings.name in PLAIN:
+        return known[0]
+    raise RegardError(
+        f"{settings.source}: tokenizer_class={settings.name!r} is not supported with {files}, "
+        f"which regard reads as {' or '.join(known)}; create {JSON} by "
+        "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) of transformers"
+    )
+
+
+class Switch(NamedTuple):
+    """A key of a class of tokenizers, the attribute of a part that it sets, and its default."""
+
+    key: str
+    where: str
+    part: str
+    attribute: str
+    default: bool | None
+
+
+#: The keys of BERT's tokenizers, and of those of byte pairs.
+OF_PIECES = (
+    Switch("do_lower_case", "normalizer", "BertNormalizer", "lowercase", True),
+    Switch("strip_accents", "normalizer", "BertNormalizer", "strip_accents", None),
+    Switch("tokenize_chinese_chars", "normalizer", "BertNormalizer", "handle_chinese_chars", True),
+)
+OF_PAIRS = (Switch("add_prefix_space", "pre_tokenizer", "ByteLevel", "add_prefix_space", False),)
+
+
+def configure(inner: Any, settings: TokenizerSettings) -> None:
+    """Set what the keys of BERT's, RoBERTa's and GPT-2's tokenizers change in a tokenizer.
+
+    Symbols that no key names stay as the tokenizer has them. Errors: a key, or its default, that
+    the tokenizer contradicts.
+    """
+    inner.encode_special_tokens = bool(settings.flag("split_special_tokens", False))
+    kind = CLASSES.get(settings.name)
+    for switch in () if kind is None else OF_PIECES if kind is BERT else OF_PAIRS:
+        turn(inner, settings, switch)
+    given = {*settings.values}
+    if kind is BERT and "unk_token" in given:
+        inner.model.unk_token = settings.role("unk_token")
+    if kind in (BERT, ROBERTA) and {"cls_token", "sep_token"} & given:
+        first, last = settings.role("cls_token"), settings.role("sep_token")
+        if first is None or last is None:
+            raise RegardError(
+                f"{settings.folder}: {settings.name} needs a cls_token and a sep_token, not null"
+            )
+        framed(inner, first, last, twice=kind is ROBERTA)
+
+
+def turn(inner: Any, settings: TokenizerSettings, switch: Switch) -> None:
+    """Set one attribute of a tokenizer's part. Errors: no such part; a default that it is not."""
+    key, found = switch.key, _part(getattr(inner, switch.where), switch.part)
+    advice = f"set tokenizer_class to PreTrainedTokenizerFast to use {JSON} as it is"
+    if found is None:
+        if key in settings.values or not settings.implied:
+            shown = f"{key}={settings.flag(key, switch.default)}"
+            raise RegardError(
+                f"{settings.source}: {shown} does not fit {JSON}, which has no {switch.part}; "
+                f"{advice}"
+            )
+    elif key in settings.values:
+        setattr(found, switch.attribute, settings.flag(key, None))
+    elif (value := getattr(found, switch.attribute)) != switch.default:
+        raise RegardError(
+            f"{settings.folder / JSON} has {switch.attribute}={value}, but {settings.name} of "
+            f"transformers takes {key}={switch.default} unless {settings.source.name} names "
+            f"another; write {key} there, or {advice}"
+        )
+
+
+def _part(whole: Any, kind: str) -> Any:
+    """Return the part of a normaliser or a pre-tokenizer that is of this kind, or None."""
+    parts = whole if type(whole).__name__ == "Sequence" else [whole]
+    return next((part for part in parts if type(part).__name__ == kind), None)
+
+
+def add_around(inner: Any, settings: TokenizerSettings) -> None:
+    """Put a beginning and an end around a text where GPT-2's tokenizer is told to."""
+    from tokenizers import processors
+
+    before = ["bos_token"] if settings.flag("add_bos_token", False) else []
+    after = ["eos_token"] if settings.flag("add_eos_token", False) else []
+    names = [[settings.role(key) for key in keys] for keys in (before, after)]
+    every = {str(name) for side in names for name in side}
+    inner.post_processor = processors.TemplateProcessing(
+        single=[*names[0], "$A", *names[1]],
+        pair=[*names[0], "$A", *names[1], *names[0], "$B:1", *names[1]],
+        special_tokens=[(name, inner.token_to_id(name)) for name in sorted(every)],
+    )
 
 
 def text_of(path: Path) -> str:
@@ -70,29 +211,16 @@ def byte_pairs(folder: Path) -> Any:
     return tokenizer
 
 
-def word_pieces(folder: Path) -> Any:
+def word_pieces(folder: Path, settings: TokenizerSettings) -> Any:
     """Return BERT's tokenizer: the longest pieces first. Devlin et al. 2019, section 3."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    words = lines_of(folder / LIST)
-    ids = {word: number for number, word in enumerate(words)}
-    settings: dict[str, Any] = {}
-    if (folder / SETTINGS).exists():
-        settings = read_json(folder / SETTINGS, widest=WIDE)
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106
-    lower = bool(settings.get("do_lower_case", True))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        lowercase=lower,
-        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
-        strip_accents=settings.get("strip_accents"),
-    )
+    ids = {word: number for number, word in enumerate(lines_of(folder / LIST))}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=settings.role("unk_token") or "[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    special = [word for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if word in ids]
-    tokenizer.add_special_tokens(special)
-    return (
-        framed(tokenizer, "[CLS]", "[SEP]", ids) if {"[CLS]", "[SEP]"} <= ids.keys() else tokenizer
-    )
+    return tokenizer
 
 
 def tokenizer_files(
@@ -136,16 +264,18 @@ def with_decoder(content: dict[str, Any], kind: str) -> dict[str, Any]:
     return content
 
 
-def framed(inner: Any, first: str, last: str, ids: dict[str, int]) -> Any:
+def framed(inner: Any, first: str, last: str, *, twice: bool = False) -> Any:
     """Make a tokenizer put a symbol before a text, and one after each text.
 
-    Devlin et al. 2019, figure 2: [CLS] one [SEP] two [SEP].
+    Devlin et al. 2019, figure 2: [CLS] one [SEP] two [SEP]. ``twice``: RoBERTa's, with two between
+    texts, and one type for both.
     """
     from tokenizers import processors
 
+    second = f"{last} $B {last}" if twice else f"$B:1 {last}:1"
     inner.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {last}",
-        pair=f"{first} $A {last} $B:1 {last}:1",
-        special_tokens=[(first, ids[first]), (last, ids[last])],
+        pair=f"{first} $A {last} {second}",
+        special_tokens=[(name, inner.token_to_id(name)) for name in {first, last}],
     )
     return inner

@@ -20,9 +20,11 @@ Say = Callable[[str], None]
 
 
 class Show(Protocol):
-    """A progress callback; `left` is the estimated remaining time in seconds, if known."""
+    """A progress callback; `left`: the remaining seconds, typically and at most, if known."""
 
-    def __call__(self, done: float, total: float, says: str, left: float | None = None) -> None: ...
+    def __call__(
+        self, done: float, total: float, says: str, left: tuple[float, float] | None = None
+    ) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from regard.labs.lab import Claim, Lab, LabReport
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.figures import Row, interval_chart
 from regard.reports.findings import Cell, Figure, Section, Table
-from regard.reports.scales import duration
+from regard.reports.scales import forecast as ahead
 from regard.settings import Settings, build
 from regard.studies.arms import Arm
 from regard.studies.job import read_score
@@ -95,7 +95,13 @@ class CollectionLab(Lab):
         request, _ = ComparisonLab._split(request)
         settings, chosen = self._chosen(request)
         say(self.question)
-        out = self.place(request, settings.size)
+
+        def must_match(out: Path) -> None:
+            for member in chosen:
+                lab, place = member.lab_of(settings.size), out / member.name
+                lab.must_match(lab.plan(self._request(member, request, settings, place)), place)
+
+        out = self.place(request, settings.size, must_match)
         planned = []
         for member in chosen:
             place, lab = out / member.name, member.lab_of(settings.size)
@@ -132,19 +138,21 @@ class CollectionLab(Lab):
         """Forecast each member and their sum."""
         request, _ = ComparisonLab._split(request)
         settings, chosen = self._chosen(request)
-        total, rows = 0.0, []
+        rows: list[dict[str, Any]] = []
         for member in chosen:
             say(f"{member.name}:")
             own = self._request(member, request, settings, Path(DRY_RUN))
             forecast = replace(member.lab_of(settings.size), name=member.name).dry_run(
                 own, lambda text: None
             )
-            total += float(forecast["seconds"])
-            rows.append({"name": member.name, "seconds": forecast["seconds"]})
-            say(f"  about {duration(forecast['seconds'])}")
-        says = f"all: about {duration(total)}"
+            times = {key: float(forecast[key]) for key in ("seconds", "most_seconds")}
+            rows.append({"name": member.name, **times})
+            say(f"  {ahead(*times.values())}")
+        seconds, most = (sum(row[key] for row in rows) for key in ("seconds", "most_seconds"))
+        says = f"all: {ahead(seconds, most)}"
         say(says)
-        return {"task": self.name, "forecast": rows, "seconds": total, "says": says}
+        return {"task": self.name, "forecast": rows, "seconds": seconds, "most_seconds": most,
+                "says": says}  # fmt: skip
 
     def _chosen(self, request: LabRequest) -> tuple[CollectionSettings, list[Member]]:
         """Return the lab's settings, and the members that they select."""
@@ -233,7 +241,7 @@ def verdicts_table(name: str, comparison: Comparison) -> Table:
         for one in (*comparison.verdicts, *comparison.rungs)
     ]  # fmt: skip
     note = (
-        "That an arm is behind whose training had not ended is a statement about these steps, not "
-        "about the method."
+        "A difference from an arm whose training had not ended is a statement about these steps, "
+        "not about the methods."
     )
     return Table(f"{name}: the differences", columns, rows, note)

@@ -1,7 +1,9 @@
 """`ComparisonLab`: trains arms of one task as runs and compares them seed by seed."""
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +12,19 @@ from pydantic import Field
 from regard.errors import RegardError
 from regard.labs import LabRequest, Say, Show
 from regard.labs.lab import FLAGS, Claim, Lab, LabReport
-from regard.labs.running import Planned, follow, forecast, pretrain
+from regard.labs.running import follow, forecast, pretrain
 from regard.reports.answer import answer, percent
 from regard.reports.evidence import Arm as Evidence
 from regard.reports.evidence import arms_of
 from regard.reports.findings import Cell, Section
-from regard.settings import Settings, build
+from regard.settings import Settings, build, key_value
 from regard.studies.arms import Arm, parse_arm
 from regard.studies.budget import parse_budget
 from regard.studies.compare import Study, compare, models_of
-from regard.studies.job import RunTask
+from regard.studies.forecasts import Planned
+from regard.studies.job import RunTask, train_and_score
 from regard.studies.launch import Job
+from regard.studies.result import claimed
 
 if TYPE_CHECKING:
     from regard.studies.result import Comparison
@@ -30,6 +34,8 @@ DRY_RUN = "dry-run"  # a folder that is never created, so that a forecast finds 
 ANY_DATA = ""  # key of the preset for data without a preset of their own
 BEGIN = "init="
 AHEAD, BEHIND, UNCLEAR = "ahead", "behind", "no evidence"
+#: With evidence, at these steps, of arms that were not trained to the end.
+AHEAD_SO_FAR, BEHIND_SO_FAR = "ahead so far", "behind so far"
 
 Values = Mapping[str, object]
 
@@ -50,7 +56,8 @@ class Pretraining:
 class Preset:
     """Default settings of a lab for one kind of data.
 
-    `settings` apply to all arms that have them, `arms` to single arms.
+    `settings` apply to all arms that have them, `arms` to single arms. `typical`: the median
+    number of validations after which patience ended its arms, divided by the patience, if known.
     """
 
     seeds: int = 3
@@ -58,6 +65,7 @@ class Preset:
     arms: Mapping[str, Values] = field(default_factory=dict)
     pretraining: Pretraining | None = None
     task: str = ""
+    typical: float | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,12 @@ class Plan:
         others = {k: v for k, v in settings.items() if not (budget and k in BUDGETS)}
         return {"data": self.data, **self.sizes(), **others, **budget}
 
+    @property
+    def unpretrained(self) -> list[Arm]:
+        """Return the arms that are trained from random weights."""
+        pretrained = {first.arm for first in self.pretrain_first}
+        return [arm for arm in self.arms if arm.name not in pretrained]
+
     def initialized(self, out: Path) -> list[Arm]:
         """Return the arms; pretrained ones get ``init=`` with the folder of their runs."""
         folders = {first.arm: f"{BEGIN}{first.home(out)}" for first in self.pretrain_first}
@@ -184,8 +198,9 @@ class Result:
     def standing(self, a: str, b: str) -> str:
         """Return whether there is evidence (α = 5 %) that arm a is ahead of b, or behind.
 
-        The evidence is about these steps: with more of them an arm that was still rising may catch
-        up. An arm with only one seed left of several, since the others failed, is no evidence.
+        If one of them was not trained to the end, the evidence is about these steps: "ahead so far"
+        or "behind so far", which supports no claim about the methods. An arm with only one seed
+        left of several, since the others failed, is no evidence.
         """
         verdict = self.verdict(a, b)
         if verdict is None or verdict["p"] is None or not verdict["p"] < 0.05:
@@ -193,6 +208,8 @@ class Result:
         asked = self.record.get("seeds", 1)
         if min(self.arm(name).get("seeds", asked) for name in (a, b)) < min(2, asked):
             return UNCLEAR
+        if not claimed(verdict):
+            return AHEAD_SO_FAR if verdict["difference"] > 0 else BEHIND_SO_FAR
         return AHEAD if verdict["difference"] > 0 else BEHIND
 
 
@@ -246,6 +263,16 @@ class ComparisonLab(Lab):
         """Raise an error for a plan whose runs could not be trained, before any training."""
         Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
 
+    def must_match(self, plan: Plan, out: Path) -> None:
+        """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
+        from regard.studies.spec import JobSpec
+
+        before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
+        finished = [JobSpec.of(train_and_score, job).finished() for job in before]
+        study = Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
+        arms = plan.initialized(out) if all(finished) else plan.unpretrained
+        replace(study, arms=tuple(arms), out=out).check_folders()
+
     def compare(self, plan: Plan, out: Path, request: LabRequest, show: Show) -> "Comparison":
         """Pretrain, train and compare the arms of a plan, where the request says."""
         workers, launcher = request.workers or None, request.launcher
@@ -275,7 +302,7 @@ class ComparisonLab(Lab):
         )
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
-        """Run one step of each arm and forecast the time and memory of all."""
+        """Run some steps of each arm and forecast the time and memory of all."""
         request, plan, out = self._open(request, say)
         planned = [
             Planned(f"{job.arm}, pretraining", job.task, plan.seeds)
@@ -287,11 +314,11 @@ class ComparisonLab(Lab):
         study = Study.plan(plan.task, arms, **_study_arguments(plan, out / DRY_RUN))
         fixed = {arm.name for arm in arms if arm.deterministic}
         planned += [
-            Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds)
+            Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds, plan.preset.typical)
             for job in study.jobs()
             if job.seed == 0
         ]
-        return forecast(self.name, planned, request.workers or 2, say)
+        return forecast(self.name, planned, request.workers or os.cpu_count() or 1, say)
 
     def plan(self, request: LabRequest) -> Plan:
         """Return the preset of the requested data, overridden by the user's settings.
@@ -338,20 +365,17 @@ class ComparisonLab(Lab):
         normalized, _ = self._split(request)
         say(self.question)
         say(plan.about)
-        return normalized, plan, self.place(normalized, plan.stem)
+        return normalized, plan, self.place(normalized, plan.stem, partial(self.must_match, plan))
 
     @staticmethod
     def _split(request: LabRequest) -> tuple[LabRequest, dict[str, str]]:
         """Return the request with flags taken from its pairs, and the other pairs by name."""
         user_settings: dict[str, str] = {}
         for pair in request.overrides:
-            name, equals, value = pair.partition("=")
-            key = name.strip().replace("-", "_")
-            if not equals:
-                raise RegardError(f"settings are written key=value, not {pair!r}")
+            key, value = key_value(pair)
             if key in user_settings or (key in FLAGS and getattr(request, key)):
                 raise RegardError(f"{key} is set twice; set it once")
-            user_settings[key] = value.strip()
+            user_settings[key] = value
         flags = {key: user_settings.pop(key) for key in FLAGS if key in user_settings}
         values = build(_Flags, flags).model_dump()
         normalized = replace(

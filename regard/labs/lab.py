@@ -4,17 +4,21 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from regard.atomic_io import write_json
-from regard.errors import RegardError
+from regard.errors import OccupiedError, RegardError
 from regard.labs import LabRequest, Questioned, Say, Show
 from regard.plugins import is_part
+from regard.reading import read_json
 from regard.reports.comparison import write_report
 from regard.reports.findings import Section, Table, write_findings
 from regard.reports.scales import duration
+from regard.reports.scales import forecast as ahead
+from regard.runs.places import default_folder
 from regard.settings import Settings, build, split
 from regard.studies.budget import parse_budget
 from regard.studies.result import Comparison, verdict_row
@@ -24,6 +28,7 @@ S = TypeVar("S", bound=Settings)
 M = TypeVar("M")
 Claim = dict[str, Any]
 FILE = "results.json"
+SLOWER = 2  # how many times as slow a machine may be as that of a lab's `ReferenceTime`
 #: Options of a lab and their command-line flags.
 FLAGS = {"data": "--data", "seeds": "--seeds", "budget": "--budget", "workers": "--workers"}
 
@@ -114,11 +119,33 @@ class Lab(Questioned, ABC):
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Forecast the time of the lab without running it."""
 
-    def place(self, request: LabRequest, stem: str = "") -> Path:
-        """Return the output folder: the requested one, or a default by the lab's name."""
+    def place(
+        self, request: LabRequest, stem: str = "", check: Callable[[Path], object] | None = None
+    ) -> Path:
+        """Return the output folder: the requested one, or a default by the lab's name.
+
+        `check` raises an `OccupiedError` for a folder with other runs, by default for one with the
+        results of another command; then the folder is named by the settings, too.
+        """
+        if request.out:
+            return request.out
         name = Path(self.name.rpartition(":")[0]).stem if is_part(self.name) else self.name
         stem = stem or Path(request.data).stem
-        return request.out or Path("runs") / f"lab-{name}{f'-{stem}' if stem else ''}"
+        base = Path("runs") / f"lab-{name}{f'-{stem}' if stem else ''}"
+        flags = {key: getattr(request, key) for key in ("seeds", "budget")}
+        pairs = [*request.overrides, *(f"{key}={value}" for key, value in flags.items() if value)]
+        return default_folder(base, pairs, check or partial(self._must_be_mine, request))
+
+    def _must_be_mine(self, request: LabRequest, folder: Path) -> None:
+        """Raise an error for a folder with the results of another command."""
+        if not (folder / FILE).exists():
+            return
+        try:
+            command = read_json(folder / FILE)["command"]
+        except (RegardError, KeyError, TypeError):
+            command = "another command"
+        if command != self.command(request):
+            raise OccupiedError(f"{folder} holds the results of {command}; give another --out")
 
     def command(self, request: LabRequest) -> str:
         """Return the command line that repeats the run."""
@@ -239,10 +266,12 @@ class MeasuringLab(Lab, Generic[S, M]):
             message += " The time with these settings is unknown."
         else:
             seconds = sum(map(self.estimate, several))
-            if seconds != takes.seconds:
-                message += f" With these settings it takes about {duration(seconds)}."
+            says = "With these settings: " if seconds != takes.seconds else "Here: "
+            message += f" {says}{ahead(seconds, SLOWER * seconds)}."
         say(message)
-        return {"task": self.name, "forecast": [], "seconds": seconds, "says": message}
+        most = None if seconds is None else SLOWER * seconds
+        return {"task": self.name, "forecast": [], "seconds": seconds, "most_seconds": most,
+                "says": message}  # fmt: skip
 
     def estimate(self, settings: S) -> float:
         """Return the estimated seconds with these settings, from the time with the defaults."""

@@ -16,7 +16,9 @@ from regard.attention.mechanisms import MECHANISMS
 from regard.labs.collection import CollectionLab, Member, finished
 from regard.labs.comparison import (
     AHEAD,
+    AHEAD_SO_FAR,
     BEHIND,
+    BEHIND_SO_FAR,
     UNCLEAR,
     ComparisonLab,
     Plan,
@@ -162,7 +164,7 @@ def answer(table: Sequence[Sequence[Cell]]) -> list[str]:
     sentences = []
     for task in dict.fromkeys(str(row[0]) for row in table):
         parts = []
-        for verdict in (AHEAD, BEHIND, UNCLEAR):
+        for verdict in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, UNCLEAR):
             names = [str(row[1]) for row in table if row[0] == task and row[-1] == verdict]
             if names:
                 parts.append(f"{verdict}: {', '.join(names)}")
@@ -209,7 +211,7 @@ LAB = CollectionLab(
     answer=answer,
     about=[
         "Differences are tested over seeds, with Holm's correction within a task. They are about "
-        "these steps: an arm that was still rising may catch up with more of them.",
+        "these steps: \"so far\" marks pairs of which one was not trained to the end.",
     ],
     next="regard lab mechanisms size=full",
 )  # fmt: skip

@@ -207,7 +207,7 @@ LAB = ComparisonLab(
         "reverse": Preset(
             settings={"width": 64, "hidden": 100, "learning_rate": 1e-3, "schedule": "linear"}
             | {"patience": 0, "average": 0, "warmup": 0, "weight_decay": 0, "dropout": 0}
-            | {"init_std": 1.0, "tie": 1, "clip": 1, "judged": 200}
+            | {"init_std": 1.0, "tie": 1, "start": "learned", "clip": 1, "judged": 200}
             | {"precision": "fp32"},  # steps this small are slower in bfloat16
         )
     },

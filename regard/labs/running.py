@@ -1,13 +1,13 @@
 """Pretraining, progress and forecasts of the runs of a comparison lab."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 from regard.labs import Say, Show
-from regard.reports.scales import duration
-from regard.studies.job import RunTask
+from regard.reports.scales import forecast as ahead
+from regard.studies.forecasts import Planned, costs, together
 from regard.studies.launch import Job
 
 if TYPE_CHECKING:
@@ -46,37 +46,26 @@ def pretrain(
         raise RegardError(f"{failed[0].job.arm}, pretraining: {failed[0].error}")
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A run whose cost is forecast, and the number of such runs in the lab."""
-
-    name: str
-    task: RunTask
-    times: int = 1
-
-
 def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> dict[str, Any]:
-    """Run one step of each planned run and forecast the time and memory of all.
+    """Forecast the time and memory of all runs by some steps of each.
 
     A run initialized from another one is measured with random weights, at the same cost. Return
-    the object that ``--json`` prints: task, forecast, seconds, workers.
+    the object that ``--json`` prints: task, forecast, seconds, most_seconds, workers.
     """
-    import torch
-
-    from regard import runs
-
-    threads, rows, total = torch.get_num_threads(), [], 0.0
+    rows: list[dict[str, Any]] = []
     widest = max(len(one.name) for one in planned)
-    torch.set_num_threads(1)  # as in the workers of a comparison
-    try:
-        for one in planned:
-            cost = runs.forecast(one.task.task, one.task.model, one.task.overrides)
-            rows.append({"name": one.name, "seconds": cost.seconds, "memory_mb": cost.memory_mb})
-            total += cost.seconds * one.times
-            times = f" × {one.times}" if one.times > 1 else ""
-            say(f"  {one.name:<{widest}} {duration(cost.seconds):>8}{times}, "
-                f"{cost.memory_mb:,.0f} MB")  # fmt: skip
-    finally:
-        torch.set_num_threads(threads)
-    say(f"total: about {duration(total / workers)} with {workers} workers")
-    return {"task": lab, "forecast": rows, "seconds": total / workers, "workers": workers}
+    for one, cost in costs(planned):
+        rows.append({"name": one.name, "seconds": cost.seconds, "most_seconds": cost.most_seconds,
+                     "steps": cost.steps, "most_steps": cost.most_steps,
+                     "memory_mb": cost.memory_mb})  # fmt: skip
+        times = f"{one.times} × " if one.times > 1 else ""
+        say(f"  {one.name:<{widest}}  {times}{ahead(cost.seconds, cost.most_seconds)}, "
+            f"{cost.memory_mb:,.0f} MB")  # fmt: skip
+    many = [one.times for one in planned]
+    workers = min(workers, sum(many))
+    seconds, most = (
+        together([row[key] for row in rows], many, workers) for key in ("seconds", "most_seconds")
+    )
+    say(f"total: {ahead(seconds, most)} with {workers} workers")
+    return {"task": lab, "forecast": rows, "seconds": seconds, "most_seconds": most,
+            "workers": workers}  # fmt: skip

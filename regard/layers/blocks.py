@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Mask, Mechanism
+from regard.attention.arguments import must_be_rows
 
 
 class Plain(nn.Module):
@@ -39,4 +40,5 @@ class Residual(nn.Module):
         self, x: Float[Tensor, "batch time width"], mask: Mask
     ) -> Float[Tensor, "batch time width"]:
         """Return the input of the next layer."""
+        must_be_rows("inputs", x, self.to_next.in_features)
         return F.relu(self.to_next(x + self.attention(self.norm(x), mask=mask)))

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.arguments import must_be_wide
 from regard.errors import look_up
 
 #: Activation functions by name.
@@ -45,6 +46,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """Apply the same map to every vector."""
+        must_be_wide("inputs", x, getattr(self.widen, "in_features", None))
         inner = self.activation(self.widen(x))
         if self.gate is not None:
             inner = inner * self.gate(x)

@@ -1,9 +1,12 @@
 """Bidirectional recurrent layers."""
 
+from typing import cast
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.arguments import must_be_rows
 from regard.layers.dropout import drop
 from regard.layers.embedding import inside
 
@@ -35,6 +38,7 @@ class Bidirectional(nn.Module):
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch time states"]:
         """Return the states of both directions for each word, and zeros for padding."""
+        must_be_rows("inputs", x, cast(nn.LSTM, self.forwards[0]).input_size)
         text = inside(lengths, x.shape[1])[..., None]
         for layer, (forwards, backwards) in enumerate(
             zip(self.forwards, self.backwards, strict=True)

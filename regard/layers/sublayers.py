@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import KeyValueCache, Mask, Mechanism, Packing
+from regard.attention.arguments import must_be_wide
 from regard.layers.dropout import drop
 from regard.layers.feedforward import FeedForward
 
@@ -33,7 +34,7 @@ class Sublayer(nn.Module):
     ) -> None:
         super().__init__()
         self.norm, self.work, self.dropout = make_norm(width), work, dropout
-        self.norm_first = norm == "pre"
+        self.norm_first, self.width = norm == "pre", width
         last = work.narrow if isinstance(work, FeedForward) else getattr(work, "output", None)
         if self.norm_first and isinstance(last, nn.Linear):
             nn.init.zeros_(last.weight)
@@ -44,6 +45,7 @@ class Sublayer(nn.Module):
         self, x: Float[Tensor, "*batch width"], *args: Any, **kwargs: Any
     ) -> Float[Tensor, "*batch width"]:
         """Return the next x; further arguments are passed to f."""
+        must_be_wide("inputs", x, self.width)
         if self.norm_first:
             return x + drop(self.work(self.norm(x), *args, **kwargs), self.dropout, self.training)
         output = drop(self.work(x, *args, **kwargs), self.dropout, self.training)

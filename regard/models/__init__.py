@@ -330,6 +330,7 @@ _WRITING = [
         score="general",
         readout="state",
         bidirectional=False,
+        start="learned",
     ),
     _writer(
         "luong-dot",

@@ -25,6 +25,7 @@ from regard.errors import RegardError, UntrainableError, look_up
 from regard.models.settings import NaiveBayesSVMSettings, TfidfSettings
 from regard.reading import checked, read_json
 from regard.settings import Settings, build
+from regard.spelling import plain
 
 M = TypeVar("M", bound="LinearModel")
 Sparse = Any  # scipy's csr matrix (texts, terms)
@@ -135,6 +136,13 @@ class LinearModel(ABC):
                 weights[list(span)] += weight / len(occurrences[term]) / len(span)
         bias = sign * float(self.arrays["bias"][column])
         return Weighed(words, weights, contributions, bias, of)
+
+    def unknown_in(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the words of each text that are no terms, each once."""
+        counter, known = self._counter(), {*self.terms}
+        split, plainly = counter.build_tokenizer(), counter.build_preprocessor()
+        words = (dict.fromkeys(split(plainly(text))) for text in texts)
+        return [tuple(word for word in each if word not in known) for each in words]
 
     def save(self, folder: Path) -> None:
         """Write baseline.json, terms.txt and baseline.safetensors into an existing folder."""
@@ -413,4 +421,4 @@ def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
 
 
 def _plain(text: str) -> str:
-    return text.replace("<br />", " ").lower()
+    return plain(text).replace("<br />", " ").lower()

@@ -12,6 +12,7 @@ _BLOCKS = {
     "plain": "x' = g(f(x)), g Linear then ReLU",
     "residual": "x' = g(x + f(LayerNorm x)), g Linear then ReLU",
     "pre-norm": "x += f(LN x), x += FeedForward(LN x)",
+    "post-norm": "x = LN(x + f(x)), x = LN(x + FeedForward(x))",
 }
 _POSITIONS = {"sinusoidal": "sine positions", "learned": "learned positions"}
 _POOLS = {

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import SCORES, Attended, Attention, Mask, Normalizer, Score, others
+from regard.attention.arguments import must_be_rows
 from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.errors import RegardError, look_up
 from regard.plugins import one_line
@@ -141,6 +142,9 @@ class NadarayaWatson(nn.Module):
         query_positions: Int[Tensor, "... queries"] | None = None,
     ) -> Float[Tensor, "... queries value_width"]:
         """Return the weighted mean of the values for each query, in O(queries + keys) memory."""
+        width = self.w.shape[-1] if self.w.numel() > 1 else None
+        for name, x in (("queries", queries), ("keys", keys)):
+            must_be_rows(name, x, width)
         w = self.w.to(keys.dtype)
         attended: Attended = self.attention(
             queries * w, keys * w, values, mask, query_positions=query_positions

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention import Attention, KeyValueCache, Mask, make_score
 from regard.attention import lengths as up_to
 from regard.layers.dropout import drop
-from regard.layers.embedding import WordEmbedding, inside
+from regard.layers.embedding import PAD, WordEmbedding, inside
 from regard.layers.recurrent import Bidirectional
 from regard.layers.vocabulary import WordLogits
 from regard.models.settings import Seq2SeqSettings
@@ -28,6 +28,9 @@ class Seq2Seq(nn.Module):
     * "previous": c_t = attend(s_{t−1}), s_t = GRU([y_{t−1}, c_t], s_{t−1}). Bahdanau et al. 2015,
       equations 5 and 6 and A.2.2; with a bilinear score the model of the seed's lab 6.
     * "current": h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, section 3.
+
+    ``start`` chooses the vector of the symbol before the first word: "zeros", or "learned", as in
+    the seed's lab 6.
 
     ``readout`` chooses the input of the output layer: the "state"; "maxout" of state, previous word
     and context (Bahdanau et al. 2015, A.2.2, with s_t, on which p(y_t) is conditioned there, in
@@ -68,6 +71,8 @@ class Seq2Seq(nn.Module):
         elif self.readout == "joined":
             self.join = nn.Linear(hidden + context, hidden)
         self.to_logits = nn.Linear(hidden, target_vocabulary)
+        learned = settings.start == "learned"
+        self.begin = nn.Parameter(torch.randn(width) * settings.init_std) if learned else None
 
     def forward(
         self,
@@ -209,7 +214,11 @@ class Writing:
 
     def _embed(self, tokens: Tensor) -> Tensor:
         lengths = torch.full((tokens.shape[0],), tokens.shape[1], device=tokens.device)
-        words: Tensor = self.model.target(tokens, lengths)
+        model = self.model
+        words: Tensor = model.target(tokens, lengths)
+        if model.begin is not None:  # its symbol is the padding's, whose vector is zero
+            begin = drop(model.begin.expand_as(words), model.dropout, model.training)
+            words = torch.where(tokens[..., None] == PAD, begin, words)
         return words
 
     def _attend(

@@ -138,10 +138,11 @@ class TextClassifierSettings(Settings):
     width: Width = 128
     layers: int = Field(3, ge=0, description="blocks of self-attention")
     heads: Heads = 1
-    block: Literal["plain", "residual", "pre-norm"] = Field(
+    block: Literal["plain", "residual", "pre-norm", "post-norm"] = Field(
         "plain",
         description="g(f(x)) with attention f and a layer g; g(x + f(LayerNorm x)); or a "
-        "Transformer's, x + f(LayerNorm x), then the same with a feed-forward layer",
+        "Transformer's, x + f(LayerNorm x) or LayerNorm(x + f(x)), then the same with a "
+        "feed-forward layer",
     )
     pool: Literal["mean", "attention", "query-from-mean", "cls"] = Field(
         "mean", description="how states are reduced to one vector"
@@ -154,7 +155,8 @@ class TextClassifierSettings(Settings):
     pattern: Pattern = "none"
     compress: Compress = "none"
     key_value_heads: SharedHeads = 0
-    feedforward: int = Field(256, ge=1, description="feed-forward width, with block=pre-norm")
+    feedforward: int = Field(256, ge=1, description="feed-forward width of a Transformer's block")
+    activation: Activation = "gelu"
     dropout: Dropout = 0.2
     attention_dropout: AttentionDropout = 0.0
     word_dropout: WordDropout = 0.1
@@ -319,6 +321,9 @@ class Seq2SeqSettings(Settings):
     init_std: InitStd = 0.1
     length: int = Field(256, ge=1, description="maximum tokens per source, for synthesizers")
     tie: bool = Field(False, description="share source and target word vectors")
+    start: Literal["zeros", "learned"] = Field(
+        "zeros", description="vector of the symbol before the first word"
+    )
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

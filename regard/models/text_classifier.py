@@ -22,9 +22,11 @@ from regard.layers.dropout import drop
 from regard.layers.embedding import Vectors, WordEmbedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.pooling import AttentionPool, FirstPool, MeanPool, QueryFromMeanPool
-from regard.layers.sublayers import EncoderBlock
+from regard.layers.sublayers import EncoderBlock, Norm
 from regard.models.settings import TextClassifierSettings
 from regard.plugins import at_layer, reads_trees
+
+NORMS: dict[str, Norm] = {"pre-norm": "pre", "post-norm": "post"}  # blocks of a Transformer
 
 
 class TextClassifier(nn.Module):
@@ -34,8 +36,9 @@ class TextClassifier(nn.Module):
     vectors, so that x = init_std · (e + pe) with e of size 1 at first, and one scale serves all
     rungs.
 
-    There is no norm before the pool, so that the length of a word's vector counts, as in the mean
-    of word vectors, which a pre-norm stack computes before its first training step.
+    Except after post-norm blocks there is no norm before the pool, so that the length of a word's
+    vector counts, as in the mean of word vectors, which a pre-norm stack computes before its first
+    training step.
 
     Padding after ``lengths`` never changes an output. A text without words is classified from the
     biases, or from CLS if there is one.
@@ -129,7 +132,7 @@ def _block(settings: TextClassifierSettings, width: int, length: int, layer: int
         normalize=settings.normalize,
         dropout=settings.attention_dropout,
         key_value_heads=settings.key_value_heads or None,
-        output_projection=settings.block == "pre-norm",
+        output_projection=settings.block in NORMS,
         length=length,
         compress=settings.compress,
     )
@@ -137,8 +140,9 @@ def _block(settings: TextClassifierSettings, width: int, length: int, layer: int
         return Plain(width, attention)
     if settings.block == "residual":
         return Residual(width, attention)
-    feedforward = FeedForward(width, settings.feedforward)
-    return EncoderBlock(width, attention, feedforward, settings.dropout, "pre")
+    feedforward = FeedForward(width, settings.feedforward, settings.activation)
+    norm = NORMS[settings.block]
+    return EncoderBlock(width, attention, feedforward, settings.dropout, norm)
 
 
 def _pool(settings: TextClassifierSettings, width: int, length: int) -> nn.Module:

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from regard.reports.evidence import Arm
 from regard.studies import scoring
+from regard.studies.result import claimed
 from regard.studies.statistics import Difference, compare_runs
 
 KINDS = {
@@ -66,16 +67,20 @@ def difference(comparison: Mapping[str, Any], a: Arm, b: Arm) -> Evidence | None
     """Return the difference of two arms: the declared verdict, or a test of their answers."""
     for verdict in comparison.get("verdicts", []):
         if {verdict.get("a"), verdict.get("b")} == {a.name, b.name}:
-            worse = verdict["b"] if float(verdict["difference"]) > 0 else verdict["a"]
-            claimed = worse not in verdict.get("untrained", [])
-            return Evidence(str(verdict["says"]), claimed and float(verdict["p"]) < 0.05)
+            return Evidence(str(verdict["says"]), claimed(verdict))
     result = post_hoc(a, b)
     note = "pair chosen after seeing the results, so p is too small"
-    return Evidence(f"{result.sentence} ({note})", result.significant) if result else None
+    return Evidence(f"{result.sentence} ({note})", result.claimed) if result else None
 
 
 def post_hoc(a: Arm, b: Arm) -> Difference | None:
     """Test the difference of two arms by their runs' answers; None if the runs do not match."""
+    result = _tested(a, b)
+    unfinished = tuple(arm.name for arm in (a, b) if not arm.row.get("trained", True))
+    return replace(result, untrained=unfinished) if result else None
+
+
+def _tested(a: Arm, b: Arm) -> Difference | None:
     fixed = [arm.deterministic for arm in (a, b)]
     names = {tuple(folder.name for folder in arm.folders) for arm in (a, b)}
     if not any(fixed) and len(names) > 1:
@@ -150,12 +155,10 @@ def _against_reference(comparison: Mapping[str, Any]) -> list[str]:
         forward = verdict.get("b") == reference
         name, gain = verdict["a" if forward else "b"], float(verdict["difference"])
         gain = gain if forward else -gain
-        significant = float(verdict["p"]) < 0.05
-        if significant and (name if gain < 0 else reference) in verdict.get("untrained", []):
-            untrained.append(str(name))
-            continue
         group = better if gain > 0 else worse
-        (group if significant else undecided).append(str(name))
+        if not claimed(verdict):
+            group = untrained if float(verdict["p"]) < 0.05 else undecided
+        group.append(str(name))
     sentences = []
     if better:
         sentences.append(f"Evidence of a gain over {reference}: {', '.join(better)}.")

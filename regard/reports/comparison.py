@@ -19,6 +19,7 @@ from regard.reports.markup import Html, join, shorten, tag
 from regard.reports.page import FRAME, LIMIT, page
 from regard.reports.scales import duration, number
 from regard.reports.training import training_table
+from regard.studies.result import claimed
 from regard.tasks import unit_of
 from regard.tasks.classification.metrics import METRICS
 from regard.tasks.pretraining.evaluation import Likelihoods
@@ -236,7 +237,8 @@ HOW_TO_READ = (
     "Small dots are single seeds. Verdicts test the paired differences of seeds, including the "
     "variance of the test examples (or of their groups), with Holm's correction over all "
     "comparisons. Arms with overlapping intervals can still differ significantly. A single seed "
-    "compares two models, not two methods."
+    "compares two models, not two methods. A pair of which one arm was not trained to the end is "
+    "compared at these steps, without a claim about the methods."
 )
 
 
@@ -272,9 +274,7 @@ def _against(story: Story, name: str, reference: str) -> list[Html]:
         if (verdict.get("a"), verdict.get("b")) == (name, reference):
             gain, low, high = (float(verdict[key]) for key in ("difference", "low", "high"))
             p, write = float(verdict["p"]), story.unit.write
-            worse = reference if gain > 0 else name
-            claimed = p < 0.05 and worse not in verdict.get("untrained", [])
-            look = ("right" if gain > 0 else "wrong") if claimed else "soft"
+            look = ("right" if gain > 0 else "wrong") if claimed(verdict) else "soft"
             text = f"{write(gain, '+')} ({write(low)} to {write(high)})"
             cells = [tag("span", text, class_=look), f"{p:.3f}" if p >= 0.001 else "< 0.001"]
             return [

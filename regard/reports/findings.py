@@ -4,6 +4,7 @@ The same `Table` is printed in the terminal, in the report and in ``--json``.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from regard.reports.page import LIMIT, page
 from regard.reports.scales import number
 
 Cell = str | float | int
+NUMBER = re.compile(r"[+−-]?[\d,.]+ ?%?")  # a cell that is a number, though written as a text
 SHOWN = 24  # rows of a table in the terminal; all are in the report
 WIDEST = 60  # characters of a cell in the terminal
 REGION = {"class_": "scroll", "tabindex": "0", "role": "region"}
@@ -53,7 +55,8 @@ class Table:
 
     def html(self) -> Html:
         """Return the table as HTML with sortable columns."""
-        words = {i for row in self.rows for i, value in enumerate(row) if isinstance(value, str)}
+        cells = [(i, value) for row in self.rows for i, value in enumerate(row)]
+        words = {i for i, value in cells if isinstance(value, str) and not NUMBER.fullmatch(value)}
         classes = ("words" if i in words else None for i in range(len(self.columns)))
         heads = zip(self.columns, classes, strict=True)
         head = tag("tr", *(tag("th", column, class_=look) for column, look in heads))

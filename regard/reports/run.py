@@ -19,6 +19,7 @@ from regard.runs import Run
 from regard.tasks import TASKS
 from regard.tasks.classification.evaluation import LabelEvaluation
 from regard.tasks.pretraining.evaluation import beginning
+from regard.training.convergence import MEANINGS
 
 FOLDED = 24  # labels up to which their table is shown expanded
 TEXTS = 4  # test texts shown if no texts are given
@@ -54,10 +55,15 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     parts = [
         tag("p", f"regard · {short(config.task)}", class_="over"),
         tag("h1", title),
-        tag("p", config.entry.describe(config.network), class_="lead"),
-        tag("p", evaluation.line(), class_="answer"),
-        *(tag("p", f"{note.capitalize()}.") for note in run.notes),
+        tag("p", f"{'Test' if run.held_out else 'Train'} {evaluation.line()}.", class_="answer"),
+        tag("p", ended(run)),
+        *(
+            tag("p", f"{note[:1].upper()}{note[1:]}.")
+            for note in run.notes
+            if not note.startswith(run.convergence)
+        ),
         *labels(evaluation),
+        tag("p", f"The model: {config.entry.describe(config.network)}."),
         *([trained.html()] if trained else ()),
         *(attention_place() if looks else ()),
         tag("h2", "Reproduce"),
@@ -67,6 +73,15 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
         *machine(run.folder.environment()),
     ]
     return page(title, parts, stored=stored("Text", looks) if looks else None)
+
+
+def ended(run: Run) -> str:
+    """Return how the training ended, as a sentence."""
+    rows, how = run.metrics(), run.convergence
+    if run.config.entry.deterministic or not rows:
+        return "It was fitted, not trained in steps."
+    share = "" if run.ended is None else ", by --end"
+    return f"The training ended after {rows[-1]['step']:,} steps{share}: {how} ({MEANINGS[how]})."
 
 
 def attention_place() -> list[Html]:
@@ -111,7 +126,12 @@ def place(folder: Path) -> str:
 
 
 def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
-    """Return a text, its prediction and the attention, packed into at most `limit` bytes."""
+    """Return a text, its prediction and the attention, packed into at most `limit` bytes.
+
+    A text of the test split has its true label, too.
+    """
+    labels = {one.text: one.label for one in run.evaluate().examples}
+    truth = {"label": label} if (label := labels.get(text, "")) else {}
     layers: list[LayerAttention] = []
     read = None
     if not run.config.entry.baseline and run.tokens(text):
@@ -119,7 +139,7 @@ def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
     plain = getattr(run.config.network, "block", "") == "plain"  # blocks without residuals
     packed = pack_below(with_rollout(layers, 0.0 if plain else 0.5), limit)
     tokens = {} if read is None else {"read": read}
-    return {"text": text, "answer": run.predict(text).json(), **tokens, **packed}
+    return {"text": text, "answer": run.predict(text).json(), **tokens, **packed, **truth}
 
 
 def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:

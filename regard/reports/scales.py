@@ -131,6 +131,15 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
+def forecast(typical: float, most: float) -> str:
+    """Format the duration of work that lies ahead.
+
+    >>> forecast(100, 1800)
+    'typically 100 s, at most 30 min'
+    """
+    return f"typically {duration(typical)}, at most {duration(most)}"
+
+
 def text_width(text: str, size: float) -> float:
     """Estimate the width of a text in the widest common typeface, in the units of `size`.
 

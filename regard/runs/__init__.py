@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.runs.config import Config, model_after
     from regard.runs.forecasting import Forecast, forecast
-    from regard.runs.opening import below, go_on, load, open_or_start, start
+    from regard.runs.opening import below, go_on, load, must_match, open_or_start, start
     from regard.runs.pretrain_first import pretraining_for, way_of
     from regard.runs.run import Run
 
@@ -28,6 +28,7 @@ __all__ = [
     "go_on",
     "load",
     "model_after",
+    "must_match",
     "open_or_start",
     "pretraining_for",
     "start",
@@ -43,11 +44,16 @@ _HOMES = {
     "go_on": "opening",
     "load": "opening",
     "model_after": "config",
+    "must_match": "opening",
     "open_or_start": "opening",
     "pretraining_for": "pretrain_first",
     "start": "opening",
     "way_of": "pretrain_first",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """The configuration of a run: a task, a model and their settings, as a file."""
 
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,7 +117,8 @@ class Config:
                 ) from None
             what = "contains no run" if folder.exists() else "does not exist"
             raise RegardError(
-                f"{folder} {what}; create one with `regard train TASK --out {folder}`"
+                f"{folder} {what}; create one with "
+                f"`regard train TASK --out {shlex.quote(str(folder))}`"
             ) from None
         except (OSError, ValueError, KeyError) as error:
             raise RegardError(f"{path} is not the config of a run: {error}") from None

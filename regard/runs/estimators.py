@@ -4,10 +4,11 @@
 (attention, the report, the explorer, an export) reads ``estimator.run_``.
 """
 
-import json
 import shutil
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, ClassVar, Self
@@ -20,13 +21,18 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from regard import atomic_io
 from regard.data.examples import Example
-from regard.data.sources import hold_out
-from regard.errors import RegardError
+from regard.data.labels import MOST
+from regard.data.sources import corpus_of, hold_out
+from regard.data.tokenizers import sound
+from regard.errors import ArgumentError, RegardError, value_errors
 from regard.runs.opening import load, open_or_start
 from regard.runs.run import Run
 from regard.settings import pairs
 
 LEAST = 2  # training texts
+DATA = "X and y"  # the name of the data of a fitted estimator's run
+#: Settings of files, which an estimator does not read.
+OF_FILES = frozenset("data test text label labels group duplicates".split())
 
 
 class _TextEstimator(BaseEstimator):  # type: ignore[misc]
@@ -119,26 +125,26 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
     def _describe(self) -> None:
         """Set fitted attributes from the run."""
 
-    def _train(self, texts: Sequence[str], answers: Sequence[Any]) -> None:
-        """Train a run on texts and answers as JSON has them."""
-        room = self._new_room()
-        examples = [
-            Example(text, json.dumps(answer), str(row))
-            for row, (text, answer) in enumerate(zip(texts, answers, strict=True))
-        ]
-        for name, part in zip(("train", "held"), self._parts(examples), strict=True):
-            rows = ({"text": x.text, "label": json.loads(x.label)} for x in part)
-            lines = "".join(json.dumps(row) + "\n" for row in rows)
-            (room / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-        given = {
-            # A run reads a test split once, at its end; here the estimator's caller tests.
-            **{"test": room / "held.jsonl", "validation": room / "held.jsonl"},
-            **{"data": room / "train.jsonl", "text": "text", "label": "label"},
-            **{"duplicates": "keep", **self._settings},
-        }
-        run = open_or_start(room / "run", self.task, self.model, pairs(given))
-        for _ in run.train():
+    def _train(self, texts: Sequence[str], answers: Sequence[str]) -> None:
+        """Train a run on texts and their answers, which stay in memory."""
+        if not isinstance(self.model, str):
+            raise ArgumentError(f"model must be a name, not {self.model!r:.40}")
+        if files := sorted(OF_FILES & self._settings.keys()):
+            raise ArgumentError(f"{type(self).__name__} learns from X and y; remove {files[0]}=")
+        rows = zip(texts, answers, strict=True)
+        train, held = self._parts(
+            [Example(text, answer, f"row {row}") for row, (text, answer) in enumerate(rows)]
+        )
+        # A run reads a test split once, at its end; here the estimator's caller tests.
+        parts = {"train": train, "validation": held, "test": held}
+        numbers = self.task == TextRegressor.task
+        corpus = corpus_of(DATA, parts, [], duplicates="keep", numbers=numbers)
+        corpus = replace(corpus, notes=())  # on texts that are in both
+        given = {"data": DATA, **self._settings}
+        run = open_or_start(self._new_room() / "run", self.task, self.model, pairs(given))
+        for _ in run.train(corpus=corpus):
             pass
+        run.task.corpus = corpus
         self.run_ = run
 
     def _parts(self, examples: list[Example]) -> tuple[list[Example], list[Example]]:
@@ -146,8 +152,8 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
 
         Equal texts stay together, each label stays in the first part, and few texts are both.
         """
-        if not 0 < self.validation < 1:
-            raise RegardError(f"validation must be between 0 and 1, not {self.validation!r}")
+        if not (isinstance(self.validation, Real) and 0 < self.validation < 1):
+            raise ArgumentError(f"validation must be between 0 and 1, not {self.validation!r}")
         train, held = hold_out(examples, self.validation)
         known = {example.label for example in train}
         if self.task == TextClassifier.task:
@@ -160,26 +166,55 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
     def _texts(self, X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
         return texts_of(X)
 
+    def _pairs(self, X: Any, y: ArrayLike) -> tuple[list[str], NDArray[Any]]:  # noqa: N803
+        """Return texts and answers to train on.
+
+        Errors: they differ in number, or are few; a text without words, or no Unicode; a missing
+        answer; y has several columns.
+        """
+        if y is None:
+            raise ArgumentError("requires y to be passed, but the target y is None")
+        texts, answers = self._texts(X), column_or_1d(y, warn=True)
+        if len(texts) != len(answers):
+            raise ArgumentError(
+                f"X has {len(texts)} texts and y has {len(answers)} answers; give one for each"
+            )
+        if len(texts) < LEAST:
+            raise ArgumentError(f"{len(texts)} sample(s) given; a minimum of {LEAST} is required")
+        for row, text in enumerate(texts):
+            if not text.strip():
+                raise ArgumentError(f"row {row} of X is an empty text; drop it before training")
+            if sound([text]) != [text]:
+                raise ArgumentError(f"row {row} of X has an unpaired surrogate; decode it anew")
+        for row, answer in enumerate(answers.tolist()):
+            if not isinstance(answer, str) and str(answer) in MISSING:
+                raise ArgumentError(f"row {row} of y is {answer}; drop rows without an answer")
+        return texts, answers
+
 
 def texts_of(X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
     """Return the texts of a list, an array, a series or a table with one column.
 
-    Errors: ``ValueError``, as from scikit-learn: one string, or a value that is not a string.
+    Errors: ``ValueError``: one string, several columns, or a value that is not a string.
 
     >>> texts_of(np.array([["a film"], ["another"]]))
     ['a film', 'another']
     """
-    if isinstance(X, str | bytes) or not isinstance(X, Iterable):
-        raise ValueError(f"give a list of texts, not {type(X).__name__}: [text]")
-    shape: Sequence[int] = getattr(X, "shape", ())
+    shape: Sequence[int] = getattr(X, "shape", (0,))
+    if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable) or not shape:
+        raise ArgumentError(f"give X as a list of texts, not {type(X).__name__}: [text]")
     if len(shape) > 1:
         if len(shape) != 2 or shape[1] != 1:
-            raise ValueError(f"texts must be one column, not the shape {shape}; choose a column")
+            raise ArgumentError(
+                f"X must be one column of texts, not the shape {shape}; choose a column"
+            )
         X = np.asarray(X)[:, 0]
     texts = list(X)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"row {row} is not a text but {text!r:.40}; drop or convert it")
+            raise ArgumentError(
+                f"row {row} of X is not a text but {text!r:.40}; drop or convert it"
+            )
     return [str(text) for text in texts]
 
 
@@ -198,7 +233,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
     Fitted attributes: ``classes_``, ``run_`` (the `Run`). ``of`` makes an estimator of a run that
     was trained elsewhere; ``save`` keeps the run. Equal settings give equal predictions.
 
-    Errors: ``RegardError`` for unknown models and settings; ``ValueError`` for X and y.
+    Errors: ``ValueError`` for models, settings, X and y; it names the parameter or the row.
 
     >>> texts = ["a good film", "a fine film", "a bad film", "a dull film"] * 5
     >>> model = TextClassifier("nb-svm").fit(texts, [1, 1, 0, 0] * 5)
@@ -209,21 +244,17 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
     task = "classification"
     classes_: NDArray[Any]
 
+    @value_errors()
     def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: N803, scikit-learn's name
         """Train on texts and their labels, of any type."""
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        texts, labels = self._texts(X), column_or_1d(y, warn=True)
-        _must_match(texts, labels)
-        if labels.dtype == object:  # a missing value cannot be sorted
-            for row, label in enumerate(labels):
-                if not isinstance(label, str) and str(label) in MISSING:
-                    raise ValueError(f"row {row} of y is {label}; drop texts without a label")
+        texts, labels = self._pairs(X, y)
         check_classification_targets(labels)
         classes, numbers = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y has one class, {classes[0]!r}; a classifier needs two or more")
-        names = [" ".join(str(label).split()) for label in classes]
+            raise ArgumentError(
+                f"y has one class, {classes.tolist()[0]!r}; a classifier needs two or more"
+            )
+        names = sound([" ".join(str(label).split()) for label in classes])
         if len({*names}) < len(names) or "" in names:
             names = [str(number) for number in range(len(names))]
         self.classes_ = classes
@@ -267,16 +298,24 @@ class TextRegressor(RegressorMixin, _TextEstimator):  # type: ignore[misc]
 
     task = "regression"
 
+    @value_errors()
     def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: N803
         """Train on texts and their numbers."""
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        texts = self._texts(X)
-        numbers = column_or_1d(y, warn=True).astype(np.float64)
-        _must_match(texts, numbers)
-        if not np.isfinite(numbers).all():
-            raise ValueError("y contains NaN or infinity; drop these rows")
-        self._train(texts, numbers.tolist())
+        texts, answers = self._pairs(X, y)
+        numbers = []
+        for row, answer in enumerate(answers.tolist()):
+            try:
+                numbers.append(float(answer))
+            except (TypeError, ValueError):
+                raise ArgumentError(f"row {row} of y is no number but {answer!r:.40}") from None
+            if not abs(numbers[-1]) < MOST:
+                raise ArgumentError(
+                    f"row {row} of y is {answer}; numbers must be below {MOST:g}: scale y, or drop "
+                    "the row"
+                )
+        if min(numbers) == max(numbers):
+            raise ArgumentError(f"y is {numbers[0]} in every row; a regressor needs two numbers")
+        self._train(texts, [repr(number) for number in numbers])
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
@@ -285,17 +324,6 @@ class TextRegressor(RegressorMixin, _TextEstimator):  # type: ignore[misc]
         with self.run_.computing():
             numbers = self.run_.task.predict_numbers(self.run_.model, self._texts(X))
         return np.asarray(numbers)
-
-
-def _must_match(texts: Sequence[str], answers: NDArray[Any]) -> None:
-    """Raise ``ValueError`` if texts and answers differ in number, are few, or a text is empty."""
-    if len(texts) != len(answers):
-        raise ValueError(f"{len(texts)} texts and {len(answers)} answers; give one for each text")
-    if len(texts) < LEAST:
-        raise ValueError(f"{len(texts)} sample(s) given; a minimum of {LEAST} is required")
-    for row, text in enumerate(texts):
-        if not text.strip():
-            raise ValueError(f"row {row} is an empty text; drop it before training")
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -100,12 +100,11 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
     words = int(model.embedding.weight.shape[0])  # type: ignore[union-attr, index]
     names = ends(tokenizer, words)
     inner = with_ends(tokenizer, names)
-    ids = {name: len(tokenizer) + i for i, name in enumerate(names)}
     roles = {"pad_token": tokenizer.vocabulary[0], "unk_token": tokenizer.vocabulary[1]}
     config: dict[str, Any] = {"pad_token_id": 0}
     if layout.kind == "bert":
         roles |= {"mask_token": "[MASK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-        inner = framed(inner, "[CLS]", "[SEP]", ids)
+        inner = framed(inner, "[CLS]", "[SEP]")
     else:
         end = cast(Writes[Any], run.task).end
         roles["eos_token"], config["eos_token_id"] = names[end - len(tokenizer)], end

@@ -1,7 +1,7 @@
 """The folder of a run: one writer at a time, and hashes of all files once it is complete."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Folder:
         self.predictions = path / "predictions.jsonl"
         self.manifest = path / atomic_io.MANIFEST
         self.checkpoints = Checkpoints(path / "checkpoints")
+        self.made: list[Path] = []  # the folders that `create` made, the innermost first
 
     @property
     def complete(self) -> bool:
@@ -54,6 +55,31 @@ class Folder:
         values = read_json(self.environment_path)
         checked(Environment, values, self.environment_path)
         return values
+
+    def create(self) -> None:
+        """Make the folder and those above it. Errors: it cannot be made."""
+        above = [self.path, *self.path.parents]
+        self.made = self.made or [folder for folder in above if not folder.exists()]
+        with atomic_io.told(self.path, 0):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def discarded_if_not_begun(self) -> Iterator[None]:
+        """If the start of a training fails within the context, remove the settings and the folders.
+
+        Folders with other files stay.
+        """
+        try:
+            yield
+        except BaseException:
+            if not self.begun:
+                atomic_io.remove_leftovers(self.path)
+                for name in (CONFIG, LOCK):
+                    (self.path / name).unlink(missing_ok=True)
+                with suppress(OSError):  # other files are in it
+                    for folder in self.made or [self.path]:
+                        folder.rmdir()
+            raise
 
     def seal(self) -> None:
         """Hash all files of the run, which completes it, and delete the checkpoints."""

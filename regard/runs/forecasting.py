@@ -1,15 +1,17 @@
-"""Forecast the cost of a training from one step on each of two batches."""
+"""Forecast the cost of a training from some steps and a validation."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.data.token_corpus import TokenCorpus
-from regard.layers.device import to_device
 from regard.memory import forget_peak, peak_mb
 from regard.models.classifiers import Classifier
 from regard.runs.build import begin, prepare
@@ -19,22 +21,33 @@ from regard.runs.room import need
 from regard.tasks.classification.task import Classification
 from regard.tasks.task import SPLITS
 from regard.training.clock import follow_the_clock, warning
-from regard.training.loop import Training, seeded, using_threads, validations
-from regard.training.precision import choose_precision
+from regard.training.loop import (
+    TYPICAL,
+    Training,
+    expected_steps,
+    seeded,
+    steps_between,
+    using_threads,
+)
+from regard.training.precision import Precision, choose_precision
+from regard.training.settings import MOST_TOKENS
 
-if TYPE_CHECKING:
-    pass
+Clock = Callable[[], float]
 
 SAMPLE = 200  # number of texts to fit a baseline to
 FORWARD = 3  # cost of a step in forward passes
+WARM, TIMED = 2, 6  # steps before those that are timed, and these
+LONGEST = 5.0  # seconds after which no further step is timed, and of a validation that is timed
+BUSY = 1.5  # how many times as long it takes at most beside other processes on the same cores
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The approximate cost of a training on this machine, estimated from a step or two.
+    """The approximate cost of a training on this machine, estimated from some steps.
 
-    `disk_mb` is for training (three checkpoints of weights, best weights and optimizer); a
-    completed run keeps only its weights. `at_most`: patience may stop it earlier. `warnings`: about
+    `steps` and `seconds` are typical; `most_steps` is the end without patience, `most_seconds` its
+    time on a machine that does other work, too. `disk_mb` is for training (three checkpoints of
+    weights, best weights and optimizer); a completed run keeps only its weights. `warnings`: about
     a budget in minutes with few updates, and about memory.
     """
 
@@ -45,13 +58,14 @@ class Forecast:
     test: int
     parameters: int
     steps: int
+    most_steps: int
     seconds: float
+    most_seconds: float
     tokens_per_second: float
     memory_mb: float
     disk_mb: float
     precision: str
     notes: tuple[str, ...]
-    at_most: bool = False
     warnings: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
@@ -59,22 +73,30 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(task: str, model: str, overrides: Sequence[str] = ()) -> Forecast:
-    """Forecast a training by the faster of two steps. Nothing is written.
+def forecast(
+    task: str,
+    model: str,
+    overrides: Sequence[str] = (),
+    *,
+    typical: float | None = None,
+    clock: Clock = time.monotonic,
+) -> Forecast:
+    """Forecast a training by some steps and a validation. Nothing is written.
 
-    Errors: those of `open_or_start` and of the beginning of `Run.train`.
+    `typical`: validations, divided by the patience, after which that typically ends the training,
+    if known. Errors: those of `open_or_start` and of the beginning of `Run.train`.
     """
-    config = Config.make(task, model, overrides)
+    config, begun = Config.make(task, model, overrides), clock()
     prepared = prepare(config)
     forget_peak()  # measure the memory of each arm separately
     if config.entry.baseline:
-        return _of_baseline(config, prepared)
+        return _of_baseline(config, prepared, clock)
     if config.entry.frozen:
-        return _of_frozen(config, prepared)
-    return _of_network(config, prepared)
+        return _of_frozen(config, prepared, clock)
+    return _of_network(config, prepared, typical or TYPICAL, clock, begun)
 
 
-def _of_network(config: Config, task: Any) -> Forecast:
+def _of_network(config: Config, task: Any, typical: float, clock: Clock, begun: float) -> Forecast:
     settings = config.training
     precision = choose_precision(settings.precision, settings.device)
     network, _ = begin(config, task)
@@ -83,26 +105,27 @@ def _of_network(config: Config, task: Any) -> Forecast:
     training = Training(network, task, settings, precision)
     with using_threads(settings.threads):
         follow_the_clock(training)
-    plan = training.plan()
-    with using_threads(settings.threads):
-        # Warm up: one-time costs of the process.
-        with seeded(0, training.device), precision.autocast(settings.device):
-            task.loss(network, to_device(network, task.batch("train", plan[0]))).backward()
-        pace = min(_pace(training, indexes) for indexes in plan[:2])
-    tokens = {side: int(task.lengths(side, settings.seed, 0).sum()) for side in SPLITS}
-    mean = tokens["train"] / len(plan)
-    unit, amount = settings.budget_of(len(plan))
-    steps = {
-        "epochs": amount * len(plan),
-        "steps": amount,
-        "tokens": amount / mean,
-        "minutes": amount * 60 / (pace * mean),
-    }[unit]
-    parts, epochs = validations(settings, len(plan))
-    between = settings.evaluate_every or max(len(plan) * epochs / parts, 1)
-    judged = (1 + steps / between) * tokens["validation"] + tokens["test"]
+        plan = training.plan()
+        start = clock() - begun
+        pace = _pace(training, plan, clock)
+        mean = int(task.lengths("train", settings.seed, 0).sum()) / len(plan)
+        unit, amount = settings.budget_of(len(plan))
+        most = {
+            "epochs": amount * len(plan),
+            "steps": amount,
+            "tokens": amount / mean,
+            "minutes": amount * 60 / (pace * mean),
+        }[unit]
+        every = steps_between(settings, len(plan))
+        usual = expected_steps(settings, every, most, typical=typical)
+        judging, testing = _judging(task, network, pace, precision, settings.device, clock)
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    few = warning(settings, steps, training.batch_tokens)
+    few = warning(settings, most, training.batch_tokens)
+
+    def seconds(steps: float) -> float:
+        return start + steps * pace * mean + (steps // every + 1) * judging + testing
+
+    whole = amount * 60 + testing if unit == "minutes" else seconds(most)
     return Forecast(
         task=config.task,
         model=config.model,
@@ -110,16 +133,37 @@ def _of_network(config: Config, task: Any) -> Forecast:
         validation=_texts(task, "validation"),
         test=_texts(task, "test"),
         parameters=parameters,
-        steps=round(steps),
-        seconds=amount * 60 if unit == "minutes" else pace * (steps * mean + judged / FORWARD),
+        steps=round(usual),
+        most_steps=round(most),
+        seconds=min(seconds(usual), whole) if usual < most else whole,
+        most_seconds=whole if unit == "minutes" else BUSY * whole,
         tokens_per_second=1 / pace,
         memory_mb=peak_mb(),
         disk_mb=3 * 4 * 4 * parameters / 1e6,
         precision=f"{precision.name}: {precision.reason}",
         notes=tuple(task.notes),
-        at_most=settings.patience > 0,
         warnings=tuple(filter(None, (tight, few))),
     )
+
+
+def _judging(
+    task: Any, network: nn.Module, pace: float, precision: Precision, device: str, clock: Clock
+) -> tuple[float, float]:
+    """Return the seconds of a validation, and of the prediction of the test split.
+
+    A validation that takes long is not timed, but estimated by its tokens.
+    """
+    tokens = {side: int(task.lengths(side, 0, 0).sum()) for side in SPLITS}
+    judged = min(getattr(task.settings, "judged", 0), _texts(task, "validation"))
+    seconds = tokens["validation"] * pace / FORWARD
+    if 0 < seconds < LONGEST:
+        begun = clock()
+        with torch.no_grad(), precision.autocast(device):
+            task.judge(network, "validation", tokens=MOST_TOKENS)
+        seconds = clock() - begun
+    if judged:
+        return seconds, seconds * _texts(task, "test") / judged
+    return seconds, seconds * tokens["test"] / max(tokens["validation"], 1)
 
 
 def _texts(task: Any, split: str) -> int:
@@ -129,7 +173,7 @@ def _texts(task: Any, split: str) -> int:
     return len(task.split(split))
 
 
-def _of_frozen(config: Config, task: Classification) -> Forecast:
+def _of_frozen(config: Config, task: Classification, clock: Clock) -> Forecast:
     settings = config.training
     precision = choose_precision(settings.precision, settings.device)
     network, _ = begin(config, task)
@@ -138,10 +182,10 @@ def _of_frozen(config: Config, task: Classification) -> Forecast:
     middle = fitting.batches[len(fitting.batches) // 2 :][:2]
     with using_threads(settings.threads), seeded(0, fitting.device):
         fitting.states(*fitting.batches[0])  # warm up: one-time costs of the process
-        fitting.tokens, begun = 0, time.monotonic()
+        fitting.tokens, begun = 0, clock()
         for split, indexes in middle:
             fitting.states(split, indexes)
-    pace = (time.monotonic() - begun) / max(fitting.tokens, 1)
+    pace = max(clock() - begun, 1e-9) / max(fitting.tokens, 1)
     tokens = sum(int(task.split(side).lengths.sum()) for side in SPLITS)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     return Forecast(
@@ -152,7 +196,9 @@ def _of_frozen(config: Config, task: Classification) -> Forecast:
         test=len(task.test),
         parameters=parameters,
         steps=len(fitting.batches) + 1,
+        most_steps=len(fitting.batches) + 1,
         seconds=pace * tokens,
+        most_seconds=BUSY * pace * tokens,
         tokens_per_second=1 / pace,
         memory_mb=peak_mb(),
         disk_mb=4 * parameters / 1e6,
@@ -161,22 +207,30 @@ def _of_frozen(config: Config, task: Classification) -> Forecast:
     )
 
 
-def _pace(training: Training, indexes: NDArray[np.integer]) -> float:
-    """Return the seconds per token, without padding, of one step on a batch."""
-    begun, before = time.monotonic(), training.state.tokens
-    training.update(indexes)
-    return (time.monotonic() - begun) / max(training.state.tokens - before, 1)
+def _pace(training: Training, plan: Sequence[NDArray[np.integer]], clock: Clock) -> float:
+    """Return the seconds per token, without padding, of the steps on some batches.
+
+    The first steps are not timed: they include one-time costs of the process and of shapes.
+    """
+    for indexes in islice(cycle(plan[:WARM]), WARM):
+        training.update(indexes)
+    begun, before = clock(), training.state.tokens
+    for indexes in islice(cycle(plan[:: max(len(plan) // TIMED, 1)]), TIMED):
+        training.update(indexes)
+        if clock() - begun > LONGEST:
+            break
+    return max(clock() - begun, 1e-9) / max(training.state.tokens - before, 1)
 
 
-def _of_baseline(config: Config, task: Any) -> Forecast:
+def _of_baseline(config: Config, task: Any, clock: Clock) -> Forecast:
     baseline = config.entry.build(config.network, **task.sizes)
     sizes = {side: task.lengths(side, 0, 0) for side in SPLITS}
     train = len(sizes["train"])
     chosen = task.sample(max(train // SAMPLE, 1))
-    begun = time.monotonic()
+    begun = clock()
     task.fit(baseline, chosen)
     every = train / len(chosen)
-    seconds = max(time.monotonic() - begun, 1e-6) * every
+    seconds = max(clock() - begun, 1e-6) * every
     return Forecast(
         task=config.task,
         model=config.model,
@@ -185,7 +239,9 @@ def _of_baseline(config: Config, task: Any) -> Forecast:
         test=len(sizes["test"]),
         parameters=sum(array.size for array in baseline.arrays.values()),
         steps=1,
+        most_steps=1,
         seconds=seconds,
+        most_seconds=BUSY * seconds,
         tokens_per_second=int(sizes["train"].sum()) / seconds,
         memory_mb=peak_mb(),
         disk_mb=sum(array.nbytes for array in baseline.arrays.values()) / 1e6 * every,

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -44,20 +45,29 @@ def kernels_of(folder: Folder) -> Constants:
 class Learner:
     """Trains a run's network, or fits its baseline, and writes the results.
 
-    It resumes what an earlier process left. The caller locks the folder.
+    It resumes what an earlier process left. The caller locks the folder. A ``corpus`` in memory
+    takes the place of the data that the settings name.
     """
 
-    def __init__(self, folder: Folder, config: Config) -> None:
-        self.folder, self.config = folder, config
+    def __init__(self, folder: Folder, config: Config, corpus: Any = None) -> None:
+        self.folder, self.config, self.corpus = folder, config, corpus
 
     @property
     def precision(self) -> Precision:
         """Return the precision of the training."""
         return precision_of(self.folder)
 
+    def _task(self) -> Any:
+        """Return the task, which reads its data unless they are in memory."""
+        task = prepare(self.config)
+        if self.corpus is not None:
+            task = copy(task)  # equal settings share their task
+            task.corpus = self.corpus
+        return task
+
     def work_beside(self, end: bool) -> Iterator[Progress]:
         """Train and predict in a further process; only the first one writes results."""
-        task = prepare(self.config)
+        task = self._task()
         model, _ = begin(self.config, task)
         ranks().wait()  # until it has written ``env.json``
         yield from self._steps(task, model, end)
@@ -180,7 +190,7 @@ class Learner:
 
     def work(self, end: bool) -> Iterator[Progress]:
         """Train the network, then write its weights and its test predictions."""
-        config, folder, task = self.config, self.folder, prepare(self.config)
+        config, folder, task = self.config, self.folder, self._task()
         if config.entry.baseline:
             self._begin(task)
             yield self._fit(task)

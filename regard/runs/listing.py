@@ -17,6 +17,7 @@ TAGS = ".tags.json"  # hidden: the manifest of a complete run does not list it
 LONGEST_TAG, MOST_TAGS = 40, 50
 LIMIT = 1 << 20  # bytes of a configuration
 LAST = 1 << 16  # bytes at the end of metrics.jsonl that hold its last row
+DEFAULT = Path("runs")
 DEPTH = 4  # folders below the given one
 #: The files of a run. A folder with others is not deleted.
 OWN = {
@@ -62,9 +63,10 @@ class Row:
 def rows_below(folder: Path) -> list[Row]:
     """Return the runs in a folder, at most four folders deep, by name.
 
-    Errors: no such folder. A folder whose configuration cannot be read is left out.
+    Errors: no such folder, unless it is the default one, which the first run makes. A folder whose
+    configuration cannot be read is left out.
     """
-    if not folder.is_dir():
+    if not folder.is_dir() and (folder.exists() or folder != DEFAULT):
         raise RegardError(f"{folder} is not a folder; give one that contains runs")
     places = ["/".join(["*"] * depth) for depth in range(1, DEPTH + 1)]
     found = {path.parent for place in places for path in folder.glob(f"{place}/{CONFIG}")}

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard import atomic_io
-from regard.errors import RegardError
+from regard.errors import OccupiedError, RegardError
 from regard.ranks import ranks
 from regard.reading import read_json
+from regard.runs.build import prepare
 from regard.runs.config import CONFIG, Config
 from regard.runs.folder import Folder
 from regard.runs.run import Run
@@ -42,23 +43,42 @@ def open_or_start(
 
 def go_on(folder: Path | str, config: Config) -> Run:
     """Return the new or existing run of a config in its folder. Errors: as `open_or_start`."""
-    place = Folder(Path(folder))
-    path = place.path
+    run = Run(Path(folder), config)
+    place, path = run.folder, run.folder.path
     if place.holds_something_else():
-        raise RegardError(f"{path} contains files that are not a run; give another --out")
+        must_match(path, config)
     if ranks().first and not place.begun:  # new, or failed before training
-        with atomic_io.told(path, 0):
-            path.mkdir(parents=True, exist_ok=True)
+        place.create()
         with place.locked():
             if not place.begun and not _same(config, path):
                 atomic_io.write_bytes(path / CONFIG, config.toml())
     ranks().wait()  # for the first process, the only one that writes
-    if differences := config.differences(Config.read(path)):
-        raise RegardError(
-            f"{path} contains another run: {', '.join(differences)}; "
-            "give another --out, or the same settings to resume"
+    must_match(path, config)
+    return run
+
+
+def must_match(path: Path, config: Config) -> None:
+    """Raise an `OccupiedError` if a folder holds another run than that of `config`, or other files.
+
+    If the data of `config` cannot be read, that is the error.
+    """
+    if Folder(path).holds_something_else():
+        problem = f"{path} contains files that are not a run; give another --out"
+    elif not (path / CONFIG).exists():
+        return
+    else:
+        try:
+            differences = config.differences(Config.read(path))
+        except RegardError as error:
+            raise OccupiedError(str(error)) from None
+        if not differences:
+            return
+        problem = (
+            f"{path} contains another run: {', '.join(differences)}; give another --out, "
+            "or the same settings to resume"
         )
-    return Run(path, config)
+    prepare(config).facts()
+    raise OccupiedError(problem)
 
 
 def below(folder: Path | str) -> list[Path]:
@@ -96,4 +116,6 @@ def load(folder: Path | str) -> Run:
     Errors: the folder does not exist or contains no run.
     """
     path = Path(folder)
+    if path.is_file():
+        raise RegardError(f"{path} is a file; give the folder of a run, which has a {CONFIG}")
     return Run(path, Config.read(path))

@@ -25,9 +25,9 @@ from regard.runs.learning import Learner, kernels_of, precision_of
 from regard.runs.metrics_log import MetricsLog
 from regard.shown import shown
 from regard.tasks import TASKS
-from regard.tasks.task import Columns, Task
+from regard.tasks.task import Columns, Task, with_unknown
 from regard.training.checkpoints import load_weights, must_describe
-from regard.training.convergence import CONVERGED, MEANINGS, ONE_LABEL, outcome
+from regard.training.convergence import CONVERGED, MEANINGS, ONE_LABEL, TRIVIAL, outcome
 from regard.training.loop import NOTHING, Progress
 from regard.training.precision import Precision
 
@@ -55,12 +55,13 @@ class Run:
         """Return whether it is trained and has predicted the test split."""
         return self.folder.complete
 
-    def train(self, *, end: bool = False) -> Iterator[Progress]:
+    def train(self, *, end: bool = False, corpus: Any = None) -> Iterator[Progress]:
         """Train to the end of the budget, resuming where an earlier process stopped.
 
         At the end the test split is predicted, once, and the folder sealed. A completed run yields
         nothing. `end` completes the run now with the best weights of its newest checkpoint, which
-        `ended` records. Errors: another process trains here; the data have changed since the run
+        `ended` records. A `corpus` in memory takes the place of the data that the settings name.
+        Errors: another process trains here; the data have changed since the run
         began; no disk space (nothing is lost: run it again); `end` without a checkpoint.
         """
         if self.complete:
@@ -78,10 +79,11 @@ class Run:
                     if self.complete and ranks().world == 1:
                         return  # another process had the lock, and completed the run
                     atomic_io.remove_leftovers(self.folder.path)
-                    yield from Learner(self.folder, self.config).work(end)
+                    with self.folder.discarded_if_not_begun():
+                        yield from Learner(self.folder, self.config, corpus).work(end)
                     self.folder.seal()
             else:
-                yield from Learner(self.folder, self.config).work_beside(end)
+                yield from Learner(self.folder, self.config, corpus).work_beside(end)
             ranks().wait()
         self.__dict__.pop("_environment", None)
 
@@ -93,7 +95,8 @@ class Run:
         """
         with self.folder.locked():
             atomic_io.remove_leftovers(self.folder.path)
-            yield from Learner(self.folder, self.config).validate()
+            with self.folder.discarded_if_not_begun():
+                yield from Learner(self.folder, self.config).validate()
         self.__dict__.pop("_environment", None)
 
     @property
@@ -151,14 +154,18 @@ class Run:
     def predict(self, texts: Any) -> Any:
         """Return the prediction for a text, or for each of a list; needs no training data.
 
+        A prediction's ``unknown`` are the words of its text that the model does not know.
+
         A run with tree positions needs parsed sentences, as `regard.data.files.read_examples` reads
         them from a .conllu file. Errors: texts without trees.
         """
         if isinstance(texts, str | Example):
             return self.predict([texts])[0]
         self.must_be_complete()
+        inputs = list(texts)
         with self.computing():
-            return self.task.predict(self.model, list(texts))
+            answers = self.task.predict(self.model, inputs)
+        return [*map(with_unknown, answers, self.unknown(inputs))]
 
     def best(self, texts: Sequence[str], search: Any) -> list[list[Any]]:
         """Return the best outputs for each text, best first, with the given search settings.
@@ -167,7 +174,13 @@ class Run:
         """
         with self.computing():
             outputs: list[list[Any]] = self.task.best(self.model, texts, search)
-        return outputs
+        pairs = zip(outputs, self.unknown(texts), strict=True)
+        return [[with_unknown(one, words) for one in several] for several, words in pairs]
+
+    def unknown(self, texts: Sequence[Any]) -> list[tuple[str, ...]]:
+        """Return the words of each text that the model does not know, each once."""
+        words: list[tuple[str, ...]] = self.task.unknown(self.model, texts)
+        return words
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Any]:
         """Return the likelihood of each target given its source.
@@ -257,13 +270,16 @@ class Run:
         """Return how the training ended: an outcome of `regard.training.convergence`.
 
         A fitted model, such as a baseline, is "converged". A network that predicts the same for
-        every test example never learned.
+        every test example never learned; nor did one whose validation stopped improving at the
+        score of a guess that ignores the input (`Evaluation.learned`).
         """
         if self.config.entry.deterministic:
             return CONVERGED
-        if self.evaluate().is_constant:
+        evaluation = self.evaluate()
+        if evaluation.is_constant:
             return ONE_LABEL
-        return outcome(self.metrics(), self.config.training.patience)
+        how = outcome(self.metrics(), self.config.training.patience)
+        return TRIVIAL if how == CONVERGED and not evaluation.learned else how
 
     @property
     def _unread(self) -> Task[Any]:

@@ -1,21 +1,21 @@
 """Train arms × seeds under one budget on all cores, and test which arm is better."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from regard.errors import RegardError, look_up
 from regard.models import ModelEntry
-from regard.settings import key_of, unknown_key
+from regard.settings import key_of, key_value, unknown_key
 from regard.studies import scoring
 from regard.studies.arms import Arm, check_arms, parse_arm, parse_arms, spelled
 from regard.studies.budget import parse_budget
 from regard.studies.compatibility import (
     check_compatible,
-    check_folder,
     check_paired,
     check_same_test,
     data_key,
@@ -154,8 +154,7 @@ class Study:
 
         known = {key for arm in self.arms for key in self._keys(arm)}
         for pair in (*self.overrides, *(pair for arm in self.arms for pair in arm.overrides)):
-            if "=" not in pair:
-                raise RegardError(f"settings are written key=value, not {pair!r}")
+            key_value(pair)
             if key_of(pair) == "seed":
                 raise RegardError(f"{pair}: a comparison sets its own seeds; use --seeds instead")
             if key_of(pair) not in known:
@@ -179,12 +178,12 @@ class Study:
             self.check_folders()
 
     def check_folders(self) -> None:
-        """Raise an error if a folder holds another run."""
-        from regard.runs import Config
+        """Raise an `OccupiedError` if a folder holds another run."""
+        from regard.runs import Config, must_match
 
         for arm in self.arms:
             for run in (self._run(arm, seed) for seed in self._seeds(arm)):
-                check_folder(Path(run.folder), Config.make(run.task, run.model, run.overrides))
+                must_match(Path(run.folder), Config.make(run.task, run.model, run.overrides))
 
     def read_data(self, arms: set[str]) -> dict[str, dict[str, Any]]:
         """Return `Task.facts` for the first arm and for each of these arms, by name.
@@ -301,14 +300,14 @@ class Study:
         results = [
             _result(arm, done[arm.name], broken[arm.name]) for arm in self.arms if arm.name in done
         ]
-        untrained = {result.arm.name for result in results if not result.trained}
+        by_name = {result.arm.name: result for result in results}
         return Comparison(
             task=self.task,
             metric=first.metric,
             arms=tuple(results),
             reference=self.reference,
-            verdicts=tuple(self._family(pairs, done, untrained)),
-            rungs=tuple(self._family(rungs, done, untrained)),
+            verdicts=tuple(self._family(pairs, done, by_name)),
+            rungs=tuple(self._family(rungs, done, by_name)),
             failures=failures,
             folder=self.out,
             trivial=dict(first.trivial),
@@ -326,7 +325,7 @@ class Study:
         self,
         pairs: Sequence[tuple[str, str]],
         done: Mapping[str, Mapping[int, RunScore]],
-        untrained: Collection[str],
+        results: Mapping[str, ArmResult],
     ) -> list[Difference]:
         """Compare the pairs in which both arms have results, on the seeds that both have."""
         fixed = {arm.name for arm in self.arms if arm.deterministic}
@@ -340,9 +339,14 @@ class Study:
                 seeds = list(range(self.seeds))
             if seeds:
                 scores_a, scores_b = (_paired(done[name], seeds, name in fixed) for name in (a, b))
-                marked = tuple(name for name in (a, b) if name in untrained)
-                difference = scoring.difference(scores_a, scores_b, (a, b))
-                differences.append(replace(difference, untrained=marked))
+                pair = [results[name] for name in (a, b)]
+                difference = replace(
+                    scoring.difference(scores_a, scores_b, (a, b)),
+                    untrained=tuple(arm.arm.name for arm in pair if not arm.trained),
+                    stuck=tuple(arm.arm.name for arm in pair if arm.stuck),
+                    steps={arm.arm.name: round(fmean(arm.steps)) for arm in pair if arm.steps},
+                )
+                differences.append(difference)
         return as_family(differences)
 
     def _scores(self, arm: Arm) -> dict[int, RunScore]:

@@ -11,22 +11,10 @@ from regard.studies.job import RunScore
 if TYPE_CHECKING:
     from regard.runs import Config
 
-CONFIG = "config.toml"  # of a run's folder
 CUTTING = {"tokenizer", "vocabulary", "minimum", "length", "truncate"}  # of texts into tokens
 WRITING = {"smoothing", "beam", "penalty", "judged"}
 LEARNING = {"validation", "examples", "class_weights"}  # of which texts, and how much each counts
 OWN_CHOICE = {*CUTTING, *WRITING, *LEARNING}
-
-
-def check_folder(place: Path, config: "Config") -> None:
-    """Raise an error if the folder of a run contains another run."""
-    if not (place / CONFIG).exists():
-        return
-    if differences := config.differences(type(config).read(place)):
-        raise RegardError(
-            f"{place} contains another run: {', '.join(differences)}; give another --out, "
-            "or the same settings to resume"
-        )
 
 
 def data_key(data: Any) -> str:

@@ -1,7 +1,7 @@
 """Estimate the remaining time of a job queue from finished jobs of the same kind."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,17 @@ class Running:
     done: float
     before: float = 0.0
     begun: float = 0.0
+    most: float = 1.0  # the job may take so many times as long as `done` assumes
+
+    @property
+    def longest(self) -> "Running":
+        """Return the job as it is if it takes as long as it may.
+
+        >>> Running("gru", 1.0, elapsed=30.0, done=0.5, most=4.0).longest.total
+        240.0
+        """
+        done, before = self.done / self.most, self.before / self.most
+        return replace(self, done=done, before=before, most=1.0)
 
     @property
     def total(self) -> float | None:

@@ -177,7 +177,8 @@ def train_and_score(job: RunTask, report: Report) -> str:
     for progress in run.train():
         peak = peak_mb()
         done = 0.98 * share(progress)  # the rest is the test
-        report(done, _message(progress, run.validates), progress.few_updates)
+        message = _message(progress, run.validates)
+        report(done, message, progress.few_updates, at_most(progress))
     score = _score(run, peak)
     write_json(score_path(folder), asdict(score))
     return f"{score.metric} {score.unit.write(score.value)}{score.unit.sign}"
@@ -253,8 +254,15 @@ def identity(folder: Path) -> str:
 
 
 def share(progress: "Progress") -> float:
-    """Return the share of a training that is done."""
-    return progress.step / progress.steps if progress.seconds_left else 1.0
+    """Return the share of a training that is done if it ends where it typically does."""
+    typical = progress.typical_steps or progress.steps
+    return min(progress.step / typical, 1.0) if progress.seconds_left else 1.0
+
+
+def at_most(progress: "Progress") -> float:
+    """Return how many times as long as typically a training may take."""
+    typical = progress.typical_steps or progress.steps
+    return progress.steps / (typical if progress.seconds_left else progress.step)
 
 
 def _message(progress: "Progress", metric: str) -> str:
@@ -262,4 +270,5 @@ def _message(progress: "Progress", metric: str) -> str:
 
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     then = "" if progress.seconds_left else ", predicting the test split"
-    return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}{then}"
+    most = "at most " if progress.typical_steps not in (0, progress.steps) else ""
+    return f"step {progress.step} of {most}{progress.steps}, loss {progress.loss:.3f}{best}{then}"

@@ -11,9 +11,13 @@ from typing import Any, Literal, Protocol
 
 
 class Report(Protocol):
-    """A function by which work reports the share that is done, a short message and a warning."""
+    """A function by which work reports the share that is done, a short message and a warning.
 
-    def __call__(self, done: float, message: str, warning: str = "") -> None: ...
+    `done` is the share if the work ends where it typically does; `most`: it may take so many times
+    as long.
+    """
+
+    def __call__(self, done: float, message: str, warning: str = "", most: float = 1.0) -> None: ...
 
 
 Work = Callable[[Any, Report], Any]
@@ -48,7 +52,8 @@ class Event:
     """A change in a job's state; `done` is the share that is finished, `message` a short text.
 
     "kept" is a job that an earlier call completed, "restarted" one whose worker was replaced.
-    `total` is the number of jobs, `left` the estimated seconds until all are done, or None.
+    `total` is the number of jobs, `left` the seconds until all are done, typically and at most, or
+    None if they are unknown.
     """
 
     kind: Literal["kept", "started", "progress", "warning", "restarted", "finished", "failed"]
@@ -57,7 +62,7 @@ class Event:
     done: float
     message: str = ""
     total: int = 0
-    left: float | None = field(default=None, compare=False)
+    left: tuple[float, float] | None = field(default=None, compare=False)
     what: Literal["seed", "trial"] = "seed"
 
     @property

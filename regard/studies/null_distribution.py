@@ -35,7 +35,12 @@ Its rate of false differences, as a multiple of the level (normal scores, b = �
     10     1.00 to 1.09    0.86 to 1.00    0.69 to 0.99    0.63 to 0.98
     =====  ==============  ==============  ==============  ==============
 
-With 2 seeds w = 1, so p is the careful p. Other choices fail. At 3 seeds, the largest multiples at
+With 2 seeds w = 1, so p is the careful p.
+
+**With fewer groups than seeds** (b < a) the examples' variance is the uncertain one, and A and B
+change places: the simple p has a degrees of freedom and w = B / (B + 4 max(b − 1, 0) careful A).
+
+Other choices fail. At 3 seeds, the largest multiples at
 these levels are 1.57, 5.4, 16 and 26 for t with a (A+B)²/A² degrees of freedom (Welch 1938;
 Satterthwaite 1946), 1.14, 2.8, 7.0 and 11 for t with a (A+B)/A, and 1.28, 2.5, 4.5 and 6.0 for the
 second-order matching prior of Ghosh & Kim (2001). t with a degrees of freedom has an error rate of
@@ -44,6 +49,7 @@ over 11 comparisons is at p = 0.0045.
 """
 
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 from jaxtyping import Float
@@ -75,7 +81,7 @@ def p_values(
     )
     size, total = np.abs(mean), seeds + examples
     safe = np.where(total > 0, total, 1.0)
-    p = 2 * stdtr(examples_freedom, -size / np.sqrt(safe))
+    p = 2 * stdtr(max(seeds_freedom, examples_freedom), -size / np.sqrt(safe))
     if seeds_freedom:
         share, weights = _shares(seeds_freedom, examples_freedom)
         both = seeds_freedom + examples_freedom
@@ -83,9 +89,12 @@ def p_values(
         drawn = drawn + examples[..., None] * (examples_freedom / share[1])
         drawn = np.where(total[..., None] > 0, drawn, 1.0) / both
         careful = 2 * stdtr(both, -size[..., None] / np.sqrt(drawn)) @ weights
-        rest = 4 * (seeds_freedom - 1) * careful * examples
-        weight = seeds / np.where(seeds + rest > 0, seeds + rest, 1.0)
-        p = np.where(seeds + rest > 0, weight * careful + (1 - weight) * p, careful)
+        fewer, few, many = min(
+            (seeds_freedom, seeds, examples), (examples_freedom, examples, seeds), key=itemgetter(0)
+        )
+        rest = few + 4 * max(fewer - 1, 0) * careful * many
+        weight = np.where(rest > 0, few / np.where(rest > 0, rest, 1.0), 1.0)
+        p = weight * careful + (1 - weight) * p
     p = np.where(total == 0, np.where(size > 0, 0.0, 1.0), p)
     return np.where(np.isnan(mean + total), np.nan, np.minimum(p, 1.0))
 
@@ -150,6 +159,16 @@ def smallest(
     return high
 
 
+def median_ratio(freedom: float) -> float:
+    """Return the median of χ²_f / f, of an estimated variance over the true one; 1 for f = 0.
+
+    >>> round(median_ratio(1), 3), round(median_ratio(4), 3)
+    (0.455, 0.839)
+    """
+    least = max(freedom, 1.0)  # with less than one degree the median says nothing
+    return float(2 * gammaincinv(least / 2, 0.5) / least) if freedom else 1.0
+
+
 def _stretched(count: int, stretch: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Gauss-Legendre nodes and weights on 0 … 1, dense near 0."""
     points, weights = np.polynomial.legendre.leggauss(count)
@@ -161,7 +180,12 @@ def _stretched(count: int, stretch: int) -> tuple[Float[np.ndarray, " n"], Float
 def _shares(
     seeds_freedom: float, examples_freedom: float
 ) -> tuple[Float[np.ndarray, "2 n"], Float[np.ndarray, " n"]]:
-    """Return U and 1 − U of U ~ Beta(a/2, b/2) at the nodes, and the weights of the nodes."""
-    quantiles, weights = _stretched(NODES, 4)
-    first = betaincinv(seeds_freedom / 2, examples_freedom / 2, quantiles)
-    return np.maximum(np.stack([first, 1 - first]), 1e-300), weights
+    """Return U and 1 − U of U ~ Beta(a/2, b/2) at the nodes, and the weights of the nodes.
+
+    Half of the nodes are dense near 0, the others near 1.
+    """
+    quantiles, weights = _stretched(NODES // 2, 4)
+    low = betaincinv(seeds_freedom / 2, examples_freedom / 2, quantiles / 2)
+    high = betaincinv(examples_freedom / 2, seeds_freedom / 2, quantiles / 2)
+    shares = np.stack([np.append(low, 1 - high), np.append(1 - low, high)])
+    return np.maximum(shares, 1e-300), np.append(weights, weights) / 2

@@ -85,7 +85,8 @@ class _Submitted:
         """Return the progress for an estimate of the remaining time."""
         done = self.state.done if self.state else 0.0
         elapsed, begun = time.monotonic() - self.begun, max(self.reported - self.begun, 0.0)
-        return Running(self.job.arm, self.job.cost, elapsed, done, self.first, begun)
+        most = self.state.most if self.state else 1.0
+        return Running(self.job.arm, self.job.cost, elapsed, done, self.first, begun, most)
 
     def events(self) -> Iterator[Event]:
         """Yield what changed since the last call."""
@@ -129,6 +130,7 @@ class _Queue:
 
     def __post_init__(self) -> None:
         self.durations: dict[str, float] = {}
+        self.longest: dict[str, float] = {}  # if patience had not ended the job
         self.submitted: list[_Submitted] = []
 
     def serve(self) -> Iterator[Outcome]:
@@ -182,6 +184,7 @@ class _Queue:
             self._drop(one.job.arm)
         seconds = time.monotonic() - one.begun
         self.durations[one.job.arm] = seconds
+        self.longest[one.job.arm] = seconds * (one.state.most if one.state else 1.0)
         return Outcome(one.job, value, error, seconds)
 
     def _drop(self, arm: str) -> None:
@@ -195,12 +198,12 @@ class _Queue:
     def _notify(self, event: Event) -> None:
         begun = [one for one in self.submitted if one.state]
         others = [one.job for one in self.submitted if not one.state] + self.waiting
-        left = seconds_left(
-            [one.running() for one in begun],
-            [(job.arm, job.cost) for job in others],
-            self.durations,
-            self.launcher.slots or max(len(begun), 1),
-        )
+        running = [one.running() for one in begun]
+        waiting = [(job.arm, job.cost) for job in others]
+        slots = self.launcher.slots or max(len(begun), 1)
+        typical = seconds_left(running, waiting, self.durations, slots)
+        most = seconds_left([one.longest for one in running], waiting, self.longest, slots)
+        left = None if typical is None or most is None else (typical, max(typical, most))
         self.listener(replace(event, left=left))
 
     def _notify_end(self, outcome: Outcome) -> None:

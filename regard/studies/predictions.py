@@ -18,7 +18,7 @@ from regard import atomic_io
 from regard.data.files import path_of
 from regard.data.predictions import PredictedRow, align, read_predictions
 from regard.data.sources import in_order
-from regard.errors import RegardError, look_up
+from regard.errors import OccupiedError, RegardError, look_up
 from regard.reading import read_json
 from regard.studies.arms import Arm
 from regard.studies.compare import Study
@@ -314,7 +314,7 @@ def _check_out(paths: Mapping[str, Mapping[int, Path]], out: Path) -> None:
     except RegardError:
         task = TASK if not was.exists() else ""
     if task != TASK:
-        raise RegardError(f"{out} holds another comparison; give another --out")
+        raise OccupiedError(f"{out} holds another comparison; give another --out")
     for path in (path for seeds in paths.values() for path in seeds.values()):
         if path.resolve().is_relative_to(out.resolve()):
             raise RegardError(f"{path} lies in {out}, which is written anew; give another --out")

@@ -20,12 +20,13 @@ FIRST_PACE, LAST_PACE = 0.2, 5.0  # least seconds between two writes, early and 
 
 @dataclass(frozen=True)
 class JobProgress:
-    """The last report of a job: its process, the share that is done, a message and a warning."""
+    """The last report of a job: its process, and what `Report` takes."""
 
     process: str
     done: float = 0.0
     message: str = ""
     warning: str = ""
+    most: float = 1.0
 
 
 class ProgressWriter:
@@ -41,14 +42,14 @@ class ProgressWriter:
         self.warning = ""
         self._write(JobProgress(self.process))
 
-    def __call__(self, done: float, message: str, warning: str = "") -> None:
-        """Report the share that is done, a short message, and a warning, which stays."""
+    def __call__(self, done: float, message: str, warning: str = "", most: float = 1.0) -> None:
+        """Write a `Report`; a warning stays."""
         now = time.monotonic()
         pace = min(max(FIRST_PACE, (now - self.begun) / 100), LAST_PACE)
         if now - self.last < pace and warning in ("", self.warning):
             return
         self.last, self.warning = now, warning or self.warning
-        self._write(JobProgress(self.process, done, message, self.warning))
+        self._write(JobProgress(self.process, done, message, self.warning, most))
 
     def _write(self, progress: JobProgress) -> None:
         aside = self.path.with_name(f".{self.path.name}.{self.process}")

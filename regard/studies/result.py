@@ -14,7 +14,7 @@ from regard.studies.arms import Arm
 from regard.studies.statistics import Difference
 from regard.tasks import unit_of
 from regard.tasks.units import Unit
-from regard.training.convergence import CONVERGED
+from regard.training.convergence import CONVERGED, ONE_LABEL, TRIVIAL
 
 FILE = "comparison.json"
 COSTS = ("seconds", "peak MB", "parameters", "MFLOP")
@@ -50,6 +50,11 @@ class ArmResult:
     def trained(self) -> bool:
         """Return whether every training converged, so that the score represents the method."""
         return not set(self.ended) - {CONVERGED}
+
+    @property
+    def stuck(self) -> bool:
+        """Return whether a training never left the trivial answer."""
+        return bool({TRIVIAL, ONE_LABEL} & set(self.ended))
 
     def training(self) -> str:
         """Return how the trainings ended, in words.
@@ -294,6 +299,15 @@ def read_comparison(folder: Path) -> dict[str, Any]:
     record = read_json(folder / FILE)
     checked(StoredComparison, record, folder / FILE)
     return record
+
+
+def claimed(verdict: Mapping[str, Any]) -> bool:
+    """Return whether a verdict of a record claims a difference of two methods.
+
+    That is so if it is significant and both arms were trained to the end.
+    """
+    p = verdict.get("p")
+    return p is not None and float(p) < 0.05 and not verdict.get("untrained")
 
 
 def verdict_row(verdict: Difference) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def interval(runs: Sequence[RunScore]) -> tuple[float, float, float]:
     unit = runs[0].unit
     if unit.lower:
         mean, low, high = -mean, -high, -low
-    return mean, max(unit.least, low), min(unit.most, high)
+    mean, low, high = (max(unit.least, min(unit.most, x)) for x in (mean, low, high))
+    return mean, low, high
 
 
 def difference(a: Sequence[RunScore], b: Sequence[RunScore], names: tuple[str, str]) -> Difference:

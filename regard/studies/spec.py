@@ -22,7 +22,6 @@ from typing import Any
 
 from regard import trusted
 from regard.errors import LockedError, RegardError
-from regard.studies.compatibility import check_folder
 from regard.studies.job import RunTask, read_score, train_and_score
 from regard.studies.launch import Job, Report, Work
 from regard.studies.pool import Answer
@@ -85,13 +84,13 @@ class JobSpec:
 
     def finished(self) -> bool:
         """Return whether the job has a result. Errors: its folder has another run."""
-        from regard.runs import Config
+        from regard.runs import Config, must_match
 
         folder = Path(self.folder)
         if self.trial:
             trial = read_trial(folder)
             return trial is not None and set(trial.given) == set(self.overrides)
-        check_folder(folder, Config.make(self.task, self.model, self.overrides))
+        must_match(folder, Config.make(self.task, self.model, self.overrides))
         return read_score(folder) is not None
 
     def work(self, report: Report) -> str:

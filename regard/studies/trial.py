@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from regard.atomic_io import remove_folder, write_json
 from regard.errors import RegardError, UntrainableError
 from regard.reading import checked, read_json
-from regard.studies.job import RunTask, share
+from regard.studies.job import RunTask, at_most, share
 from regard.studies.launch import Report
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _trial(run: "Run", job: RunTask, report: Report) -> Trial:
     try:
         for progress in run.try_out():
             message = _message(progress, run.validates)
-            report(share(progress), message, progress.few_updates)
+            report(share(progress), message, progress.few_updates, at_most(progress))
     except UntrainableError as error:
         failed = str(error)
     environment, rows = run.folder.environment(), run.metrics()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.atomic_io import remove_folder, remove_leftovers, write_json
-from regard.errors import RegardError
+from regard.errors import OccupiedError, RegardError
 from regard.plugins import digests
 from regard.ranges import Range
 from regard.reading import read_json
@@ -63,6 +63,9 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
                         "validation=0 holds no texts out, which a search needs; give validation="
                     )
         _check_same_search(study, arm, search, spaces[arm.name])
+        first = study.trial(arm, 0, {})
+        if spaces[arm.name] and (stored := read_trial(Path(first.folder))):
+            _check_same(first, stored, {})
     return spaces
 
 
@@ -273,7 +276,7 @@ def _check_same(run: RunTask, stored: Trial, facts: Mapping[str, Any]) -> None:
     there = set(stored.given) - set(run.overrides)
     if there or len(stored.given) != len(run.overrides):
         here = ", ".join(sorted(set(run.overrides) - set(stored.given))) or "fewer settings"
-        raise RegardError(
+        raise OccupiedError(
             f"{run.folder} holds another trial: {', '.join(sorted(there)) or 'fewer settings'} "
             f"there and {here} here; give another --out"
         )
@@ -302,7 +305,7 @@ def _check_same_search(
     with suppress(RegardError):
         stored = read_json(path)
     if stored is None and begun and space:
-        raise RegardError(
+        raise OccupiedError(
             f"{path.parent.parent} was trained without a search; give another --out to search"
         )
     if stored is None or stored == declared:
@@ -310,7 +313,7 @@ def _check_same_search(
     more = {**stored, "trials": search.trials} == declared and stored["trials"] < search.trials
     if begun or not more:
         changed_key = next(key for key in declared if stored.get(key) != declared[key])
-        raise RegardError(
+        raise OccupiedError(
             f"{path.parent} holds another search: {changed_key} is {stored.get(changed_key)} "
             f"there and {declared[changed_key]} here; give another --out"
         )

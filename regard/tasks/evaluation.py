@@ -61,6 +61,22 @@ def half_width(per_example: NDArray[np.float64], least: int) -> float:
     return NormalDist().inv_cdf(0.975) * float(per_example.std(ddof=1)) / math.sqrt(n)
 
 
+def learned(scores: NDArray[np.floating], guess: float, best: float) -> bool:
+    """Return whether a mean of scores, larger is better, left that of a guess behind.
+
+    The gain must be more than 2 % of the way from the guess to the best possible score, and more
+    than chance: 1.64 standard errors over examples, but never more than 10 % of the way.
+
+    >>> learned(np.repeat([1.0, 0.0], [63, 937]), 0.051, 1.0)
+    False
+    """
+    room, n = best - guess, len(scores)
+    if not room > 0:
+        return True  # nothing is better than the guess
+    error = 1.64 * float(scores.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return bool(scores.mean() - guess > max(0.02 * room, min(error, 0.1 * room)))
+
+
 class Evaluation(ABC):
     """A model's answers with the references, example by example, and their score.
 
@@ -139,6 +155,22 @@ class Evaluation(ABC):
     def is_constant(self) -> bool:
         """Return whether all answers are equal and the references are not: nothing was learned."""
         return False
+
+    @property
+    def learned(self) -> bool:
+        """Return whether the compared score left the best guess that ignores the input behind.
+
+        Without such a guess it is the lowest possible score, such as 0 BLEU. See `learned`.
+        """
+        unit = unit_of(self.compared)
+        best, least = (unit.least, unit.most) if unit.lower else (unit.most, unit.least)
+        guess = max(map(unit.better, self.guessed), default=unit.better(least))
+        return not math.isfinite(guess) or learned(self.per_example, guess, unit.better(best))
+
+    @property
+    def guessed(self) -> Sequence[float]:
+        """Return the compared score of guesses that ignore the input; by default `trivial`."""
+        return list(self.trivial.values())
 
     @property
     def corpus(self) -> Any:

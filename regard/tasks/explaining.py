@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable, Forward, Scalar
-from regard.decoding.stepwise import BEGIN, begun
+from regard.decoding.stepwise import BEGIN
 from regard.errors import RegardError
 from regard.layers.device import device_of
 from regard.tasks.writing.streaming import FIRST, NextWord, WriteRequest, next_words
@@ -29,8 +29,9 @@ def continuations(model: nn.Module, request: WriteRequest, count: int = 5) -> Ex
         _continued(model, request, [*ids, word.id], len(ids), f"next word: {_sure(word)}")
         for word in ahead
     ]
+    names = request.named(ids)
     for place in range(1, len(ids)):
-        name = f"word {place + 1}, {visible(request.named(ids[place]))}, given those before it"
+        name = f"word {place + 1}, {visible(names[place])}, given those before it"
         scalars.append(_continued(model, request, ids[: place + 1], place, name))
     return Explainable(scalars)
 
@@ -51,7 +52,8 @@ def outputs(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> 
             return _continued(model, request, [*ids, *written[:stop]], len(ids) + first, name)
         return _translated(model, request, written[:stop], first, name)
 
-    words = [f"output word {i}, {visible(request.named(x))}" for i, x in enumerate(written, 1)]
+    names = enumerate(request.named(written), 1)
+    words = [f"output word {i}, {visible(name)}" for i, name in names]
     scalars = [scalar(i, i + 1, name) for i, name in enumerate(words)]
     if len(written) > 1:
         scalars.append(scalar(0, len(written), "the whole output"))
@@ -133,7 +135,7 @@ def _translated(
     device = device_of(model)
     source = torch.tensor([request.source.tolist()], device=device)
     wanted = torch.tensor(written, device=device)
-    given = torch.cat([begun(1, device), wanted[None, :-1]], 1)
+    given = torch.tensor([[request.begin, *written[:-1]]], device=device)
 
     def forward(copies: int) -> Tensor:
         lengths = torch.full((copies,), source.shape[1], device=device)
@@ -144,7 +146,7 @@ def _translated(
         cast(nn.Module, getattr(model, side, None) or model.embedding)
         for side in ("source", "target")
     ]
-    names = [FIRST, *map(request.named, written[:-1])]
+    names = [FIRST, *request.named(written)[:-1]]
     return Scalar(name, forward, sides, [request.names(source[0].tolist()), names])
 
 

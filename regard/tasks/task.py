@@ -6,6 +6,7 @@ server use predictions and their evaluation.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import (
     Any,
@@ -48,6 +49,7 @@ class Columns(NamedTuple):
     labels: str = ""
 
 
+NAMED_WORDS = 20  # unknown words in a phrase
 NAMED = Columns()  # the settings of the training
 
 
@@ -313,6 +315,17 @@ class Task(Learnable[B]):
         """Return the number of tokens of each text that are cut off."""
         return [max(0, len(self.whole(text)) - self.room) for text in texts]
 
+    def unknown(self, model: Any, texts: Sequence[Any]) -> list[tuple[str, ...]]:
+        """Return the words of each text that the model does not know, each once.
+
+        For tokenizers of pieces they are characters. Nothing is told of a task without tokenizer.
+        """
+        tokenizer = vars(self).get("tokenizer") if isinstance(model, nn.Module) else None
+        ask = getattr(tokenizer, "unknown_in", None)
+        if ask is None:
+            return [()] * len(texts)
+        return [ask(getattr(text, "text", text).strip()) for text in texts]
+
     def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
         """Return the operations of a forward pass for the median length; None if not counted."""
         return None
@@ -328,6 +341,23 @@ class Task(Learnable[B]):
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the train split, or to its examples at the indexes ``chosen``."""
         raise NotImplementedError(f"{type(self).__name__} has no baselines")
+
+
+def with_unknown(answer: Any, words: tuple[str, ...]) -> Any:
+    """Return an answer that names the words unknown to the model, if its class has such a field."""
+    if words and is_dataclass(answer) and hasattr(answer, "unknown"):
+        return replace(cast(Any, answer), unknown=words)
+    return answer
+
+
+def unknown_phrase(words: Sequence[str]) -> str:
+    """Return unknown words as a phrase for people.
+
+    >>> unknown_phrase(("zzz", "qqq"))
+    'unknown to the model: zzz, qqq'
+    """
+    more = f" and {len(words) - NAMED_WORDS:,} more" if len(words) > NAMED_WORDS else ""
+    return f"unknown to the model: {', '.join(words[:NAMED_WORDS])}{more}"
 
 
 def no_labels(columns: Columns) -> None:

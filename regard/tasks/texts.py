@@ -24,11 +24,11 @@ from regard.data.named import is_own
 from regard.data.near_copies import leak
 from regard.data.sources import Corpus, hold_out, load_corpus
 from regard.data.text_rows import parsed_sentences
-from regard.data.tokenizers import LEARN, Tokenizer, must_be_known, train_tokenizer
+from regard.data.tokenizers import LEARN, UNKNOWN, Tokenizer, must_be_known, train_tokenizer
 from regard.errors import RegardError
 from regard.layers.device import device_of, evaluation_mode
 from regard.ranks import Arrays, ranks
-from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
+from regard.tasks.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
 from regard.tasks.networks import Interface
 from regard.tasks.settings import TextSettings
 from regard.tasks.task import Split, Task, must_be_split
@@ -285,6 +285,21 @@ class TextTask(Task[Batch]):
     def left_out(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text that are cut off."""
         return [max(0, len(ids) - self.room) for ids in self.tokenizer.encode(texts)]
+
+    def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
+        """Return the words of each text that the model does not know: see `Task.unknown`."""
+        if not isinstance(model, nn.Module):
+            ask = getattr(model, "unknown_in", None)  # of a baseline with words for features
+            return list(ask([plain(text) for text in texts])) if ask else [()] * len(texts)
+        return [self._unknown(text) for text in texts]
+
+    def _unknown(self, text: str | Example) -> tuple[str, ...]:
+        parsed = isinstance(text, Example) and text.parents is not None
+        if not parsed or isinstance(self.tokenizer, EncoderTokenizer):
+            return self.tokenizer.unknown_in(plain(text))
+        assert isinstance(text, Example)
+        pairs = zip(text.words, word_ids(self.tokenizer, text.words), strict=True)
+        return tuple(dict.fromkeys(word for word, number in pairs if number == UNKNOWN))
 
     def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
         """Return the operations of a forward pass for the text of median length."""

@@ -1,35 +1,48 @@
 """Judge by its validation scores whether a training has converged.
 
 A training that patience stopped has converged. One that a budget stopped is judged by the trend of
-its scores y over steps x in the last half of its validations, at least 3 of them:
+its scores over its steps in the last half of its validations, at least 3 of them. The weights of
+one validation are near those of the next, so the noise of their scores is correlated (0.7 is usual)
+and a plateau drifts for some validations. The scores are therefore modelled as
 
-    slope b = Σ (x − x̄)(y − ȳ) / Σ (x − x̄)²        s = √(Σ residuals² / (n − 2) / Σ (x − x̄)²)
+    y = a + b x + e,    e an AR(1) process:  corr(e[i], e[j]) = ρ^|i − j|
 
-The score is still rising if b > 1.5 s and if continuing at that slope for as many steps would gain
-more than 0.2 points. For curves a − b exp(−t/τ) with noise of 0.3 points and at least 10
-validations, 5 to 10 % of the flat ones count as rising, and 75 to 98 % of those with one point left
-to gain (`tests/training/test_convergence.py`).
+With constant priors of a, b and log σ, b given ρ follows Student's t around its generalised least
+squares estimate, and the posterior of ρ is known up to a constant (Zellner & Tiao 1964):
+
+    p(ρ | y) ∝ p(ρ) |R|^(−1/2) |X' R⁻¹ X|^(−1/2) S(ρ)^(−(n − 2)/2)
+
+with S(ρ) = r' R⁻¹ r of the residuals r and p(ρ) ∝ 0.2 + ρ on 0 … 0.95. The score is still rising if
+the chance of b ≤ 0, averaged over ρ, is below 5 % and if continuing at the least squares slope for
+as many steps would gain more than 0.2 points. Of flat curves with 4 to 50 validations and
+correlations of 0 to 0.8 at most 10 % count as rising. Slow rises are missed by few validations: a
+plateau is no proof of convergence (`benchmarks.calibration` measures both;
+`docs/results/statistics.md`).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 CONVERGED: Final = "converged"
 RISING: Final = "still rising"
 UNKNOWN: Final = "too short to tell"
 ONE_LABEL: Final = "one label only"
+TRIVIAL: Final = "never left the trivial answer"
 #: A description of each outcome.
 MEANINGS: Final = {
     CONVERGED: "validation had stopped improving",
     RISING: "validation was still rising when the budget ended",
     UNKNOWN: "the budget ended before validation could tell",
     ONE_LABEL: "the model predicts the same for every text",
+    TRIVIAL: "the test score is hardly better than a guess that ignores the input",
 }
 LEAST = 3  # validations needed for a trend, and for patience to count
-SURE = 1.5  # standard errors of the slope
+CHANCE = 0.05  # that the trend is not positive
+CORRELATIONS: Final = np.arange(0, 0.96, 0.05)  # of one score with the next
+PRIOR: Final = 0.2 + CORRELATIONS
 POINTS = 0.002  # as a share: the gain of as many steps again at this slope
 
 
@@ -55,31 +68,53 @@ def still_rising(steps: Sequence[float], scores: Sequence[float]) -> bool | None
     >>> still_rising([1, 2, 3, 4, 5, 6], [0.5, 0.7, 0.8, 0.81, 0.809, 0.81])
     False
     """
-    trend = _trend(steps, scores)
-    if trend is None:
+    last = _last_half(steps, scores)
+    if last is None:
         return None
-    slope, error, again = trend
-    return slope > SURE * error and again > POINTS
+    return _gain(*last) > POINTS and _no_rise(*last) < CHANCE
 
 
 def further_gain(steps: Sequence[float], scores: Sequence[float]) -> float | None:
     """Return the gain of as many steps again as the last half, at its slope; None if too few.
 
     >>> round(further_gain([1, 2, 3, 4, 5, 6], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), 6)
-    0.2
+    0.3
     """
-    trend = _trend(steps, scores)
-    return None if trend is None else trend[2]
+    last = _last_half(steps, scores)
+    return None if last is None else _gain(*last)
 
 
-def _trend(steps: Sequence[float], scores: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return slope, its standard error, and the gain of as many steps again."""
-    last = max(LEAST, math.ceil(len(scores) / 2))
+def _last_half(
+    steps: Sequence[float], scores: Sequence[float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return steps, centred, and scores of the last half, with the validation at its start."""
     if len(scores) <= LEAST:
         return None
+    last = max(LEAST, len(scores) // 2 + 1)
     x, y = (np.asarray(values[-last:], dtype=np.float64) for values in (steps, scores))
-    x = x - x.mean()
-    slope = float(x @ y / (x @ x))
-    left = y - y.mean() - slope * x
-    error = math.sqrt(float(left @ left) / max(last - 2, 1) / float(x @ x))
-    return slope, error, slope * (float(x[-1] - x[0]))
+    return x - x.mean(), y
+
+
+def _gain(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return the gain of as many steps again at the least squares slope."""
+    return float(x @ y / (x @ x) * (x[-1] - x[0]))
+
+
+def _no_rise(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return the posterior probability that the scores y do not rise with the steps x."""
+    from scipy.special import stdtr
+
+    n, line = len(x), np.stack([np.ones(len(x)), x / x[-1]], 1)
+    apart = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    inverse = np.linalg.inv(CORRELATIONS[:, None, None] ** apart)
+    weighed = line.T @ inverse
+    spread = np.linalg.inv(weighed @ line)
+    fitted = spread @ (weighed @ y)[..., None]
+    left = y - (line @ fitted)[..., 0]
+    squares = np.einsum("ri,rij,rj->r", left, inverse, left)
+    squares = np.maximum(squares, 1e-24 * max(float(y @ y), 1e-300))  # rounding, on a line
+    chance = np.log(PRIOR) - (n - 2) / 2 * np.log(squares)
+    chance += (np.linalg.slogdet(inverse)[1] + np.linalg.slogdet(spread)[1]) / 2
+    weights = np.exp(chance - chance.max())
+    errors = np.sqrt(squares / (n - 2) * spread[:, 1, 1])
+    return float(stdtr(n - 2, -fitted[:, 1, 0] / errors) @ weights / weights.sum())

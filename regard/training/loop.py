@@ -53,6 +53,7 @@ __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 NOTHING = "--end has nothing to complete: no checkpoint was written yet; train first, without it"
 TRIM = 20.0  # seconds between two trims of the heap
 SMOOTH = 0.98  # decay of the running mean of the loss: about the last 50 steps
+TYPICAL = 3.0  # at the end of a training, validations by patience: docs/results/labs.md
 GAINS = (1e-4, 1e-3)  # smallest gains in metric and in loss that patience counts
 
 
@@ -60,7 +61,8 @@ GAINS = (1e-4, 1e-3)  # smallest gains in metric and in loss that patience count
 class Progress:
     """The state of a training after a step.
 
-    `steps` is the expected total; `epoch` counts passes, 0.5 in the middle of the first; `loss` is
+    `steps` is the total if patience does not end it, `typical_steps` where patience typically ends
+    it (0: the same); `epoch` counts passes, 0.5 in the middle of the first; `loss` is
     a running mean over some 50 steps; `tokens` counts tokens read so far, without padding;
     `seconds` is the time of the whole training, including earlier processes, `seconds_left` the
     remaining time at the pace of this process; `validation` is the task's metric if this step was
@@ -86,6 +88,14 @@ class Progress:
     note: str = ""
     few_updates: str = ""
     batch_tokens: int = 0
+    typical_steps: int = 0
+
+    @property
+    def left(self) -> tuple[float, float]:
+        """Return the remaining seconds: typically, and at most."""
+        typical = self.typical_steps or self.steps
+        share = max(typical - self.step, 0) / max(self.steps - self.step, 1)
+        return self.seconds_left * share, self.seconds_left
 
 
 Count = Annotated[int, Field(ge=0)]
@@ -487,7 +497,13 @@ class Training:
             note=note,
             few_updates=few_updates,
             batch_tokens=state.batch_tokens,
+            typical_steps=round(self.typical_steps(state.step / done)),
         )
+
+    def typical_steps(self, most: float) -> float:
+        """Return after how many steps the training typically ends, `most` at the latest."""
+        every = steps_between(self.settings, self.state.plan)
+        return expected_steps(self.settings, every, most, self.state.step, self.state.worse)
 
 
 def copies(tensors: Tensors) -> Tensors:
@@ -515,6 +531,41 @@ def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:
     if not settings.patience:
         return 2, 1
     return math.ceil(steps / BETWEEN), math.ceil(LEAST_BETWEEN / steps)
+
+
+def steps_between(settings: TrainingSettings, steps: int) -> float:
+    """Return the steps from one validation to the next, for epochs of this many steps."""
+    parts, epochs = validations(settings, steps)
+    return settings.evaluate_every or max(steps * epochs / parts, 1)
+
+
+def expected_steps(
+    settings: TrainingSettings,
+    every: float,
+    most: float,
+    step: int = 0,
+    worse: int = 0,
+    typical: float = TYPICAL,
+) -> float:
+    """Return after how many steps a training typically ends, `most` at the latest.
+
+    Patience ends it after `typical` times as many validations as it has, a median of earlier
+    trainings. At `step`, after `worse` validations without a gain, it cannot end before patience
+    can.
+
+    >>> expected_steps(TrainingSettings(patience=5), 100, 9000)
+    1500.0
+    >>> expected_steps(TrainingSettings(patience=5), 100, 9000, step=2000, worse=3)
+    2200.0
+    >>> expected_steps(TrainingSettings(patience=5), 100, 900), expected_steps(
+    ...     TrainingSettings(), 100, 900
+    ... )
+    (900, 900)
+    """
+    if not settings.patience:
+        return most
+    usual = typical * settings.patience * every
+    return min(max(usual, float(step + max(settings.patience - worse, 0) * every)), most)
 
 
 def fitting_batch(task: Learnable[Any], examples: int = 0) -> int:

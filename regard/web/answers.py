@@ -151,7 +151,8 @@ def _ask(model: ServedModel, text: str, written: Written) -> Look:
         return Look(model.predict([text])[0], model.attention(text))
     pieces, layers, read = model.reread(text, written)
     rows = [piece._asdict() for piece in pieces]
-    return Look({**answered(pieces), "pieces": rows}, layers, read)
+    unknown = {"unknown": list(words)} if (words := model.unknown(text)) else {}
+    return Look({**answered(pieces), **unknown, "pieces": rows}, layers, read)
 
 
 def _one_head(layer: LayerAttention, head: int | None) -> LayerAttention:

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 import regard
 from regard.errors import RegardError
 from regard.memory import trim
+from regard.reading import problem
 from regard.tasks.writing.streaming import Drawing
 from regard.web.answers import Answers
 from regard.web.connections import Connections
@@ -43,6 +44,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     for status, description in {
         400: "Bad request; the error explains it in one line.",
         413: "The body exceeds its limit.",
+        415: "The body is compressed.",
         422: "A field is missing, unknown or over a limit, which the error names.",
         503: "The queue is full; retry after the seconds in Retry-After.",
         504: "No answer before the deadline.",
@@ -196,7 +198,7 @@ def create_app(
 
     app = FastAPI(
         title="regard", version=regard.__version__, lifespan=lifespan, docs_url=None,
-        redoc_url=None, redirect_slashes=False, responses=REFUSALS,
+        redoc_url=None, redirect_slashes=False, responses=REFUSALS, servers=[{"url": "."}],
         summary="Query models trained by regard and inspect their attention.",
     )  # fmt: skip
     app.state.api = api
@@ -218,9 +220,11 @@ def _add_runs(app: FastAPI, api: Api) -> None:
     async def comparison(name: Annotated[str, Query(max_length=4096)]) -> Any:
         return answered(await asyncio.to_thread(api.registry.comparison, name))
 
-    @app.get("/examples", summary="Example texts from a run's test split")
+    @app.get("/examples", summary="Example texts and score of a run's test split")
     async def examples(run: Annotated[str, Query(max_length=4096)]) -> Any:
-        return answered({"run": run, "texts": await asyncio.to_thread(api.registry.examples, run)})
+        labels = await asyncio.to_thread(api.registry.examples, run)
+        tested = await asyncio.to_thread(api.registry.tested, run)
+        return answered({"run": run, "texts": list(labels), "labels": labels, **tested})
 
     @app.get("/disagreements", summary="Test texts that only one of two runs gets right, paginated")
     async def disagreements(
@@ -280,7 +284,9 @@ def _add_questions(app: FastAPI, api: Api) -> None:
         name = api.registry.check(query.run)
         drawing = Drawing(query.new_tokens, top_k=query.top_k, top_p=query.top_p, seed=query.seed)
         job = Job(None, lambda _: answers.write(name, query.text, drawing, query.temperature))
-        return StreamingResponse(await api.stream(request, job), media_type="application/x-ndjson")
+        lines = await api.stream(request, job)
+        unbuffered = {"x-accel-buffering": "no"}  # nginx else holds the tokens back
+        return StreamingResponse(lines, headers=unbuffered, media_type="application/x-ndjson")
 
     @app.post("/attention", summary="Attention weights as numbers: all layers or one head")
     async def attention(query: AttentionRequest, request: Request) -> Any:
@@ -324,11 +330,14 @@ def _add_errors(app: FastAPI) -> None:
             message = "body: not read as JSON; send the header content-type: application/json"
             return answered({"error": message}, 422)
         place = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return answered({"error": f"{place[:200]}: {first['msg'].lower()}"}, 422)
+        return answered({"error": f"{place[:200]}: {problem(first)}"}, 422)
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> Response:
-        return answered({"error": str(error.detail).lower()}, error.status_code, error.headers)
+        headers = dict(error.headers or {})
+        if headers.get("Allow") == "GET":
+            headers["Allow"] = "GET, HEAD"  # the guard answers HEAD
+        return answered({"error": str(error.detail).lower()}, error.status_code, headers)
 
 
 def answered(value: Any, status: int = 200, headers: Any = None) -> Response:

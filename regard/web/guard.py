@@ -49,7 +49,7 @@ class Guard:
         hosts: Collection[str] = LOCAL,
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
-        self.hosts = {host.lower() for host in hosts}
+        self.hosts = {_bare(host) for host in hosts}
         self.open = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -62,6 +62,10 @@ class Guard:
         started, status = scope.get("state", {}).get("arrived", time.monotonic()), 0
         scope["arrived"] = started
         refusals: list[RefusedError] = []
+        expects = any(key.lower() == b"expect" for key, _ in scope["headers"])
+        head = scope["method"] == "HEAD"  # answered as GET without the body
+        if head:
+            scope["method"] = "GET"
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -80,6 +84,10 @@ class Guard:
                     for key, value in {**HEADERS, "cache-control": "no-store"}.items()
                     if key.encode() not in own
                 ]
+                if expects and b"connection" not in own:  # a refused body may come or not
+                    message["headers"].append((b"connection", b"close"))
+            elif head:
+                message = {**message, "body": b""}
             await send(message)
 
         self.open += 1
@@ -116,11 +124,21 @@ class Guard:
             raise RefusedError(
                 421, f"unknown Host {shown}; to accept a host name, start regard serve --allow NAME"
             )
-        if any(_cross_site(key, value.decode("latin-1"), hosts[0]) for key, value in headers):
-            raise RefusedError(403, "requests from pages of other sites are refused")
         fields = dict(headers)
+        origin = fields.get(b"origin", b"").decode("latin-1")
+        sent = any(_cross_site(key, value.decode("latin-1"), hosts[0]) for key, value in headers)
+        if sent and not _opens_page(scope, fields):
+            raise other_site(origin, hosts[0])
         if b"transfer-encoding" in fields and b"content-length" in fields:
             raise RefusedError(400, "send either transfer-encoding or content-length, not both")
+        coding = fields.get(b"content-encoding", b"identity").decode("latin-1")
+        if coding.strip().lower() not in ("", "identity"):
+            raise RefusedError(
+                415,
+                f"content-encoding {coding[:40]!r}: compressed bodies are not read; send the JSON "
+                "as it is",
+                {"Accept-Encoding": "identity"},
+            )
         length = fields.get(b"content-length", b"0")
         if not length.isdigit():
             raise RefusedError(400, "content-length must be a number of bytes")
@@ -133,6 +151,29 @@ def _cross_site(key: bytes, value: str, host: str) -> bool:
     if key == b"origin":
         return value.partition("://")[2].lower() != host.lower()
     return key == b"sec-fetch-site" and value in ("cross-site", "same-site")
+
+
+def _opens_page(scope: Message, fields: dict[bytes, bytes]) -> bool:
+    """Return whether a link of another site opens the page in a tab: it reads no answer."""
+    wanted = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
+    opens = all(fields.get(key) == value for key, value in wanted.items())
+    return opens and b"origin" not in fields and (scope["method"], scope["path"]) == ("GET", "/")
+
+
+def other_site(origin: str, host: str) -> RefusedError:
+    """Return the refusal of a request that a page of another site sent.
+
+    >>> other_site("https://lab.example", "127.0.0.1:8042").message
+    "requests from pages of other sites are refused: Origin 'https://lab.example' is not of Host \
+'127.0.0.1:8042'; a proxy must pass on the browser's Host"
+    """
+    message = "requests from pages of other sites are refused"
+    if origin:
+        message += (
+            f": Origin {origin[:80]!r} is not of Host {host[:80]!r}; a proxy must pass on the "
+            "browser's Host"
+        )
+    return RefusedError(403, message)
 
 
 def _bare(host: str) -> str:
@@ -190,7 +231,7 @@ async def refuse(error: RefusedError, send: Send) -> None:
     body = json.dumps({"error": error.message}, ensure_ascii=False).encode(errors="replace")
     headers = {"content-type": "application/json", "content-length": str(len(body))}
     headers |= {key.lower(): value for key, value in error.headers.items()}
-    if error.status in (400, 408, 413, 431):
+    if error.status in (400, 408, 413, 415, 431):
         headers["connection"] = "close"
     start = [(key.encode(), value.encode()) for key, value in headers.items()]
     await send({"type": "http.response.start", "status": error.status, "headers": start})

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from regard.analysis.attribution import Explainable, attributed
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
-from regard.data.tokenizers import panics
+from regard.data.tokenizers import panics, whole_characters
 from regard.decoding import Limits as Lengths
 from regard.errors import RegardError
 from regard.interop import huggingface
-from regard.interop.pretrained import Pretrained, special
+from regard.interop.pretrained import Pretrained
 from regard.tasks import explaining
 from regard.tasks.settings import TEMPERATURE
 from regard.tasks.writing.streaming import (
@@ -73,6 +73,16 @@ class ServedPretrained:
         if best > 1:
             raise RegardError(f"{self.name} gives one answer per text; leave out best")
         return [self._answer(text) for text in texts]
+
+    def unknown(self, text: str) -> list[str]:
+        """Return the words of a text that the tokenizer does not know; none if it has bytes."""
+        with panics(f"{self.name}: its tokenizer could not encode the text"):
+            encoding = self.words.encode(text)
+        model = self.words.model
+        name = getattr(model, "unk_token", None)
+        number = self.words.token_to_id(str(name)) if name else getattr(model, "unk_id", None)
+        spans = [x for x, i in zip(encoding.offsets, encoding.ids, strict=True) if i == number]
+        return list(dict.fromkeys(text[start:end].strip() for start, end in spans))
 
     def attention(self, text: str) -> list[LayerAttention]:
         """Return the attention of every layer; for T5, while it writes its answer."""
@@ -135,7 +145,7 @@ class ServedPretrained:
         context = self.writer.context
         return WriteRequest(
             np.array(self._ids(text)[-context:], dtype=np.int64),
-            special(self.loaded.config, "eos_token_id"),
+            self.writer.ends,
             self._vocabulary,
             Lengths(ratio=0.0, more=most, longest=most),
             self._names,
@@ -143,9 +153,14 @@ class ServedPretrained:
             self.loaded.kind == "gpt",
             self.writer.shift,
             context,
+            self.writer.begin,
         )
 
     def _answer(self, text: str) -> dict[str, Any]:
+        named = {"unknown": words} if (words := self.unknown(text)) else {}
+        return {**self._own_answer(text), **named}
+
+    def _own_answer(self, text: str) -> dict[str, Any]:
         ids = self._ids(text)
         if not ids:
             return {"written": "", "log_probability": 0.0, "ended": True}
@@ -172,6 +187,11 @@ class ServedPretrained:
         places = [i for i, token in enumerate(ids) if token == mask]
         if not places:
             return name, {}
+        if any(weight.startswith("head") for weight in self.loaded.drawn):
+            raise RegardError(
+                f"the file of {self.name} has no weights to predict words with; save the model "
+                "with its head, as AutoModelForMaskedLM of transformers does"
+            )
         with torch.no_grad():
             states = self.network(torch.tensor([ids]))[0, places]
             logits: Tensor = cast(Any, self.network).to_logits(states)
@@ -185,7 +205,10 @@ class ServedPretrained:
 
     def _names(self, ids: Sequence[int]) -> list[str]:
         with panics(f"{self.name}: its tokenizer could not decode tokens"):
-            return [self.words.decode([i]) or str(self.words.id_to_token(i)) for i in ids]
+            named = whole_characters(ids, lambda part: str(self.words.decode(list(part))))
+            return [
+                name or str(self.words.id_to_token(i)) for name, i in zip(named, ids, strict=True)
+            ]
 
     def _text(self, ids: Sequence[int]) -> str:
         with panics(f"{self.name}: its tokenizer could not decode tokens"):

@@ -38,6 +38,7 @@ class Registry:
     open: Open = opened
     _loaded: "OrderedDict[str, ServedModel]" = field(default_factory=OrderedDict)
     _answers_in_texts: dict[str, bool] = field(default_factory=dict)
+    _tested: dict[str, dict[str, str]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -82,11 +83,22 @@ class Registry:
             self._answers_in_texts[name] = self.model(name).answers_in_texts
         return describe_custom(name, self._answers_in_texts[name])
 
-    def examples(self, name: str) -> list[str]:
+    def tested(self, name: str) -> dict[str, str]:
+        """Return a run's score on its test split, and how its training ended, as sentences.
+
+        Both are empty for a folder of another layout.
+        """
+        if name not in self._tested:
+            self._tested[name] = _tested(self.runs[self.check(name)])
+        return self._tested[name]
+
+    def examples(self, name: str) -> dict[str, str]:
         """Return a few short texts of a run's test split, with different labels if possible.
 
-        For a language model, or if all texts are long, return their beginnings; for a folder
-        without texts, an empty list.
+        Each text has its true label, "" where the task has none.
+
+        For a language model, or if all texts are long, they are beginnings; a folder without texts
+        has none.
         """
         path = self.runs[self.check(name)] / "predictions.jsonl"
         by_label: dict[str, list[str]] = {}
@@ -105,10 +117,12 @@ class Registry:
                     elif text and len(cut) < EXAMPLES:
                         cut.append(text[:SHORT].rpartition(" ")[0] or text[:SHORT])
         except (OSError, RegardError, KeyError, TypeError, AttributeError):
-            return []
+            return {}
         longest_first = [sorted(texts, key=len, reverse=True) for texts in by_label.values()]
         turns = [text for turn in zip_longest(*longest_first) for text in turn if text is not None]
-        return list(dict.fromkeys(turns or cut))[:EXAMPLES]
+        truth = {text: label for label, texts in by_label.items() for text in texts}
+        chosen = list(dict.fromkeys(turns or cut))[:EXAMPLES]
+        return {text: truth.get(text, "") for text in chosen}
 
     def _task(self, name: str) -> str:
         from regard.runs.config import Config
@@ -138,28 +152,45 @@ class Registry:
         return homes
 
 
+def _tested(folder: Path) -> dict[str, str]:
+    from regard.runs import load
+    from regard.training.convergence import MEANINGS
+
+    try:
+        run = load(folder)
+        if not run.complete or is_pretrained(folder):
+            return {"test": "", "ended": ""}
+        how = run.convergence
+        ended = "" if run.config.entry.deterministic else f"{how}: {MEANINGS[how]}"
+        return {
+            "test": f"{'test' if run.held_out else 'train'} {run.evaluate().line()}",
+            "ended": run.notes[0] if run.ended is not None else ended,
+        }
+    except (RegardError, LookupError, ValueError, TypeError):  # of another layout, or damaged
+        return {"test": "", "ended": ""}
+
+
 def find(folders: Sequence[Path], keep: int = 4) -> Registry:
     """Find all complete runs and comparisons in these folders and below (default: ``runs``).
 
     Names are paths relative to the nearest common folder.
 
-    Errors: no such folder; nothing in it.
+    Without runs, ``runs`` may be missing or empty: the lessons of the page need none.
+
+    Errors: no such folder; a given one without runs.
     """
     roots = list(folders) or [Path("runs")]
     runs: list[Path] = []
     comparisons: list[Path] = []
     for folder in roots:
-        if not folder.is_dir():
-            fix = (
-                "give the folder of a run" if folders else "train one: regard train classification"
-            )
-            raise RegardError(f"{folder} is not a folder; {fix}")
+        if folders and not folder.is_dir():
+            raise RegardError(f"{folder} is not a folder; give the folder of a run")
         _search(folder.resolve(), runs, comparisons, DEEP)
-    if not runs and not comparisons:
+    if folders and not runs and not comparisons:
         places = ", ".join(map(str, roots))
         raise RegardError(f"no complete run in {places}; train one: regard train classification")
     both = list(dict.fromkeys([*runs, *comparisons]))
-    base = _above(both)
+    base = _above(both) if both else Path()
     return Registry(
         {_name(path, base): path for path in dict.fromkeys(runs)},
         {_name(path, base): path for path in dict.fromkeys(comparisons)},

@@ -36,6 +36,9 @@ class ServedModel(Protocol):
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
         """Return an answer to each text as plain values; ``best`` outputs of a generator."""
 
+    def unknown(self, text: str) -> Sequence[str]:
+        """Return the words of a text that the model does not know."""
+
     def attention(self, text: str) -> list[LayerAttention]:
         """Return the attention of each layer, or an empty list without attention."""
 
@@ -70,7 +73,8 @@ class ServedRun:
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
         """Return an answer to each text as plain values, with ``best`` outputs of a generator.
 
-        ``left_out`` is the number of tokens truncated, if any.
+        ``left_out`` is the number of tokens truncated, ``unknown`` the words that the model does
+        not know, if any.
         """
         answers = self._answers(texts, best)
         for answer, left in zip(answers, self.run.left_out(texts), strict=True):
@@ -89,6 +93,10 @@ class ServedRun:
             raise RegardError(f"{self.name} gives one answer per text; leave out best")
         outputs = [answers for part in parts for answers in self.run.best(part, best)]
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in outputs]
+
+    def unknown(self, text: str) -> Sequence[str]:
+        """Return the words of a text that the model does not know."""
+        return self.run.unknown([text])[0]
 
     def attention(self, text: str) -> list[LayerAttention]:
         """Return the attention of each layer; an empty list for a baseline.

@@ -196,10 +196,7 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     assert run(monkeypatch, *words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mean   5 × ")
-    assert lines[-1].endswith(
-        " with 2 parallel runs; runs stop early when validation stops improving; "
-        "nothing was written"
-    )
+    assert lines[-1].endswith(" with 2 parallel runs; nothing was written")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr("regard.runs.room.Need.warning", property(lambda need: "it is tight"))
     assert run(monkeypatch, *words) == 0

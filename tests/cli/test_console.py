@@ -30,8 +30,10 @@ def test_who_knows_better_says_what_is_left(
     clock = iter([0.0, 10.0])
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
     with console.bar("runs") as show:
-        show(1, 4, "on", 7500.0)
-    assert capsys.readouterr().err == "runs: 1 of 4, 10.0 s, 2 h 5 min left  on\n"
+        show(1, 4, "on", (60.0, 7500.0))
+    assert capsys.readouterr().err == (
+        "runs: 1 of 4, 10.0 s, typically 1 min 0 s, at most 2 h 5 min left  on\n"
+    )
 
 
 def test_rows_of_a_table_are_lines_of_any_width(capsys: pytest.CaptureFixture[str]) -> None:

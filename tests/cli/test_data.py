@@ -112,6 +112,10 @@ def test_rows_of_birthplace_are_those_that_the_assignment_prints():
         row = question.ljust(128, "□")  # y is x one place later, hidden up to the answer
         expected += [f"x: {row[:-1]}", f"y: {'□' * hidden}{row[1 + hidden :]}"]
     assert lines.splitlines() == expected
+    pretraining = run(
+        "rows", "birthplace-pretrain", "--data", "birthplaces", f"data_dir={BIRTHPLACES}"
+    )
+    assert pretraining.stdout.splitlines()[0] == expected[0]
 
 
 def test_rows_keep_the_order_of_the_file_whatever_is_held_out():

@@ -1,5 +1,7 @@
 """The command as a stranger meets it: help that is quick, mistakes that are one line."""
 
+import io
+import json
 import re
 import resource
 import subprocess
@@ -9,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from regard.cli.main import COMMANDS, STOPPED
+from regard.cli.predict import as_utf8
 from regard.stopping import PREEMPTED
 from regard.watchdog import STOPPED_BY_ANOTHER
+from tests.cli.conftest import Command, call
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -82,7 +86,7 @@ def test_light_commands_do_not_load_torch(words: list[str]) -> None:
         ("train clasification", "did you mean classification or"),
         ("train classification lerning_rate=1", "did you mean learning_rate"),
         ("train classification device=gpu", "did you mean cuda?"),
-        ("train classification heads=few", "input should be a valid integer"),
+        ("train classification heads=few", "must be a whole number"),
         ("train classification --budget 3x", "write 10m"),
         ("train classification --modle rnn", "--model"),
         ("train classification --epochs 3", "unknown option --epochs; write a setting"),
@@ -138,7 +142,77 @@ def test_unknown_option_is_a_usage_error() -> None:
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("trian", "error: No such command 'trian'. Did you mean 'train'?; see regard --help"),
+        ("show", "error: Missing argument 'RUN'; see regard show --help"),
+        (
+            "data chekc",
+            "error: No such command 'chekc'. Did you mean 'check'?; see regard data --help",
+        ),
+        (
+            "predict r --top-k x",
+            "error: Invalid value for '--top-k': it must be a valid integer; see "
+            "regard predict --help",
+        ),
+    ],
+)
+def test_a_usage_error_is_one_line(words: str, says: str, regard: Command) -> None:
+    said = regard(*words.split())
+    assert (said.status, said.err) == (2, f"{says}\n")
+
+
+def test_examples_of_help_can_be_pasted() -> None:
+    examples = re.findall(
+        r"^  regard [^\\\n]*(?:\\\n[^\\\n]*)*", run("train", "--help").stdout, re.M
+    )
+    line = "regard train classification --model rnn --data reviews.csv --budget 10m seed=1"
+    assert line.split() in [example.replace("\\", "").split() for example in examples]
+
+
 def test_every_exit_code_is_documented() -> None:
     page = Path(__file__).parents[2].joinpath("docs/reference/commands.md").read_text()
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.M)]
     assert codes == sorted({0, 1, 2, STOPPED_BY_ANOTHER, PREEMPTED, STOPPED})
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii", "cp437"])
+def test_output_keeps_to_the_encoding_of_its_stream(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f"très bon → {i},да😀\ntrès mauvais {i},нет\n" for i in range(20))
+    (tmp_path / "да.csv").write_text("text,label\n" + rows, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    written = {}
+    commands = {
+        "help": ["--help"],
+        "train": "train classification --model tfidf --data да.csv --out →".split(),
+        "lines": ["predict", "→", "très bon"],
+        "json": ["predict", "→", "très bon → 😀", "--json"],
+        "missing": ["predict", "нет"],
+    }
+    for name, words in commands.items():
+        streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in ("stdout", "stderr")]
+        monkeypatch.setattr(sys, "stdout", streams[0])
+        monkeypatch.setattr(sys, "stderr", streams[1])
+        status = call(*words)
+        for stream in streams:
+            stream.flush()
+        out, err = (stream.buffer.getvalue().decode(encoding) for stream in streams)
+        assert status == (2 if name == "missing" else 0), err
+        written[name] = err if name == "missing" else out
+    assert written["help"].isascii() or encoding == "cp437"  # which has Σ
+    assert written["lines"].startswith("\\u0434\\u0430\\U0001f600\t")
+    (answer,) = json.loads(written["json"])["predictions"]
+    assert (answer["text"], answer["label"]) == ("très bon → 😀", "да😀")
+    assert "\\u043d\\u0435\\u0442 does not exist" in written["missing"]
+
+
+def test_an_argument_that_is_not_utf_8_is_one_line(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = regard("train", "classification", "--data", "caf\udce9.csv")
+    assert (said.status, "rename the file" in said.err) == (2, True)
+    assert as_utf8("tr\udcc3\udca8s \udce9") == "très ?"  # UTF-8 read in an ASCII locale

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -260,3 +261,56 @@ def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_
     )
     assert json.loads(again.out)["steps"] == found["steps"]
     assert json.loads(again.out)["repeat"] is None
+
+
+def test_a_default_folder_never_masks_an_error_nor_clashes(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments and data come first; other settings get a folder of their own; a rerun resumes."""
+    monkeypatch.chdir(tmp_path)
+    quick = ("train", "classification", "--model", "tfidf")
+    Path("one.csv").write_text("text,label\n" + "a film,1\n" * 30)
+    for mistake, error in (
+        (("--data", "nowhere.csv"), "nowhere.csv: no such file"),
+        (("examples=0.5",), "examples='0.5'"),
+        (("--data", "one.csv"), "all 30 rows have the label '1'"),
+    ):
+        assert error in regard(*quick, *mistake).err
+        assert os.listdir() == ["one.csv"]  # a failed start leaves nothing
+    assert regard(*quick, "examples=120").status == 0
+    for place in ([], ["--out", "runs/classification-tfidf"]):
+        for mistake, error in (
+            (("--data", "nowhere.csv"), "nowhere.csv: no such file"),
+            (("exampels=9",), "did you mean examples"),
+        ):
+            assert error in regard(*quick, *mistake, *place).err
+    said = regard(*quick, "examples=130", "--out", "runs/classification-tfidf")
+    assert "contains another run: examples is 120 there and 130 here" in said.err
+    beside = Path("runs/classification-tfidf-examples-130")
+    said = regard(*quick, "examples=130")
+    assert f"this is {beside}" in said.err
+    assert f"run: {beside}\n" in said.out
+    assert f"{beside} is already complete" in regard(*quick, "examples=130").out
+    (beside / "config.toml").write_text((beside / "config.toml").read_text().replace("130", "140"))
+    timed = regard(*quick, "examples=130", "--json")
+    assert json.loads(timed.out)["run"].startswith(f"{beside}-2")
+    assert json.loads(regard(*quick, "examples=130", "--json").out)["was_complete"]
+
+
+def test_a_start_that_is_interrupted_leaves_no_settings(
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("regard.runs.learning.begin", interrupted)
+    assert regard("train", "classification", *TINY).status == 130
+    assert os.listdir() == []
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("")
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert "files that are not a run" in regard("train", "classification", "--out", "mine").err
+    assert os.listdir("mine") == ["notes.txt"]

@@ -1,6 +1,7 @@
 """Each law finds what breaks it, and says what it measured."""
 
 import json
+from datetime import date
 
 import pytest
 import torch
@@ -11,7 +12,10 @@ from regard.attention.patterns import Pattern
 from regard.conformance import LAWS, conform, find, kind_of, subject_of
 from regard.conformance.law import Verdict
 from regard.errors import RegardError
-from tests.conformance import broken
+from tests.conformance import broken, planted
+from tests.conformance.right import RIGHT
+
+TODAY = date.today().toordinal()  # turns which right parts are checked
 
 
 def failures(thing, name=""):
@@ -31,6 +35,16 @@ def test_scores(score):
     assert (found.law, found.outcome) == (law, "fails")
     assert words in found.message
     assert "\n" not in found.message
+
+
+@pytest.mark.parametrize("bug", planted.PLANTED, ids=lambda kind: kind.__name__)
+def test_planted_bugs(bug):
+    assert verdict_of(planted.PLANTED[bug], bug).outcome == "fails"
+
+
+@pytest.mark.parametrize("part", RIGHT[TODAY % 5 :: 5], ids=lambda part: part.__name__)
+def test_right_parts(part):
+    assert failures(part) == {}
 
 
 def test_a_score_across_rows_is_found_wherever_it_matters():
@@ -99,7 +113,7 @@ def test_mechanisms():
             super().__init__(width, heads)
 
     assert failures(Same) == {}
-    assert failures(WithoutCache).keys() == {"cache"}
+    assert failures(WithoutCache).keys() >= {"cache", "long cache", "positions"}
     with pytest.raises(RegardError, match=r"as models do: TypeError: .*dropout"):
         conform(TakesNoDropout)
 

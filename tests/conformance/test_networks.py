@@ -1,6 +1,7 @@
 """Laws of whole networks: they hold for every model of every task, and each can be broken."""
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,8 @@ NAMED = [
 def test_every_model_holds(name: str) -> None:
     subject = network_of(name)
     assert subject is not None
-    assert [v for v in conform(subject) if v.outcome == "fails"] == []
+    long = (NAMED.index(name) + date.today().toordinal()) % 8 == 0  # each day other long texts
+    assert [v for v in conform(subject, long=long) if v.outcome == "fails"] == []
 
 
 class Reads(nn.Module):
@@ -71,19 +73,24 @@ def test_each_law_can_be_broken(law: str) -> None:
 
 
 class LooksAhead(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
         super().__init__()
-        self.words = nn.Embedding(9, 4)
+        self.words, self.after = nn.Embedding(9, 4), after
 
     def forward(self, tokens: Tensor) -> Tensor:
         vectors = self.words(tokens)
-        return vectors + vectors[:, -1:]
+        return vectors + vectors[:, -1:] if tokens.shape[1] > self.after else vectors
 
 
 def test_looking_ahead_is_found() -> None:
     verdicts = conform(NetworkSubject("ahead", LooksAhead, "on", 9))
     found = {v.law: v.message for v in verdicts if v.outcome == "fails"}
     assert found["future"].startswith("later tokens changed the output of token 1")
+
+
+def test_looking_ahead_in_long_texts_is_found() -> None:
+    verdicts = conform(NetworkSubject("ahead", lambda: LooksAhead(64), "on", 9))
+    assert [v.law for v in verdicts if v.outcome == "fails"] == ["future", "long texts"]
 
 
 def test_runs_are_checked_and_other_things_are_not(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from regard.data import biographies
-from regard.data.birthplaces import load_birthplaces, read_answers, read_lines
+from regard.data.birthplaces import FILES, load_birthplaces, read_answers, read_lines
 from regard.data.fetch import present
 from regard.errors import RegardError
 
@@ -92,6 +92,23 @@ def own(folder: Path, dev: str = "Who?\tMe\n") -> dict[str, str]:
     (folder / "train.tsv").write_text("Where is she?\tThere\nWho?\tMe\n")
     (folder / "dev.tsv").write_text(dev)
     return {"texts": str(folder / "texts.txt"), "test": str(folder / "dev.tsv")}
+
+
+def test_a_file_of_the_assignment_is_found_by_its_name(tmp_path, monkeypatch):
+    place = tmp_path / "data" / "birthplaces"
+    place.mkdir(parents=True)
+    for name in FILES.values():
+        (place / name).write_text("Who?\tYou\n")
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    name = Path("birth_dev.tsv")
+    assert [pair.target for pair in read_answers(name)] == ["You"]
+    name.write_text("Who?\tMe\n")
+    assert [pair.target for pair in read_answers(name)] == ["Me"], (
+        "a file that is there comes first"
+    )
+    with pytest.raises(RegardError, match=r"other\.tsv"):
+        read_answers(Path("other.tsv"))
 
 
 def test_files_of_ones_own(tmp_path):

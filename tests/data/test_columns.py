@@ -89,7 +89,7 @@ def test_what_spoils_a_file_is_named_by_its_line(tmp_path: Path, text: str, says
 
 def test_columns_that_cannot_be_meant(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b,c\n1,2,3\n")
-    with pytest.raises(RegardError, match=r"t\.csv: unknown column 'd'; columns: a, b, c"):
+    with pytest.raises(RegardError, match=r"t\.csv: unknown column 'd'; columns: 'a', 'b', 'c'"):
         read_columns(path, ["a", "d"], "b")
     with pytest.raises(RegardError, match="y=a is also in x=a,b"):
         read_columns(path, ["a", "b"], "a")

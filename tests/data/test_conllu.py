@@ -113,6 +113,23 @@ def test_what_is_no_tree_is_told_by_its_line(tmp_path, rows, line, why):
     assert "\n" not in str(caught.value)
 
 
+def test_sentences_without_heads_are_texts_and_have_tags(tmp_path):
+    bare = sentence(("ein", "_"), ("Haus\u00a0", "_"), label="a")
+    (found,) = sentences(bare.splitlines())
+    assert (found.words, found.parents) == (("ein", "Haus\u00a0"), None)
+    path = written(tmp_path, bare + bare.replace("# label = a", "# label = b"))
+    assert [(x.text, x.label, x.parents) for x in read_examples(path)] == [
+        ("ein Haus\u00a0", "a", None),
+        ("ein Haus\u00a0", "b", None),
+    ]
+    some = sentence(("ein", 2), ("Haus", "_"))
+    (found,) = sentences(some.splitlines(), tags=1)
+    assert (found.tags, found.parents) == (("ein", "Haus"), None)
+    path = written(tmp_path, bare + sentence(*SHE, label="b"))
+    with pytest.raises(RegardError, match=r"s.conllu:5: the sentence has heads, unlike the sent"):
+        read_examples(path)
+
+
 def test_mistakes_in_what_is_asked_for(tmp_path):
     path = written(tmp_path, sentence(*SHE, sent_id="a-1") + sentence(*SHE, sent_id="b-1"))
     for given, says in (

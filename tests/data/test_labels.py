@@ -42,8 +42,8 @@ def test_a_renamed_label_must_occur():
 
 
 def test_a_label_of_another_case_is_recognised():
-    assert meant("very  Good", ["bad", "very good"]) == (
-        "; did you mean 'very good'? 'labels=very  Good:very good' renames it (--labels for data "
+    assert meant("very Good", ["bad", "very good"]) == (
+        "; did you mean 'very good'? 'labels=very Good:very good' renames it (--labels for data "
         "check and evaluate)"
     )
     assert meant("cafe\u0301", ["caf\u00e9"]) != ""

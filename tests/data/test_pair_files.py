@@ -320,6 +320,6 @@ def test_marks_and_line_ends_of_other_systems(tmp_path):
     joined = write(tmp_path, "j.tsv", "Ein Hund.\tA dog.\n\ufeffZwei Hunde.\tTwo dogs.\n")
     assert texts(read_pairs(joined)) == TEXTS
     old = write(tmp_path, "old.tsv", "Ein Hund.\tA dog.\rZwei Hunde.\tTwo dogs.\r")
-    assert "old.tsv:1: carriage return inside the line" in refused(old)
+    assert texts(read_pairs(old)) == TEXTS
     blank = write(tmp_path, "b.csv", "\n\nde;en\nEin Hund.;A dog.\nZwei Hunde.;Two dogs.\n")
     assert texts(read_pairs(blank)) == TEXTS

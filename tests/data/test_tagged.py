@@ -55,6 +55,73 @@ def test_columns_are_read_with_their_lines(tmp_path: Path) -> None:
     assert read_tagged(path).examples[0].words == ["Good", "night"]
 
 
+NER = "John {0} B-PER\nruns {0} O\n\nMary {0} B-PER\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "tags"),
+    [
+        # comments with as many columns as words
+        ("# newdoc\nJohn B-PER\n\n# newpar\nruns O\n", "John/runs", "B-PER/O"),
+        ("# newdoc\nJohn\tB-PER\n\n# O\nruns\tO\n# end\n", "John/runs", "B-PER/O"),
+        ("# id = 1\n" + NER.format("_ _"), "John runs/Mary", "B-PER O/B-PER"),
+        ("# speaker = O\n" + NER.format("_ X"), "John runs/Mary", "B-PER O/B-PER"),
+        ("# text O\n" + NER.format("N"), "John runs/Mary", "B-PER O/B-PER"),
+        ("#\thttp://x [2009]\n" + NER.format("1 2"), "John runs/Mary", "B-PER O/B-PER"),
+        ("# id a\tdomain=en\n" + NER.format("_ _"), "John runs/Mary", "B-PER O/B-PER"),
+        ("#begin document\nJohn NN\n# note\nruns VB\n#end document\n", "John runs", "NN VB"),
+        ("John B-PER\n# newpar\nruns O\n", "John runs", "B-PER O"),
+        # words with #
+        ("# O\n1 O\nfan B-PER\n", "# 1 fan", "O O B-PER"),
+        ("#\tO\n1\tB-PER\n", "# 1", "O B-PER"),
+        ("#fail O\nin B-PER\n\nso O\n#win B-EVENT\n", "#fail in/so #win", "O B-PER/O B-EVENT"),
+        ("#a O\n#b B-X\n", "#a #b", "O B-X"),
+        ("worth VB O\n# # B-NP\n2 CD B-NP\n", "worth # 2", "O B-NP B-NP"),
+        ("worth VB\n# #\n2 CD\n\n# #\n3 CD\n", "worth # 2/# 3", "VB # CD/# CD"),
+        # ends of sentences
+        ("-DOCSTART- -X- O\nJohn NN B-PER\n-DOCSTART- -X- O\nruns VB O\n", "John/runs", "B-PER/O"),
+        ("-DOCSTART-\tO\n\nJohn\tB-PER\n \t \nruns\tO\n\n\n# O\n", "John/runs", "B-PER/O"),
+        # only tabs and spaces divide
+        ("10\u00a0000 O\n\u3000 B-X\na\u2009b O\n", "10\u00a0000 \u3000 a\u2009b", "O B-X O"),
+        (
+            "10\u00a0000\tO\n\u00a0\tB-X\nNew York\tO\n",
+            "10\u00a0000 \u00a0 New\u00a0York",
+            "O B-X O",
+        ),
+        ("a\x1fb  O\n \x85c   B-X \n", "a\x1fb \x85c", "O B-X"),
+    ],
+)
+def test_comments_are_told_from_words(tmp_path: Path, text: str, words: str, tags: str) -> None:
+    path = tmp_path / "a.conll"
+    path.write_bytes(text.encode())
+    found = read_tagged(path)
+    assert "/".join(x.text for x in found.examples) == words
+    assert "/".join(x.label for x in found.examples) == tags
+    assert all(len(x.words) == len(x.label.split(" ")) for x in found.examples)
+
+
+def test_a_comment_that_could_be_a_word_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("# newdoc\n# a longer comment\nJohn B-PER\n\n# newpar\nruns O\n")
+    says = (
+        "lines with # read as comments, though they have 2 columns as words do: 2, first a.conll:1"
+    )
+    assert read_tagged(path).notes == [f"{says}: '# newdoc'"]
+    assert check(path).remarks == read_tagged(path).notes
+
+
+def test_numbers_of_words_are_not_read_as_words(tmp_path: Path) -> None:
+    for name, text in (
+        ("a.conll", CONLLU),
+        ("b.conll", "1\tJohn\tB-PER\n2\truns\tO\n\n1\tMary\tB-PER\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(RegardError, match=f"{name}:.: the first column numbers the words; set"):
+            read_tagged(tmp_path / name)
+    found = read_tagged(tmp_path / "b.conll", word="2").examples
+    assert [x.text for x in found] == ["John runs", "Mary"]
+
+
 def test_conllu_gives_any_of_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(CONLLU)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.data import biographies, pydoc
+from regard.data.birthplaces import counted
 from regard.data.text_rows import passages
 from regard.data.texts import labelled_texts, load_texts, read_texts
 from regard.errors import RegardError
@@ -94,7 +95,7 @@ def test_splits_share_nothing_and_are_stable(tmp_path):
 def test_nothing_held_out_is_the_whole_three_times():
     corpus = load_texts("biographies", validation=0)
     assert corpus.train == corpus.validation == corpus.test == biographies.passages()
-    assert corpus.counted == "data has 24267 characters, 49 unique."
+    assert counted(corpus.train) == "data has 24267 characters, 49 unique."
 
 
 def test_too_few_documents(tmp_path):

@@ -94,7 +94,7 @@ def test_chinese_without_spaces_is_cut_into_words():
     texts = ["".join(chance.choices(words, k=8)) + "。" for _ in range(600)]
     unigram = trained("unigram", texts, vocabulary=258 + 17 + len(set("".join(texts))))
     assert unigram.split("他们喜欢那部小说。") == ["他们", "喜欢", "那部", "小说", "。"]
-    assert unigram.split("鲁") == ["�"] * 3
+    assert unigram.split("鲁") == ["鲁₁", "鲁₂", "鲁₃"]
     for kind in WHOLE:
         pieces = trained(kind, texts, vocabulary=310)
         for text in ("我们喜欢那部小说。", "他们看故事，鲁迅"):
@@ -124,7 +124,7 @@ def test_unigram_writes_rare_characters_by_bytes():
     texts = ["abab ab abc"] * 9 + ["é"]
     unigram = trained("unigram", texts, vocabulary=270)
     assert unigram.vocabulary[2:258] == BYTES
-    assert unigram.tokens(unigram.encode(["abé"])[0]) == ["ab", "�", "�"]
+    assert unigram.tokens(unigram.encode(["abé"])[0]) == ["ab", "é₁", "é₂"]
     assert "é" in trained("unigram", texts, vocabulary=270, minimum=1).vocabulary
     rare = "".join(map(chr, range(0x4E00, 0x4E64))) * 2
     frequent = trained("unigram", ["a" * 500_000, rare], vocabulary=400).vocabulary[258:]
@@ -293,3 +293,16 @@ def test_scripts_without_spaces_are_no_single_unknown_word(
     ids = tokenizer.encode([text])[0]
     assert UNKNOWN not in ids
     assert tokenizer.decode(ids) == decoded
+
+
+@pytest.mark.parametrize("kind", sorted(WHOLE))
+def test_the_bytes_of_a_character_show_it_whole(kind: str) -> None:
+    words = trained(kind, ["plain English words, and no others"] * 3, vocabulary=290)
+    (ids,) = words.encode(["no 你好!"])
+    shown = words.tokens(ids)
+    assert shown[-7:] == ["你₁", "你₂", "你₃", "好₁", "好₂", "好₃", "!"]
+    assert not any("\ufffd" in name for name in shown)
+    assert words.split("no 你好!") == shown
+    symbol = len(words) + 1
+    begun = [*ids[:-2], symbol, *ids[-1:]]  # a character that is not written to its end
+    assert words.tokens(begun, lambda i: f"<{i}>")[-4:] == ["\ufffd", "\ufffd", f"<{symbol}>", "!"]

@@ -6,6 +6,7 @@ import pytest
 
 from regard.data.tokenizers import train_tokenizer
 from regard.errors import RegardError
+from regard.interop.config_keys import UnknownKeyWarning
 from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files, with_ends
 
 TEXT = "Hello, wörld! It's 42 — 東京 déjà-vu.\n  two  spaces"
@@ -104,3 +105,107 @@ def test_a_length_without_bound_as_transformers_writes_it(tmp_path):
     settings = {"model_max_length": int(1e30), "do_lower_case": True}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     assert read_tokenizer(tmp_path).encode("Good").tokens == ["[CLS]", "good", "[SEP]"]
+
+
+def test_what_cuts_and_pads_is_switched_off(tmp_path):
+    """transformers cuts and pads only when its caller says so."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    inner = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}, "[PAD]"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.enable_truncation(2)
+    inner.enable_padding(length=5)
+    inner.save(str(tmp_path / "tokenizer.json"))
+    assert read_tokenizer(tmp_path).encode("a b a").ids == [1, 2, 1]
+
+
+NEW = {"content": "<new>", "lstrip": True, "normalized": False, "special": True}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "ids"),
+    [
+        ("added_tokens.json", {"<new>": 18}, [2, 5, 18, 10, 3]),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"18": NEW}}, [2, 5, 18, 10, 3]),
+        ("tokenizer_config.json", {"pad_token": "<new>"}, [2, 5, 18, 10, 3]),
+        ("special_tokens_map.json", {"mask_token": NEW}, [2, 5, 18, 10, 3]),
+        ("tokenizer_config.json", {"cls_token": "<new>"}, [18, 5, 18, 10, 3]),
+    ],
+)
+def test_tokens_beside_the_vocabulary_are_added(file, content, ids, tmp_path):
+    folder = bert(tmp_path / "bert")
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / file).write_text(json.dumps(content))
+    assert read_tokenizer(folder).encode("hello <new>it").ids == ids
+    transformers = pytest.importorskip("transformers")
+    assert transformers.AutoTokenizer.from_pretrained(folder)("hello <new>it").input_ids == ids
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        ({}, ["<s>", "h", "e", "l", "l", "o", "<mask>", "Ġ", "t", "w", "o", "</s>"]),
+        (
+            {"add_prefix_space": True, "sep_token": "<mask>"},
+            ["<s>", "Ġ", "h", "e", "l", "l", "o", "<mask>", "Ġ", "t", "w", "o", "<mask>"],
+        ),
+    ],
+)
+def test_byte_pairs_have_their_symbols(settings, tokens, tmp_path):
+    """RoBERTa's, whose files of byte pairs do not name them."""
+    folder = gpt2(tmp_path / "roberta")
+    letters = [x for x in json.loads((folder / "vocab.json").read_text()) if len(x) == 1]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *letters, "<mask>"]
+    (folder / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    (folder / "config.json").write_text('{"model_type": "roberta"}')
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert read_tokenizer(folder).encode("hello<mask> two").tokens == tokens
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    assert theirs.convert_ids_to_tokens(theirs("hello<mask> two").input_ids) == tokens
+
+
+def test_gpt2_begins_and_ends_a_text_where_it_is_told_to(tmp_path):
+    folder = gpt2(tmp_path / "gpt2")
+    (folder / "tokenizer_config.json").write_text('{"add_bos_token": true, "add_eos_token": true}')
+    end = "<|endoftext|>"
+    assert read_tokenizer(folder).encode("ll").tokens == [end, "ll", end]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"tokenizer_class": "BertweetTokenizer"}, "tokenizer_class='BertweetTokenizer' is not"),
+        ({"auto_map": {"AutoTokenizer": ["own.Own", None]}}, "auto_map=.* is not supported"),
+        ({"do_lower_case": "yes"}, "do_lower_case='yes' is not true or false"),
+        ({"added_tokens_decoder": {"30": NEW}}, "'<new>' has the number 30, but .* gives it 18"),
+        ({"cls_token": None}, "needs a cls_token and a sep_token, not null"),
+    ],
+)
+def test_settings_that_are_refused(settings, says, tmp_path):
+    with pytest.raises(RegardError, match=says):
+        read_tokenizer(bert(tmp_path / "bert", **settings))
+
+
+def test_settings_that_contradict_tokenizer_json_are_honoured_or_refused(tmp_path):
+    folder = bert(tmp_path / "bert")
+    read_tokenizer(folder).save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    cased = read_tokenizer(folder)
+    assert cased.encode("Hello").tokens == ["[CLS]", "Hello", "[SEP]"]
+    cased.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(RegardError, match=r"has lowercase=False, but BertTokenizer .* takes do_lo"):
+        read_tokenizer(folder)
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    assert read_tokenizer(folder).encode("Hello").tokens == ["[CLS]", "Hello", "[SEP]"]
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    with pytest.raises(RegardError, match=r"which has no ByteLevel; set tokenizer_class to PreTr"):
+        read_tokenizer(folder)
+
+
+def test_keys_of_nobody_are_warned_of(tmp_path):
+    with pytest.warns(UnknownKeyWarning, match="regard does not know shuffles, and computes as if"):
+        read_tokenizer(bert(tmp_path / "bert", shuffles=True))

@@ -73,6 +73,19 @@ def test_all_members_are_run_at_the_quick_size_and_resumed(tmp_path: Path) -> No
     assert after == before, "complete runs are not repeated"
 
 
+@pytest.mark.usefixtures("one_process")
+def test_other_settings_have_a_default_folder_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, name in (([], ""), (["width=4"], "-only-two-width-4"), ([], "")):
+        request = LabRequest(workers=1, overrides=["only=two", *given])
+        report = LAB.run(request, quiet, quiet)["report"]
+        assert report == f"runs/lab-shelf-quick{name}/report.html"
+    with pytest.raises(RegardError, match="did you mean width"):
+        LAB.run(LabRequest(overrides=["only=two", "widht=4"]), quiet, quiet)
+
+
 def test_the_full_size_has_the_seeds_and_settings_of_the_preset() -> None:
     settings, chosen = LAB._chosen(LabRequest(overrides=["size=full", "only=two"]))
     assert [one.name for one in chosen] == ["two"]

@@ -8,8 +8,10 @@ import pytest
 from regard.errors import RegardError
 from regard.labs import LabRequest, open_lab
 from regard.labs.comparison import (
+    AHEAD_SO_FAR,
     ANY_DATA,
     BEHIND,
+    BEHIND_SO_FAR,
     UNCLEAR,
     ComparisonLab,
     Preset,
@@ -128,3 +130,15 @@ def test_an_arm_whose_other_seeds_failed_is_no_evidence(
     }
     found = Result(lab({"reviews": REVIEWS}).plan(LabRequest()), Path(), record, [])
     assert found.standing("a", "b") == standing
+
+
+@pytest.mark.parametrize("untrained", ["a", "b"])
+def test_evidence_of_arms_that_were_not_trained_to_the_end_is_of_these_steps(
+    untrained: str,
+) -> None:
+    verdict = {"a": "a", "b": "b", "difference": -0.4, "p": 0.003, "untrained": [untrained]}
+    record = {"seeds": 1, "arms": [], "verdicts": [verdict]}
+    plan = lab({"reviews": REVIEWS}).plan(LabRequest())
+    assert Result(plan, Path(), record, []).standing("a", "b") == BEHIND_SO_FAR
+    ahead = {**record, "verdicts": [{**verdict, "difference": 0.4}]}
+    assert Result(plan, Path(), ahead, []).standing("a", "b") == AHEAD_SO_FAR

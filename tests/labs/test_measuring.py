@@ -53,6 +53,19 @@ def toy(settings: type[Sizes] = Sizes) -> MeasuringLab[Any, Any]:
     )
 
 
+def test_other_settings_have_a_default_folder_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain, wide = LabRequest(), LabRequest(overrides=["width=9"], seeds=2)
+    folders = [toy().run(request, quiet, quiet)["report"] for request in (plain, wide, plain)]
+    assert folders == [
+        f"runs/{name}/report.html" for name in ("lab-toy", "lab-toy-width-9-seeds-2", "lab-toy")
+    ]
+    asked = {**plain.__dict__, "out": tmp_path / "here"}
+    assert toy().run(LabRequest(**asked), quiet, quiet)["report"] == f"{tmp_path}/here/report.html"
+
+
 def test_flags_and_pairs_become_settings() -> None:
     request = LabRequest(seeds=5, overrides=["width=2"])
     assert toy(Seeded).settings_for(request) == Seeded(seeds=5, width=2)
@@ -139,10 +152,13 @@ def test_a_dry_run_says_what_the_lab_took() -> None:
     found = toy().dry_run(LabRequest(), said.append)
     assert (found["seconds"], found["forecast"]) == (10, [])
     assert said == [found["says"]]
-    assert said[0].endswith("took 10 s with its defaults on one core; seeds=9: a minute.")
+    assert said[0].endswith(
+        "took 10 s with its defaults on one core; seeds=9: a minute. "
+        "Here: typically 10 s, at most 20 s."
+    )
     timed = toy().dry_run(LabRequest(budget="20s", seeds=2), quiet)
     assert timed["seconds"] == 40
-    assert timed["says"].endswith("With these settings it takes about 40 s.")
+    assert timed["says"].endswith("With these settings: typically 40 s, at most 80 s.")
     assert toy().dry_run(LabRequest(overrides=["draws=50"]), quiet)["seconds"] == 5
     bounded = toy().dry_run(LabRequest(budget="10m"), quiet)
     assert bounded["seconds"] == 40, "draws=400 is the most: the budget is not used up"

@@ -87,6 +87,24 @@ def test_the_seeds_rungs_are_literal(name: str, init_std: float) -> None:
     assert_close(model(TOKENS, LENGTHS)[0], expected, atol=1e-6, rtol=1e-5)
 
 
+def test_the_literal_transformer_is_torchs() -> None:
+    """block=post-norm activation=relu: Vaswani et al. 2017, as torch's encoder layer has it."""
+    settings = {"block": "post-norm", "activation": "relu", "position": "sinusoidal"}
+    model = make("transformer", layers=1, heads=2, pool="mean", init_std=1.0, **settings).eval()
+    theirs = torch.nn.TransformerEncoderLayer(8, 2, 19, 0.0, batch_first=True).eval()
+    attention, feedforward = model.blocks[0].attention, model.blocks[0].feedforward
+    ours = [attention.work.project, attention.work.output, feedforward.work.widen,
+            feedforward.work.narrow, attention.norm, feedforward.norm]  # fmt: skip
+    own = [tensor for layer in ours for tensor in (layer.weight, layer.bias)]
+    assert len(own) == len(list(theirs.parameters()))
+    with torch.no_grad():
+        for old, tensor in zip(theirs.parameters(), own, strict=True):
+            old.copy_(tensor)
+    x = words(model) + sinusoidal(torch.arange(5), 8)
+    expected = linear(model.to_labels, theirs(x[None])[0].mean(0))
+    assert_close(model(TOKENS, LENGTHS)[0], expected, atol=1e-6, rtol=1e-5)
+
+
 def linear_part(attention: torch.nn.Module, x: Tensor, part: int) -> Tensor:
     """q, k or v of self-attention with one head: rows of one weight, in that order."""
     rows = slice(8 * part, 8 * part + 8)

@@ -201,7 +201,7 @@ def test_what_a_run_gives_says_what_it_is(trained: Path) -> None:
     said = run.predict("not a bad film")
     first, second = said.top()
     assert repr(said) == (
-        f"<Prediction {first[0]!r} {first[1]:.1%}, {second[0]!r} {second[1]:.1%}>"
+        f"<Prediction {first[0]!r} {first[1]:.1%}, {second[0]!r} {second[1]:.1%}; unknown: bad>"
     )
     assert f">{first[1]:.1%}</td>" in framed(said._repr_html_())
     judged = run.evaluate()

@@ -13,7 +13,7 @@ from regard.errors import RegardError
 from regard.reports.markup import tag
 from regard.reports.packed import pack, pack_below, with_rollout
 from regard.reports.page import LIMIT, bundle, page, static
-from regard.reports.run import sandboxed, stored, write_run_report
+from regard.reports.run import look, sandboxed, stored, write_run_report
 from regard.tasks.pretraining.evaluation import beginning
 from tests.reports.hostile import HOSTILE
 
@@ -80,7 +80,7 @@ def test_a_bundle_needs_nothing_else() -> None:
     assert re.findall(r"^\s*(?:import|export)\b", code, re.MULTILINE) == []
     assert "</script" not in whole.lower()
     assert "<!--" not in whole
-    for name in ("dom.js", "packed.js", "tokens.js", "heads.js"):
+    for name in ("answer.js", "dom.js", "packed.js", "tokens.js", "heads.js"):
         assert whole.count(f"modules['{name}'] =") == 1
 
 
@@ -108,6 +108,22 @@ def test_the_command_to_see_it_again_finds_the_run(
     monkeypatch.chdir(tmp_path)
     write_run_report(run, ["a good film"], path)
     assert f"<pre>regard serve {trained.resolve()}</pre>" in path.read_text()
+
+
+def test_it_begins_with_what_matters_and_a_test_text_has_its_label(
+    trained: Path, tmp_path: Path
+) -> None:
+    run = regard.load(trained)
+    example = run.evaluate().examples[0]
+    assert look(run, example.text)["label"] == example.label
+    assert "label" not in look(run, "a film of no split")
+    html = write_run_report(run, ["a good film"], tmp_path / "report.html").read_text()
+    steps = run.metrics()[-1]["step"]
+    order = (
+        "Test accuracy", f"The training ended after {steps} steps: {run.convergence}",
+        "Scores by label", ">Confusion<", "The model: ", ">Training<", 'id="looks"',
+    )  # fmt: skip
+    assert sorted(order, key=html.index) == list(order)
 
 
 @pytest.mark.browser

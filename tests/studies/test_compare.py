@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from regard.reports.comparison import write_report
 from regard.studies import compare as module
 from regard.studies.arms import Arm
 from regard.studies.compare import Study, compare
-from regard.studies.job import RunTask, read_score, score_path, train_and_score
+from regard.studies.job import RunScore, RunTask, read_score, score_path, train_and_score
 from regard.studies.launch import Event, Job, Outcome
 from regard.studies.statistics import arm_interval, compare_runs, holm
+from regard.tasks.classification.evaluation import LabelEvaluation
 from regard.tasks.classification.metrics import METRICS
+from regard.training.convergence import TRIVIAL
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
 SMALL_TRANSFORMER = "transformer:layers=1,heads=2,feedforward=8"
@@ -57,7 +60,13 @@ class Inline:
         return outcomes
 
     def tell(
-        self, on_event: Callable[[Event], None], job: Job, done: float, says: str, warning: str = ""
+        self,
+        on_event: Callable[[Event], None],
+        job: Job,
+        done: float,
+        says: str,
+        warning: str = "",
+        most: float = 0.0,
     ) -> None:
         if warning:
             on_event(Event("warning", job.arm, job.seed, done, warning))
@@ -129,13 +138,32 @@ def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_pa
     assert found.table().splitlines()[2].endswith(found.arms[1].training())
 
 
-def test_what_ended_a_training_is_in_its_result(inline: Inline, tmp_path: Path) -> None:
+def test_what_ended_a_training_is_in_its_result(
+    inline: Inline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = ["width=32", "filters=8", "examples=600", "learning_rate=0.01", "evaluate_every=10"]
     found = compare("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
     run = runs.load(tmp_path / "cnn" / "seed-0")
     assert [row["ended"] for row in run.metrics()][-1] == "patience"
     assert run.convergence == read_score(run.folder.path).trained == "converged"
     assert found.arms[1].trained
+    # A plateau at the score of a guess is no end of a training, and no claim is made of it.
+    monkeypatch.setattr(LabelEvaluation, "learned", False)
+    assert run.convergence == TRIVIAL
+    monkeypatch.setattr(module, "read_score", lambda path: stuck_at(path))
+    (verdict,) = (
+        Study.plan("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
+        .result([])
+        .verdicts
+    )
+    assert (verdict.stuck, verdict.steps.keys()) == (("cnn",), {"cnn"})
+    assert "cnn never left the trivial answer" in replace(verdict, p=0.01).sentence
+
+
+def stuck_at(path: Path) -> RunScore | None:
+    """A stored score, as of a run that never left the trivial answer if it is of a network."""
+    score = read_score(path)
+    return replace(score, trained=TRIVIAL) if score and score.steps else score
 
 
 def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
@@ -298,7 +326,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
         judged, evaluation = read_score(runs_of[row.arm.name]), runs.load(runs_of[row.arm.name])
         expected = evaluation.evaluate().scores
         assert row.mean == pytest.approx(expected[title], rel=1e-6)
-        assert row.low <= row.mean <= row.high
+        assert row.low <= row.mean <= row.high + 1e-12
         assert row.other_metrics == pytest.approx({k: v for k, v in expected.items() if k != title})
         assert judged is not None
         assert judged.groups is not None

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from regard.errors import RegardError
+from regard.studies.null_distribution import p_values, smallest
 from regard.studies.statistics import (
     Difference,
     Estimate,
@@ -36,13 +37,25 @@ def test_no_claim_is_made_of_an_arm_that_was_not_trained_to_its_end() -> None:
     loser = replace(found, untrained=("rnn",))
     assert loser.significant
     assert not loser.claimed
-    assert loser.sentence.startswith(
-        "rnn was not trained to the end: no claim about the method; cnn is ahead by "
+    assert loser.sentence.startswith("cnn is ahead of rnn by ")
+    assert loser.sentence.endswith("; rnn was not trained to the end: no claim about the methods")
+    winner = replace(found, untrained=("cnn",), steps={"cnn": 1200, "rnn": 900})
+    assert not winner.claimed  # nor may an arm that is still rising beat another
+    assert winner.sentence.startswith("cnn after 1,200 steps is ahead of rnn after 900 steps by ")
+    assert winner.sentence.endswith("; cnn was not trained to the end: no claim about the methods")
+    both = replace(found, untrained=("cnn", "rnn"))
+    assert "; neither was trained to the end: no claim about the methods" in both.sentence
+    stuck = replace(found, untrained=("cnn", "rnn"), stuck=("rnn",))
+    assert (
+        "; rnn never left the trivial answer, cnn was not trained to the end: no claim"
+        in stuck.sentence
     )
-    assert replace(found, untrained=("cnn",)).claimed  # more training would not make it worse
+    assert all("beats" not in one.sentence for one in (loser, winner, both, stuck))
     alike = replace(found, mean=0.001, p=0.8, untrained=("rnn",))
     assert alike.sentence.startswith("no evidence of a difference between cnn and rnn: ")
     assert alike.sentence.endswith("; not trained to the end: rnn")
+    alike = replace(alike, stuck=("rnn",))
+    assert alike.sentence.endswith("; not trained to the end: rnn (never left the trivial answer)")
 
 
 def test_the_components_by_hand() -> None:
@@ -52,7 +65,8 @@ def test_the_components_by_hand() -> None:
     found = estimate(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
     assert found.mean == 0.5
     assert found.from_seeds == pytest.approx(0.25 / 3)
-    assert found.from_examples == pytest.approx(0)
+    # with 2 examples 1 / (1 + 1/4) of V_examples is kept
+    assert found.from_examples == pytest.approx(1 / 36 / 1.25)
     assert (found.seeds_freedom, found.examples_freedom) == (2, 1)
 
 
@@ -73,10 +87,11 @@ def test_interaction_is_not_counted_twice() -> None:
 
 def test_groups_by_hand() -> None:
     # Mean 1/4. Sums of x − mean by group: (3/4 + 3/4, −1/4 · 2, −1/2) = 3/2, −1/2, −1 … of sizes
-    # 2, 2, 4: squares over 1 − size/8 are 3, 1/3 and 2, over 8² -> V_examples = (16/3) / 64
+    # 2, 2, 4: squares over 1 − size/8 are 3 and 1/3. The last is larger than Σ size²/8 = 3, so its
+    # square is divided by 1 − 2 · 4/8 + 24/64 = 3/8. All over 8² -> V_examples
     scores = np.array([[1.0, 1, 0, 0, 0, 0, 0, 0]])
     found = estimate(scores, np.array([5, 5, 1, 1, 3, 3, 3, 3]))
-    assert found.from_examples == pytest.approx((3 + 1 / 3 + 2) / 64)
+    assert found.from_examples == pytest.approx((3 + 1 / 3 + 8 / 3) / 64)
     assert found.from_seeds == 0
     assert found.examples_freedom == pytest.approx(64 / 24 - 1)
 
@@ -97,6 +112,22 @@ def test_the_interaction_of_seeds_and_groups_is_the_seeds_doubt() -> None:
     assert found.from_examples < found.from_seeds
     # … and with each example counted alone the same, as interaction never enters twice
     assert estimate(scores).from_seeds == pytest.approx(found.from_seeds)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 1, 1), (9, 4, 3, 2, 2, 1, 1)])
+def test_few_examples_or_groups_find_little_that_is_not_there(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(20)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    freedom = effective(np.array(sizes)) - 1
+    for seeds in (5, 10):
+        for by_seed, by_group, by_both in [(0, 1, 0), (0, 1, 1), (1, 1, 1), (0.3, 0, 1), (0, 0, 1)]:
+            shape = (2000, seeds, len(sizes))
+            gains = by_seed * rng.standard_normal((2000, seeds, 1))
+            gains = gains + by_group * rng.standard_normal((2000, 1, len(sizes)))
+            gains = (gains + by_both * rng.standard_normal(shape))[..., groups]
+            p = p_values(*components(gains, groups), seeds - 1.0, freedom)
+            assert (p < 0.05).mean() <= 0.065
+            assert (p < 0.005).mean() <= 0.011
 
 
 def test_doubled_examples_tell_nothing_new_where_the_groups_say_so() -> None:
@@ -197,8 +228,20 @@ def test_equal_arms_differ_by_nothing() -> None:
     assert found.high == -found.low == pytest.approx(stats.t.ppf(0.975, 5) / 8)
     assert found.sentence == (
         "no evidence of a difference between a and b: 0.0 points (−32.1 to 32.1, p = 1); "
-        "a difference of 43.6 points would have been found 4 times in 5"
+        "a difference of 46.8 points would have been found 4 times in 5"
     )
+
+
+@pytest.mark.parametrize(("examples", "p"), [(2, 0.156), (3, 0.038), (4, 0.009)])
+def test_a_few_examples_that_differ_alike_are_little_evidence(examples: int, p: float) -> None:
+    found = compare_runs(np.ones((1, examples)), np.zeros((1, examples)))
+    assert found.p == pytest.approx(p, abs=0.001)
+
+
+def test_arms_that_differ_by_rounding_differ_by_nothing() -> None:
+    a = np.random.default_rng(0).random((3, 50)) * 7
+    found = compare_runs(a * (1 + 2**-52), a)
+    assert (found.mean, found.p, found.significant) == (0, 1, False)
 
 
 def test_arms_opposed_everywhere_stay_between_one_and_minus_one() -> None:
@@ -215,7 +258,8 @@ def test_scores_without_variance_give_numbers(scores: np.ndarray) -> None:
     values = [found.mean, found.low, found.high, found.p, *arm_interval(scores)]
     assert all(map(math.isfinite, values))
     json.dumps(values, allow_nan=False)
-    assert found.p == (1.0 if scores.max() == 0 else 0.0)
+    # Four examples that differ alike: t is at most 6, with 3 degrees of freedom.
+    assert found.p == pytest.approx(1.0 if scores.max() == 0 else 0.00927, abs=1e-5)
 
 
 def test_the_arms_interval_is_wilsons_where_there_is_no_seed() -> None:
@@ -303,7 +347,8 @@ def test_verdicts_in_words(difference: tuple[float, float, float, float, int], s
 def test_scores_that_are_no_accuracy_have_no_points() -> None:
     a = np.array([[0.31, 0.35, 0.33], [0.30, 0.36, 0.34], [0.31, 0.35, 0.35]])
     assert (
-        compare_runs(a, a - 0.2, ("x", "y")).sentence == "x beats y by 0.2 (0.2 to 0.2, p < 0.001)"
+        compare_runs(a, a - 0.2, ("x", "y")).sentence
+        == "x beats y by 0.2 (0.0279 to 0.372, p = 0.038)"
     )
 
 
@@ -330,6 +375,12 @@ def test_an_estimates_interval_is_students_t_of_its_seeds() -> None:
     found = Estimate(0.1, 0.01, 0.0, 2, 99)
     assert found.half == pytest.approx(0.1 * stats.t.ppf(0.975, 2), rel=1e-4)
     assert found.p == pytest.approx(2 * stats.t.sf(1.0, 2), rel=1e-4)
+
+
+def test_the_smallest_difference_is_as_often_too_large_as_too_small() -> None:
+    drawn = 0.7 * np.random.default_rng(0).chisquare(1, 60)
+    told = np.array([Estimate(0.0, float(seeds), 0.3, 1, 400).smallest() for seeds in drawn])
+    assert 0.35 < (told > smallest(0.05, 0.7, 0.3, 1, 400)).mean() < 0.65
 
 
 def test_too_few_seeds_say_so() -> None:

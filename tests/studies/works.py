@@ -21,7 +21,7 @@ def square(task: Any, report: Report) -> Any:
 def halfway(task: Any, report: Report) -> Any:
     """Take so many seconds, and tell of the half of it."""
     time.sleep(task / 2)
-    report(0.5, "half")
+    report(0.5, "half", most=3.0)
     time.sleep(task / 2)
 
 

@@ -5,6 +5,7 @@ from sklearn import metrics as sklearn_metrics
 from sklearn.dummy import DummyClassifier
 
 from regard.errors import RegardError
+from regard.studies.statistics import compare_runs
 from regard.tasks.classification import metrics
 
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
@@ -114,24 +115,44 @@ def test_a_class_that_nobody_names_counts_only_where_it_occurs() -> None:
     assert metrics.balanced_accuracy(predicted, labels, 4) == pytest.approx(1 / 2)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "macro-f1", "balanced-accuracy"])
-@pytest.mark.parametrize(("examples", "classes"), [(2, 2), (5, 3), (40, 4), (90, 25)])
-@pytest.mark.parametrize("seed", range(3))
-def test_pseudo_values_leave_out_each_example(
-    metric: str, examples: int, classes: int, seed: int
-) -> None:
-    predicted, labels = drawn(examples, classes, seed)
+@pytest.mark.parametrize("metric", ["macro-f1", "balanced-accuracy"])
+def test_pseudo_values_leave_out_each_example(metric: str) -> None:
+    predicted, labels = drawn(4000, 4, 0)
+    score = {"macro-f1": metrics.macro_f1, "balanced-accuracy": metrics.balanced_accuracy}[metric]
+    whole = score(predicted, labels, 4)
+    kept = [np.arange(4000) != i for i in range(60)]
+    expected = [3999 * (whole - score(predicted[k], labels[k], 4)) for k in kept]
+    found = metrics.pseudo_values(predicted, labels, 4, metric)[:60]
+    np.testing.assert_allclose(found, expected, atol=0.01)
+    assert metrics.per_example(metric, predicted, labels, 4).mean() == pytest.approx(whole)
 
-    def score(keep: np.ndarray) -> float:
-        if metric == "accuracy":
-            return float((predicted[keep] == labels[keep]).mean())
-        found = {"macro-f1": metrics.macro_f1, "balanced-accuracy": metrics.balanced_accuracy}
-        return found[metric](predicted[keep], labels[keep], classes)
 
-    every = np.arange(examples)
-    whole = score(every)
-    expected = [examples * whole - (examples - 1) * score(every[every != i]) for i in every]
-    assert metrics.pseudo_values(predicted, labels, classes, metric) == pytest.approx(expected)
+@pytest.mark.parametrize("metric", ["macro-f1", "balanced-accuracy"])
+def test_pseudo_values_shrink_the_scores_of_classes(metric: str) -> None:
+    # Class 0: 3 examples, 2 right; class 1: 2 examples, both right; class 2: false, never true.
+    predicted, labels = np.array([0, 0, 2, 1, 1]), np.array([0, 0, 0, 1, 1])
+    if metric == "balanced-accuracy":  # (2 + 2) / (3 + 4) and (2 + 2) / (2 + 4)
+        expected = np.array([3 / 7 / 2, 3 / 7 / 2, -4 / 7 / 2, 1 / 3, 1 / 3]) / 2
+    else:  # (4 + 2) / (5 + 4) and (4 + 2) / (4 + 4); class 2 costs the mean of 4/5 and 1
+        expected = np.array([6 / 9 / 3, 6 / 9 / 3, -6 / 9 / 4 - 0.9, 0.5 / 2, 0.5 / 2]) / 3
+    found = metrics.pseudo_values(predicted, labels, 3, metric)
+    np.testing.assert_allclose(found, 4 * expected)
+
+
+@pytest.mark.parametrize("metric", ["macro-f1", "balanced-accuracy"])
+@pytest.mark.parametrize("rare", [0, 2, 3])
+def test_a_class_of_few_texts_is_no_evidence(metric: str, rare: int) -> None:
+    random = np.random.default_rng(rare)
+    ps = []
+    for _ in range(400):
+        labels = np.append(np.full(rare, 2), random.choice(2, 120 - rare, p=[0.6, 0.4]))
+        right = random.random((2, 120)) < np.where(labels == 2, 0.5, 0.85)
+        false = np.where(random.random((2, 120)) < 0.05, (labels + 1) % 3, labels == 0)
+        a, b = (metrics.per_example(metric, said, labels, 3)[None]
+                for said in np.where(right, labels, false))  # fmt: skip
+        ps.append(compare_runs(a, b).p)
+    assert np.mean(np.array(ps) < 0.05) <= 0.085
+    assert np.mean(np.array(ps) < 0.005) <= 0.02
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.3, 0.2], [0.9, 0.05, 0.03, 0.01, 0.01]])

@@ -13,6 +13,8 @@ from regard import runs
 from regard.data.files import Example
 from regard.data.synthetic import ratings
 from regard.errors import RegardError
+from regard.labs.kernel_regression.points import variance
+from regard.studies.statistics import compare_runs
 from regard.tasks import TASKS, unit_of
 from regard.tasks.regression import METRICS, RidgeSettings
 from regard.tasks.regression.task import (
@@ -63,6 +65,31 @@ def test_the_r2_of_equal_numbers_is_0_in_the_jackknife_too() -> None:
     slow = 5 * metric_of("R²", said, true) - 4 * np.array(left)
     found = pseudo_values("R²", said, true)
     assert found - found.mean() == pytest.approx(slow - slow.mean())
+
+
+@pytest.mark.parametrize("value", [0.3, 1 / 3, 3.7, 2.0, 1e-200, 1.1e30, -0.7])
+def test_equal_numbers_have_no_spread_though_their_variance_rounds_to_some(value: float) -> None:
+    true, said = np.full(10, value), value * (1 + 0.01 * np.arange(10))
+    almost = np.append(true, np.nextafter(value, 2 * value))
+    for name in ("R²", "Spearman's ρ"):
+        assert metric_of(name, said, true) == 0
+    assert metric_of("R²", np.append(said, 0), almost) == 0
+    assert np.abs(pseudo_values("R²", np.append(said, 0), almost)).max() == 0
+
+
+def test_the_variance_of_equal_points_is_one() -> None:
+    assert variance(np.full(10, 0.3)) == variance(np.array([0.1 + 0.2, 0.3])) == 1
+    assert variance(np.array([1.0, 3.0])) == 1
+    assert variance(np.array([1.0, 5.0])) == 4
+
+
+def test_a_few_texts_in_perfect_order_are_no_evidence() -> None:
+    for n in (2, 3, 4):
+        up = np.arange(float(n))
+        for name in ("R²", "Spearman's ρ"):
+            a, b = (pseudo_values(name, said, up)[None] for said in (up, -up))
+            assert a.mean() == pytest.approx(1)
+            assert compare_runs(a, b).p > 0.005
 
 
 def test_an_evaluation_is_restored_from_its_rows() -> None:

@@ -14,6 +14,7 @@ from regard.data.examples import Example
 from regard.errors import RegardError
 from regard.models.baselines import load
 from regard.models.settings import NoSettings
+from regard.studies.statistics import compare_runs
 from regard.tasks import TASKS
 from regard.tasks.tagging import TAGGERS, TokenRegressionSettings
 from regard.tasks.tagging.baselines import BASELINES, MostFrequentTag, TokenRegression
@@ -53,14 +54,22 @@ def test_metrics_by_hand() -> None:
 
 def test_each_sentence_adds_what_the_others_are_without_it() -> None:
     drawn = np.random.default_rng(0)
-    true, right = drawn.integers(0, 5, 30), drawn.integers(0, 3, 30)
+    true, right = drawn.integers(0, 5, 3000), drawn.integers(0, 3, 3000)
     counts = np.stack([np.minimum(right, true), right, true], 1)
     found = pseudo_values(counts)
     whole = float(f1(*counts.sum(0)))
-    left = np.array([f1(*np.delete(counts, i, 0).sum(0)) for i in range(30)])
-    slow = 30 * whole - 29 * left
-    np.testing.assert_allclose(found, slow - slow.mean() + whole, atol=1e-12)
     assert found.mean() == pytest.approx(whole)
+    left = np.array([f1(*np.delete(counts, i, 0).sum(0)) for i in range(60)])
+    slow = 2999 * (whole - left)
+    np.testing.assert_allclose(found[:60] - found[0], slow - slow[0], atol=0.01)
+
+
+def test_two_sentences_with_spans_are_no_evidence() -> None:
+    true = np.repeat([0, 3], [98, 2])
+    none, every = (np.stack([said, said, true], 1) for said in (np.zeros(100, int), true))
+    a, b = pseudo_values(every)[None], pseudo_values(none)[None]
+    assert (a.mean(), b.mean()) == pytest.approx((1, 0))
+    assert 0.05 < compare_runs(a, b).p < 0.5
 
 
 def test_an_evaluation_is_restored_from_its_rows() -> None:

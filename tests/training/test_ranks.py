@@ -240,7 +240,7 @@ def test_a_stop_signal_outside_of_a_training_raises_at_once() -> None:
 def test_a_stop_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.cli import main
 
-    def stopped() -> None:
+    def stopped(**attributes: object) -> None:
         raise StoppedError("stopped by SIGTERM")
 
     monkeypatch.setattr(main, "app", stopped)

@@ -78,6 +78,9 @@ class Own:
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
         return [{"label": "fine", "probabilities": {"fine": 1.0}} for _ in texts]
 
+    def unknown(self, text: str) -> list[str]:
+        return []
+
     def attention(self, text: str) -> list[LayerAttention]:
         return []
 
@@ -120,7 +123,8 @@ def test_predict_says_what_the_run_says(client: Ask, folder: Path, name: str) ->
     one = client("POST", "/predict", {"run": name, "text": TEXT}).json()
     said = run.predict(TEXT).json()
     chances = one.pop("probabilities")
-    assert one == {"run": name, "text": TEXT, "label": said["label"]}
+    same = {key: value for key, value in said.items() if key != "probabilities"}
+    assert one == {"run": name, "text": TEXT, **same}
     # The server may have other threads than this process, and they round differently.
     assert chances == pytest.approx(said["probabilities"], rel=1e-4)
     texts = [TEXT, "", "fine"]
@@ -134,6 +138,13 @@ def test_what_is_not_read_of_a_text_is_counted(folder: Path) -> None:
     subject = ServedRun("goes", regard.load(folder / "goes"))
     rows = subject.predict(["a", "a" * 40])
     assert [row.get("left_out") for row in rows] == [None, 8]
+
+
+def test_unknown_words_are_named(client: Ask) -> None:
+    found = client("POST", "/predict", {"run": "labels", "text": "zzz Qqq"}).json()
+    assert found["unknown"] == ["zzz", "qqq"]
+    look = client("POST", "/look", {"run": "labels", "text": "zzz"}).json()
+    assert look["answer"]["unknown"] == ["zzz"]
 
 
 def test_attention_is_that_of_the_run(client: Ask, folder: Path) -> None:
@@ -337,18 +348,24 @@ def test_examples_are_what_a_run_can_be_asked(client: Ask, folder: Path) -> None
     assert all(any(text in piece for piece in pieces) for text in found)
     assert all(len(text) < 30 for text in found)
     assert client("GET", "/examples", params={"run": "hugging"}).json()["texts"] == []
-    assert len(client("GET", "/examples", params={"run": "labels"}).json()["texts"]) == 4
+    labelled = client("GET", "/examples", params={"run": "labels"}).json()
+    run = regard.load(folder / "labels")
+    truth = {example.text: example.label for example in run.evaluate().examples}
+    assert len(labelled["texts"]) == 4
+    assert labelled["labels"] == {text: truth[text] for text in labelled["texts"]}
+    assert labelled["test"] == f"test {run.evaluate().line()}"
+    assert labelled["ended"].startswith(f"{run.convergence}: ")
 
 
 def test_examples_of_long_texts_are_their_beginnings(tmp_path: Path) -> None:
     texts = [f"{i} " + "word " * 100 for i in range(9)]
     rows = [json.dumps({"text": text, "label": "a"}) for text in texts]
     (tmp_path / "predictions.jsonl").write_text("\n".join(rows))
-    found = Registry({"long": tmp_path}).examples("long")
+    found = list(Registry({"long": tmp_path}).examples("long"))
     assert found == [text[:276] for text in texts[:4]]
     assert {len(text.split()) for text in found} == {56}
     (tmp_path / "predictions.jsonl").write_text("\n".join([*rows, '{"text": "short"}']))
-    assert Registry({"long": tmp_path}).examples("long") == ["short"]
+    assert list(Registry({"long": tmp_path}).examples("long")) == ["short"]
 
 
 def test_metrics_count_every_request(client: Ask) -> None:

@@ -23,6 +23,7 @@ from regard import runs
 from regard.reports.markup import escape
 from regard.reports.page import static
 from regard.reports.run import run_page, write_run_report
+from regard.spelling import label_of
 from regard.web.registry import Registry, find
 from tests.reports.hostile import HOSTILE
 from tests.web.conftest import Opened, serving_until_done, until
@@ -105,7 +106,7 @@ def test_runs_of_every_name_are_listed_and_answer(registry: Registry) -> None:
     listed = registry.listed()
     assert {row["name"] for row in listed} == set(NAMES)
     assert {row["data"] for row in listed} == set(FILES)
-    assert all(sorted(row["labels"]) == sorted({text.strip() for text in SOUND}) for row in listed)
+    assert all(sorted(row["labels"]) == sorted(set(map(label_of, SOUND))) for row in listed)
     for name, text in zip(NAMES[::7], SOUND[::7], strict=True):
         assert registry.model(name).predict([text])[0]["label"] in listed[0]["labels"]
 
@@ -167,7 +168,7 @@ def test_the_page_shows_names_files_texts_and_labels(
     browser: Any, serving_hostile: str, tmp_path: Path
 ) -> None:
     on = Opened(browser, serving_hostile)
-    labels = {text.strip() for text in SOUND}
+    labels = set(map(label_of, SOUND))
     for place in (0, 5, 43, 48):
         state = f"view=try&run={quote(NAMES[place])}&text={quote(SOUND[place])}"
         page = on.show(state, ".answer-card .label")
@@ -199,5 +200,5 @@ def test_a_report_of_hostile_things_runs_nothing(browser: Any, home: Path, tmp_p
         until(page, lambda t=text: page.text_content(".stored-text") == seen(t))
         assert page.evaluate("window.broken") is None
     rows = read(saved(page, page.locator("[aria-label='CSV of Probabilities']"), tmp_path))
-    assert {row[0] for row in rows[1:]} == {text.strip() for text in SOUND}
+    assert {row[0] for row in rows[1:]} == set(map(label_of, SOUND))
     on.well()

@@ -387,6 +387,32 @@ def test_the_kernel_lesson_is_kernel_regression(opened: Callable[..., Opened]) -
     on.well()
 
 
+def test_the_scaling_lesson_shows_what_it_says(opened: Callable[..., Opened]) -> None:
+    on = opened()
+    page = on.show("view=learn&lesson=scaling", ".lesson .card")
+
+    def row(words: str) -> list[float]:
+        cells = page.locator(f".lesson .card tr:has-text('{words}') td").all_inner_texts()
+        return [float(cell) for cell in cells]
+
+    for power in range(2, 13):
+        page.locator("input[type=range]").fill(str(power))
+        vectors, mean = row("these vectors"), row("mean of 300 draws")
+        assert (mean[0] < mean[1]) == (power >= 5), "the caption: from d = 32 on"
+        assert (vectors[0] < vectors[1]) == (power >= 5), "the draw shown at first is typical"
+    assert "smaller from d = 32 on" in page.inner_text(".lesson")
+    page.locator("input[type=range]").fill("6")
+    said = set()
+    for _ in range(12):  # 37 % of the draws at d = 64 show the opposite
+        page.click("text=Draw other vectors")
+        without, scaled = row("these vectors")
+        told = page.inner_text(".lesson .says")
+        assert f"is {'smaller' if without < scaled else 'larger'} without √d" in told
+        said.add(told.rsplit(" in ", 1)[1])
+    assert said == {"63 % of 300 draws at this d.", "37 % of 300 draws at this d."}
+    on.well()
+
+
 def test_a_painted_mask_hides_and_an_empty_row_is_zero(opened: Callable[..., Opened]) -> None:
     on = opened()
     page = on.show("view=learn&lesson=masks", ".board")

@@ -129,7 +129,6 @@ def test_t5_looked_at_what_transformers_says_while_it_wrote(tmp_path: Path) -> N
     theirs = saved(tmp_path / "t5", "t5")
     subject = find([tmp_path / "t5"]).model("t5")
     numbers = [piece.id for piece in subject.write(TEXT, Drawing(6, temperature=2.0, seed=1))]
-    assert 0 not in numbers
     layers = subject.reread(TEXT, numbers).layers
     given = torch.tensor([[0, *numbers[:-1]]])
     with torch.no_grad():
@@ -186,7 +185,7 @@ def test_a_model_of_another_kind_is_listed_with_its_error(tmp_path: Path) -> Non
 
 
 def test_a_tokenizer_that_panics_is_told_and_the_server_goes_on(tmp_path: Path) -> None:
-    """`tokenizers` panics where the stride of its truncation is not below the length."""
+    """`tokenizers` panics where words of no letters are to be cut."""
     from starlette.testclient import TestClient
 
     from regard.web.api import create_app
@@ -194,8 +193,8 @@ def test_a_tokenizer_that_panics_is_told_and_the_server_goes_on(tmp_path: Path) 
     for name in ("broken", "sound"):
         saved(tmp_path / name, "bert")
     path = tmp_path / "broken" / "tokenizer.json"
-    truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 3}
-    path.write_text(json.dumps({**json.loads(path.read_text()), "truncation": truncation}))
+    cutter = {"type": "FixedLength", "length": 0}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pre_tokenizer": cutter}))
     app = create_app(find([tmp_path / "broken", tmp_path / "sound"]))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as asker:
         broken, sound = (

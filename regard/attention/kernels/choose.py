@@ -88,7 +88,7 @@ class Plan:
     compiled: bool = False
     sizes: Sizes = SIZES
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         how = ", compiled" if self.compiled else ""
         return f"{self.kernel}{how}: {self.why}; about {self.megabytes:,.0f} MB beside the inputs"
 

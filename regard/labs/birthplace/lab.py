@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -266,7 +267,7 @@ def following(result: Result) -> str:
     if result.plan.data == "biographies":
         return "regard lab birthplace --data birthplaces"
     best = next(arm for arm in result.arms if arm.name == result.measured.best)
-    return f"regard predict {best.folders[0]} 'Where was Ada Lovelace born?'"
+    return f"regard predict {quote(str(best.folders[0]))} 'Where was Ada Lovelace born?'"
 
 
 LAB = ComparisonLab(

@@ -17,7 +17,7 @@ ANGLES = (5, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 
 
 def extraction(most: int, bases: int, seed: int) -> Part:
-    """Return part (b): M = Σ a aᵀ / (aᵀa) extracts v_a from s = v_a + v_b for orthogonal bases."""
+    """Return part (b.1): M = Σ a aᵀ / (aᵀa) takes v_a from s = v_a + v_b for orthogonal bases."""
     generator = torch.Generator().manual_seed(seed + 1)
     widths, errors = [], []
     for _ in range(bases):
@@ -41,7 +41,7 @@ def extraction(most: int, bases: int, seed: int) -> Part:
     names = [f"a{i + 1}" for i in range(5)] + [f"b{i + 1}" for i in range(7)]
     floor = [max(error, 1e-17) for error in errors]
     section = Section(
-        "(b) Taking v_a out of a sum",
+        "(b.1) Taking v_a out of a sum",
         [
             "v_a lies in the span of a_1 … a_m, v_b in that of b_1 … b_p, all orthogonal to each "
             "other but of any length. M = Σ a_i a_iᵀ / (a_iᵀ a_i) then gives "
@@ -91,15 +91,15 @@ def extraction(most: int, bases: int, seed: int) -> Part:
     )  # fmt: skip
     claims = [
         claim(
-            f"(b) over {bases:,} draws of orthogonal bases in 2 to {most} "
+            f"(b.1) over {bases:,} draws of orthogonal bases in 2 to {most} "
             f"dimensions, ‖Ms − v_a‖ is at most {worst:.1e} (aim: {EXACT:g})",
             worst,
             worst <= EXACT,
         ),
-        claim(f"(b) VᵀMV is 1 on each a, 0 elsewhere, to {off:.1e}", off, off <= EXACT),
+        claim(f"(b.1) VᵀMV is 1 on each a, 0 elsewhere, to {off:.1e}", off, off <= EXACT),
         claim(
-            f"(b) at an angle of θ, M leaves cos θ of v_b: from {leaks[0]:.3f} at {ANGLES[0]}° to "
-            f"{leaks[-1]:.1e} at 90°, within {far:.1e} of theory",
+            f"(b.1) at an angle of θ, M leaves cos θ of v_b: from {leaks[0]:.3f} at {ANGLES[0]}° "
+            f"to {leaks[-1]:.1e} at 90°, within {far:.1e} of theory",
             far,
             far <= EXACT,
         ),
@@ -123,7 +123,7 @@ def mix(generator: torch.Generator, basis: Float[Tensor, "m d"]) -> Float[Tensor
 
 
 def projector(basis: Float[Tensor, "m d"]) -> Float[Tensor, "d d"]:
-    """Return M = Σ a aᵀ / (aᵀa) over the rows of an orthogonal basis. Assignment 5, 1 (b).
+    """Return M = Σ a aᵀ / (aᵀa) over the rows of an orthogonal basis. Assignment 5, 1 (b.1).
 
     >>> projector(torch.tensor([[2.0, 0.0]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]

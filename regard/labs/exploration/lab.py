@@ -204,7 +204,7 @@ def copying(settings: ExplorationSettings) -> Part:
 
 
 def average(settings: ExplorationSettings) -> Part:
-    """Return part (c), (b.2) and (c.1) of the assignment: q = β(k_a + k_b)."""
+    """Return parts (b.2) and (c.1): q = β(k_a + k_b), for exact keys and for keys that vary."""
     n, d = settings.keys, settings.d
     generator = torch.Generator().manual_seed(settings.seed + 2)
     betas = torch.tensor(BETAS, dtype=torch.float64)
@@ -251,7 +251,7 @@ def average(settings: ExplorationSettings) -> Part:
     rows.insert(0, ["0", BETAS[-1], float(clean[-1]), float(clean[-1])])
     noisy = ALPHAS[1]
     section = Section(
-        "(c) The average of two values",
+        "(b.2, c.1) The average of two values",
         [
             "With orthonormal keys, q = β(k_a + k_b) scores β with a and with b and 0 with the "
             "rest: α_a = α_b = e^β / (2e^β + n − 2). The n − 2 others keep "
@@ -282,14 +282,14 @@ def average(settings: ExplorationSettings) -> Part:
     )  # fmt: skip
     claims = [
         claim(
-            f"(c) with orthonormal keys the average is {float(clean[0]):.2f} off at β = "
+            f"(b.2) with orthonormal keys the average is {float(clean[0]):.2f} off at β = "
             f"{BETAS[0]:g} and {float(clean[-1]):.1e} at β = {BETAS[-1]:.0f}, by theory to "
             f"{off:.0e}",
             float(clean[-1]),
             off <= 1e-3,
         ),
         claim(
-            f"(c) what limits it is the balance: with α = {noisy:g} the error is least, "
+            f"(c.1) what limits it is the balance: with α = {noisy:g} the error is least, "
             f"{float(curves[noisy].min()):.4f}, at β = {BETAS[best[noisy]]:.1f}, and "
             f"{float(curves[noisy][-1] / curves[noisy].min()):.1f} times that at β = "
             f"{BETAS[-1]:.0f}",
@@ -297,8 +297,8 @@ def average(settings: ExplorationSettings) -> Part:
             best[noisy] < len(BETAS) - 1,
         ),
         claim(
-            f"(b) and (c) together: at β = {settings.beta:g}, 2Mc of attention's own output is v_a "
-            f"to {read:.1e} (bound: {3 * lost:.1e} by leakage, {EXACT:g} by rounding)",
+            f"(b.1) and (b.2) together: at β = {settings.beta:g}, 2Mc of attention's own output is "
+            f"v_a to {read:.1e} (bound: {3 * lost:.1e} by leakage, {EXACT:g} by rounding)",
             read,
             read <= 3 * lost + EXACT,
         ),

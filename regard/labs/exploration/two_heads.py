@@ -3,8 +3,12 @@
 import math
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from regard.attention import attend
+from regard.labs.exploration.extraction import EXACT
 from regard.labs.exploration.varying_key import (
     GRID,
     Measured,
@@ -32,7 +36,7 @@ def part(study: Study, found: Measured) -> Part:
     ]  # fmt: skip
     wide, narrow = study.beta * math.sqrt(0.5 + 4 * study.alpha), study.beta * study.alpha**0.5 * 2
     section = Section(
-        "(c, d) A key of varying norm: one head against two",
+        "(c.2, d) A key of varying norm: one head against two",
         [
             "k_i ~ N(μ_i, αI), but k_a ~ N(μ_a, αI + ½ μ_a μ_aᵀ): k_a·μ_a is 1 on average with a "
             "standard deviation of √½ = 0.71. One head asks with q = β(μ_a + μ_b); its two scores "
@@ -91,28 +95,30 @@ def claims_of(study: Study, found: Measured) -> list[Claim]:
     ratio = found.ratio
     parts = [
         claim(
-            f"(d) {arm.name}: variance {arm.variance} of the share of v_a; theory {arm.theory:.3g}",
+            f"({part}) {arm.name}: variance {arm.variance} of the share of v_a; theory "
+            f"{arm.theory:.3g}",
             arm.variance.value,
             arm.holds,
         )
-        for arm in (found.single, found.pair)
+        for part, arm in (("c.2", found.single), ("d.2", found.pair))
     ]
     return [
+        balance(study),
         *parts,
         claim(
-            f"(d) that is {ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times less with "
+            f"(d.2) that is {ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times less with "
             f"two heads, over {study.draws:,} draws",
             ratio.value,
             ratio.low > 1,
         ),
         claim(
-            f"(d) the wobble of one key does it: with Σ_a = αI as for the others, one head's "
+            f"(c.2) the wobble of one key does it: with Σ_a = αI as for the others, one head's "
             f"variance is {found.even.variance.value:.1e}",
             found.even.variance.value,
             found.even.variance.high < found.single.variance.low,
         ),
         claim(
-            f"(d) not cured: in {found.missed:.1%} of the draws head 1 has less than half its "
+            f"(d.2) not cured: in {found.missed:.1%} of the draws head 1 has less than half its "
             f"weight on a (theory {found.missed_theory:.1%}); v_a has {found.pair.mean.value:.3f} "
             "of c on average, not 0.5",
             found.missed,
@@ -120,12 +126,39 @@ def claims_of(study: Study, found: Measured) -> list[Claim]:
             <= 4 * math.sqrt(found.missed_theory / study.draws),
         ),
         claim(
-            f"(d) one head with the cosine score has variance {found.cosine.variance}: the norm "
+            f"(c.2) one head with the cosine score has variance {found.cosine.variance}: the norm "
             "was the trouble",
             found.cosine.variance.value,
             found.cosine.variance.high < found.single.variance.low,
         ),
     ]
+
+
+def balance(study: Study, tries: int = 500) -> Claim:
+    """Return the claim (a5.1.5): two heads weigh two keys alike where (k_a − k_b)·(q₁ + q₂) = 0.
+
+    Two keys and two queries are drawn; q₂ is then also moved along k_a − k_b to where it holds.
+    """
+    generator = torch.Generator().manual_seed(study.seed + 3)
+    keys, queries = torch.randn(2, tries, 2, study.d, generator=generator, dtype=torch.float64)
+    apart = keys[:, 0] - keys[:, 1]
+
+    def product(queries: Tensor) -> Tensor:
+        return torch.einsum("td,thd->t", apart, queries)
+
+    def lead(queries: Tensor) -> Tensor:
+        weights = attend(queries, keys, keys, "scaled-dot").weights.sum(-2)
+        return weights[:, 0] - weights[:, 1]
+
+    even = queries.clone()
+    even[:, 1] -= (product(queries) / apart.square().sum(-1))[:, None] * apart
+    off = float(lead(even).abs().max())
+    signs = float((lead(queries).sign() == product(queries).sign()).double().mean())
+    says = (
+        "(d.1) two heads give two keys equal weight where (k_a − k_b)·(q₁ + q₂) = 0 (a5.1.5), to "
+        f"{off:.1e} over {tries} draws; elsewhere its sign names the heavier key, in {signs:.1%}"
+    )
+    return claim(says, off, off <= EXACT and signs == 1)
 
 
 def plane(found: Measured) -> Html:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.labs import Show
-from regard.labs.kernel_regression.points import KernelRegressionSettings, Numbers, Points
+from regard.labs.kernel_regression.points import KernelRegressionSettings, Numbers, Points, variance
 from regard.models.kernel_regression import KERNELS, search
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Lab:
     def errors(self, name: str) -> Numbers:
         """Return the squared errors of an arm on held-out points, as shares of y's variance."""
         wrong = self.fitted[name].said - self.points.new_y
-        spread = float(self.points.new_y.var()) or 1.0
+        spread = variance(self.points.new_y)
         return np.square(wrong) / spread
 
     @property
@@ -230,7 +230,7 @@ def compute(points: Points, how: KernelRegressionSettings, show: Show) -> Lab:
             take(windowed(name, shown, points, list(learned.widths_), how))
     without = []
     if points.x.shape[1] > 1:
-        spread = float(points.new_y.var()) or 1.0
+        spread = variance(points.new_y)
         for place in range(points.x.shape[1]):
             show(total - 1, total, f"without {points.names[place]}")
             blind = learned.widths_.copy()

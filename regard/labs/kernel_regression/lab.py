@@ -7,6 +7,7 @@ Learning, section 11.2.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 import numpy as np
 
@@ -281,7 +282,7 @@ def following(measured: Measured) -> str:
     """Return the command for a table of one's own, or for another seed."""
     if measured.lab.points.built_in:
         return "regard lab kernel-regression --data FILE.csv --x a,b --y c"
-    return f"regard lab kernel-regression --data {measured.lab.how.data} seed=1"
+    return f"regard lab kernel-regression --data {quote(measured.lab.how.data)} seed=1"
 
 
 LAB = MeasuringLab(

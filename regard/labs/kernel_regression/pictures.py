@@ -7,7 +7,7 @@ import numpy as np
 
 from regard.interop.sklearn import KernelRegression
 from regard.labs.kernel_regression.arms import AVERAGE, LEARNED
-from regard.labs.kernel_regression.points import Numbers, Points
+from regard.labs.kernel_regression.points import Numbers, Points, variance
 from regard.models.kernel_regression import KERNELS
 from regard.reports.figures import Row, Series, interval_chart, line_chart
 from regard.reports.findings import Figure, Table, film
@@ -196,7 +196,7 @@ def _film(lab: "Lab") -> Figure:
 
 def _criterion(lab: "Lab") -> Figure:
     tried = sorted((w[0], error) for w, error in lab.grid.tried)
-    spread = float(lab.points.y.var())
+    spread = variance(lab.points.y)
     x = [w for w, _ in tried]
     lines = [Series("leaving one out", x, [100 * e / spread for _, e in tried], look=0)]
     if lab.points.small:

@@ -11,6 +11,7 @@ from regard.data.columns import read_columns
 from regard.data.curve import curve
 from regard.errors import RegardError
 from regard.settings import Settings
+from regard.tasks.regression.task import all_equal
 
 Numbers = NDArray[np.float64]
 BUILT_IN = "curve"
@@ -18,6 +19,11 @@ HELD_OUT = 500  # of the built-in points
 MOST_HELD_OUT = 2000  # of a file's: enough to judge by
 FEWEST = 10
 SMALL = 5000  # points up to which every kernel is fitted by its own search
+
+
+def variance(y: Numbers) -> float:
+    """Return the variance of numbers, or 1 if they are all equal up to rounding."""
+    return 1.0 if all_equal(y) else float(y.var())
 
 
 class KernelRegressionSettings(Settings):

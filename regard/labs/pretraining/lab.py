@@ -34,6 +34,7 @@ from regard.runs import load
 from regard.runs.pretrain_first import WAYS
 from regard.settings import Settings
 from regard.studies.arms import Arm
+from regard.studies.result import claimed
 from regard.tasks.pretraining.evaluation import Likelihoods
 from regard.tasks.pretraining.masked_modeling import MaskedModeling
 
@@ -184,7 +185,7 @@ def gain_sentences(gains: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def ranking_sentences(between: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the order of the ways as far as there is evidence for one."""
-    sure = [_sentence(v["says"]) for v in between if float(v["p"]) < 0.05]
+    sure = [_sentence(v["says"]) for v in between if claimed(v)]
     if not between or sure:
         return sure
     return ["There is no evidence that one way to pretrain is better than another."]
@@ -201,7 +202,7 @@ def gain_claim(model: str, gain: Mapping[str, Any]) -> Claim:
         f"{model}: pretraining lifts accuracy by {percent(points)} points "
         f"({percent(low)} to {percent(high)}), with evidence (p = {float(gain['p']):.2g})"
     )
-    return claim(says, points, points > 0 and float(gain["p"]) < 0.05)
+    return claim(says, points, points > 0 and claimed(gain))
 
 
 def worth(result: Result) -> Table:

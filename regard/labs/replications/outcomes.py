@@ -15,7 +15,7 @@ from regard.reports.findings import Cell, Section
 from regard.studies.arms import Arm as Planned
 from regard.tasks import unit_of
 from regard.tasks.symbols import SymbolSettings
-from regard.training.convergence import further_gain
+from regard.training.convergence import ONE_LABEL, TRIVIAL, further_gain
 
 Verdict = Literal["agrees", "disagrees", "cannot tell at this size"]
 AGREES: Final = "agrees"
@@ -152,8 +152,9 @@ def written(result: Result, *names: str) -> str:
 def better(result: Result, a: str, b: str, *, at_budget: bool = False) -> Verdict:
     """Return "agrees" if there is evidence that arm a is better than b, "disagrees" if worse.
 
-    Only an arm that is `settled` counts as worse, unless the finding itself is about equal budgets
-    (``at_budget``), and only with several seeds: one seed compares two models, not two methods.
+    Only an arm that is `settled` and left the trivial answer counts as worse, and only with several
+    seeds: one seed compares two models, not two methods. It need not be settled if the finding
+    itself is about equal budgets (``at_budget``).
     """
     gap, p = _compared(result, a, b)
     if not p < 0.05:
@@ -161,7 +162,8 @@ def better(result: Result, a: str, b: str, *, at_budget: bool = False) -> Verdic
     loser = b if gap > 0 else a
     if min(result.arm(name).get("seeds", 0) for name in (a, b)) < 2:
         return UNCLEAR
-    if not (at_budget or settled(result, loser, abs(gap))):
+    stuck = {TRIVIAL, ONE_LABEL} & {*result.arm(loser).get("ended", ())}
+    if stuck or not (at_budget or settled(result, loser, abs(gap))):
         return UNCLEAR
     return AGREES if loser == b else DISAGREES
 

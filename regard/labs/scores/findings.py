@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from numpy.random import default_rng
 
 from regard.data.symbols import Recall
-from regard.labs.comparison import AHEAD, BEHIND, UNCLEAR, Result
+from regard.labs.comparison import AHEAD, AHEAD_SO_FAR, BEHIND, BEHIND_SO_FAR, UNCLEAR, Result
 from regard.labs.lab import Claim, claim
 from regard.labs.scores.arms import DOT, REFERENCE, SOFTMAX, name_of, pair_of
 from regard.reports.answer import percent
@@ -60,7 +60,7 @@ def answer(table: Sequence[Sequence[Cell]]) -> list[str]:
 def _of_task(task: str, table: Sequence[Sequence[Cell]]) -> str:
     scores = {str(row[1]): str(row[2]) for row in table}
     says = [f"{task}: {REFERENCE} {scores.get(REFERENCE, '–')} %"]
-    for standing in (AHEAD, BEHIND):
+    for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR):
         names = [str(row[1]) for row in table if row[4] == standing]
         if names:
             count = f" ({len(names)})" if len(names) > NAMED else ""
@@ -201,7 +201,13 @@ def _no_need(result: Result) -> list[Claim]:
         f"sorting is counting, and needs no key to be read: the best Synthesizer, {best}, sorts "
         f"{_mean(result, best)} %, {REFERENCE} {_mean(result, REFERENCE)} %"
     )
-    return [claim(says, result.means[best], result.standing(best, REFERENCE) != BEHIND)]
+    return [
+        claim(
+            says,
+            result.means[best],
+            result.standing(best, REFERENCE) not in (BEHIND, BEHIND_SO_FAR),
+        )
+    ]
 
 
 def _sees_all(result: Result) -> list[Claim]:
@@ -237,7 +243,9 @@ def _normalizers(result: Result, task: str) -> list[Claim]:
     }
     if not arms:
         return []
-    differ = [f"{name} ({standing})" for name, standing in arms.items() if standing != UNCLEAR]
+    differ = [
+        f"{name} ({standing})" for name, standing in arms.items() if standing in (AHEAD, BEHIND)
+    ]
     says = (
         f"{task}: some normaliser differs from softmax, with scaled-dot and with "
         f"evidence after Holm: {len(differ)} of {len(arms)}"

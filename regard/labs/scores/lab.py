@@ -152,7 +152,7 @@ LAB = CollectionLab(
         "scaled-dot; every arm of a task has the same network around it, examples, steps and "
         "learning rate. top-k keeps 4 keys.",
         "Differences are paired by seed; Holm's correction is over the arms of a comparison. They "
-        "are about these steps: an arm that was still rising may catch up with more of them.",
+        'are about these steps: "so far" marks pairs of which one was not trained to the end.',
     ],
     next="regard lab scores size=full only=recall",
 )

@@ -79,8 +79,7 @@ def figures(result: Result) -> list[Section]:
     """Return the ladder, or accuracy over depth."""
     if depths := depths_of(result):
         return [ladder.depth_section(result, depths)]
-    table = ladder.table(result)
-    return [Section("What does each step add?", tables=[table])] if table else []
+    return ladder.section(result)
 
 
 def claims(result: Result) -> list[Claim]:
@@ -88,7 +87,7 @@ def claims(result: Result) -> list[Claim]:
     if depths := depths_of(result):
         return ladder.depth_claims(result, depths)
     if result.plan.data == "imdb":
-        return claims_of_imdb(result)
+        return claims_of_imdb(result) + ladder.rung_claims(result)
     return claims_of_order(result.means, result.measured) if result.plan.data == "reviews" else []
 
 

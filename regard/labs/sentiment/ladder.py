@@ -1,14 +1,17 @@
-"""Sections of the sentiment report: the gain of each step of the ladder, and depth."""
+"""Sections of the sentiment report: the gain and cost of each step of the ladder, and depth."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.labs.comparison import Result, points_of
+from regard.labs.comparison import AHEAD, Result, points_of
 from regard.labs.lab import Claim, claim
 from regard.labs.sentiment.plan import BUILT_ON, LAYERED, RESIDUALS, at
 from regard.reports.answer import percent
-from regard.reports.figures import Series, line_chart
+from regard.reports.evidence import Arm as Evidence
+from regard.reports.figures import Row, Series, interval_chart, line_chart
 from regard.reports.findings import Cell, Figure, Section, Table
+from regard.reports.scales import duration
+from regard.studies.result import claimed
 
 NEVER_ALIKE = {"model", "seed", "task"}
 
@@ -23,19 +26,58 @@ def changes(arm: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
     return [f"{key}: {base[key]} → {arm[key]}" for key in keys if arm[key] != base[key]]
 
 
-def table(result: Result) -> Table | None:
-    """Return each step compared with the arm it builds on, or None if none was compared."""
+def rungs(result: Result) -> list[tuple[Evidence, Evidence, Mapping[str, Any]]]:
+    """Return each compared step of the ladder: its arm, the arm it builds on, and the verdict."""
     arms = {arm.name: arm for arm in result.arms if arm.config}
+    return [
+        (arms[rung], arms[base], verdict)
+        for rung, base in BUILT_ON.items()
+        if {rung, base} <= arms.keys() and (verdict := result.verdict(rung, base))
+    ]
+
+
+def section(result: Result) -> list[Section]:
+    """Return the picture and the table of the steps, or nothing if none was compared."""
+    steps = rungs(result)
+    if not steps:
+        return []
+    gains = []
+    for arm, base, verdict in steps:
+        gain, low, high = (100 * float(verdict[key]) for key in ("difference", "low", "high"))
+        gains.append(Row(arm.name, gain, low, high, arm.family, (), arm.trained and base.trained))
+    chart = interval_chart("Gain of each step", gains, x_label="points", lines={"no gain": 0.0})
+    caption = "Each arm less the arm it builds on, paired by seed, with 95 % intervals."
+    return [Section("What does each step add?", [], [Figure(chart, caption)], [table(steps)])]
+
+
+def table(steps: Sequence[tuple[Evidence, Evidence, Mapping[str, Any]]]) -> Table:
+    """Return each step compared with the arm it builds on: change, gain, accuracy and cost."""
     rows: list[list[Cell]] = []
-    for rung, base in BUILT_ON.items():
-        verdict = result.verdict(rung, base)
-        if verdict is None or not {rung, base} <= arms.keys():
-            continue
-        changed = "; ".join(changes(arms[rung].config, arms[base].config))
-        rows.append([rung, base, changed, *points_of(verdict)])
-    columns = ["arm", "built on", "change", "points", "95 %", "p (Holm)"]
-    note = "Read from the settings of the runs. All other arms are not part of the ladder."
-    return Table("The ladder, one change at a time", columns, rows, note) if rows else None
+    for arm, base, verdict in steps:
+        changed = "; ".join(changes(arm.config, base.config))
+        mflop = round(arm.number("flops") / 1e6, 2)
+        parameters = f"{arm.number('parameters'):,.0f}"
+        cost = [f"{duration(base.number('seconds'))} → {duration(arm.number('seconds'))}"]
+        measured = [percent(arm.mean), *points_of(verdict), *cost, parameters, mflop]
+        rows.append([arm.name, base.name, changed, *measured])
+    columns = ["arm", "built on", "change", "accuracy, %", "points", "95 %", "p (Holm)"]
+    columns += ["time of a seed", "parameters", "MFLOP"]
+    note = (
+        "Changes are read from the settings of the runs. Points: the arm less the one it is built "
+        "on. MFLOP: one forward pass over a text of median length. All other arms are not part of "
+        "the ladder."
+    )
+    return Table("The ladder, one change at a time", columns, rows, note)
+
+
+def rung_claims(result: Result) -> list[Claim]:
+    """Return for each compared step the claim that it improves the arm it builds on."""
+    claims = []
+    for arm, base, verdict in rungs(result):
+        says = f"{arm.name} is better than {base.name}, in points: {_gain(verdict)}"
+        held = result.standing(arm.name, base.name) == AHEAD
+        claims.append(claim(says, float(verdict["difference"]), held))
+    return claims
 
 
 def depth_section(result: Result, depths: Sequence[int]) -> Section:
@@ -105,5 +147,5 @@ def depth_claims(result: Result, depths: Sequence[int]) -> list[Claim]:
             f"at {most} layers {arm} beats {base} by {percent(gain)} points, with evidence (p = "
             f"{p:.2g})"
         )
-        claims.append(claim(says, gain, gain > 0 and p < 0.05))
+        claims.append(claim(says, gain, gain > 0 and claimed(verdict)))
     return claims

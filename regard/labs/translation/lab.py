@@ -20,6 +20,8 @@ from regard.tasks import unit_of
 
 METRICS = "metrics.jsonl"
 NAN = math.nan
+#: Seen: 35 to 81 % of the dates, by seed and processor; without attention 0.3 to 1.0 %.
+TRANSFORMER_LEADS = 0.15
 
 
 def figures(result: Result) -> list[Section]:
@@ -64,21 +66,25 @@ def claims_of(record: Mapping[str, Any]) -> list[Claim]:
     rows = {row["name"]: row for row in record["arms"]}
     means = {name: float(row["mean"]) for name, row in rows.items()}
     attending = {name: mean for name, mean in means.items() if name != REFERENCE}
-    unit, claims = unit_of(record["metric"]).sign, []
+    claims: list[Claim] = []
+    dates = any("alignment error" in row.get("also", {}) for row in rows.values())
     if attending and REFERENCE in means:
         best = max(attending, key=attending.__getitem__)
-        lead = means[best] - means[REFERENCE]
-        says = f"{best} beats a single fixed-size state by {percent(lead)} points"
-        claims.append(claim(says, lead, lead > 0))
+        says = f"{best} beats a single fixed-size state"
+        claims.append(_lead(record, best, says))
         recurrent = {name: mean for name, mean in attending.items() if name != "transformer"}
         if recurrent:
             worst = min(recurrent, key=recurrent.__getitem__)
             says = (
-                f"every kind of attention beats none: {worst}, the worst GRU with attention, has "
-                f"{percent(means[worst])}{unit} against {percent(means[REFERENCE])}{unit}"
+                f"every kind of attention beats none: {worst}, the worst GRU with attention, does"
             )
-            claims.append(claim(says, means[worst] - means[REFERENCE],
-                               means[worst] > means[REFERENCE]))  # fmt: skip
+            claims.append(_lead(record, worst, says))
+        if dates and "transformer" in attending:
+            least = round(100 * TRANSFORMER_LEADS)
+            says = (
+                f"the transformer, which differs most by seed, leads none by {least} points or more"
+            )
+            claims.append(_lead(record, "transformer", says, TRANSFORMER_LEADS))
     errors = {name: float(row["also"]["alignment error"]) for name, row in rows.items()
               if "alignment error" in row.get("also", {})}  # fmt: skip
     if errors:
@@ -91,6 +97,23 @@ def claims_of(record: Mapping[str, Any]) -> list[Claim]:
         says += f"{percent(means[best])} %"
         claims.append(claim(says, means[best], means[best] >= 0.9))
     return claims
+
+
+def _lead(record: Mapping[str, Any], name: str, says: str, least: float = 0.0) -> Claim:
+    """Return the claim that an arm leads the reference, with its interval, which must be above 0.
+
+    With ``least``, the mean must lead by so much, whatever the interval.
+    """
+    rows = {row["name"]: row for row in record["arms"]}
+    unit = unit_of(record["metric"]).sign
+    mean, other = (float(rows[arm]["mean"]) for arm in (name, REFERENCE))
+    pairs = ((v["a"], v["b"], v) for v in record.get("verdicts", []))
+    verdict = next((v for a, b, v in pairs if (a, b) == (name, REFERENCE)), None)
+    low = mean - other if verdict is None else float(verdict["low"])
+    interval = "" if verdict is None else f" ({percent(low)} to {percent(float(verdict['high']))})"
+    shares = f"{percent(mean)}{unit} against {percent(other)}{unit}"
+    says = f"{says}: {shares}, {percent(mean - other)} points{interval}"
+    return claim(says, mean - other, mean - other >= least if least else low > 0)
 
 
 LAB = ComparisonLab(

@@ -22,9 +22,9 @@ SENTENCES = Preset(
     },
 )
 PRESETS = {
-    "dates": Preset(  # six runs in about a minute on two cores
+    "dates": Preset(  # eighteen runs in about four minutes on two cores
         task="dates",
-        seeds=1,
+        seeds=3,  # the transformer's share differs by 30 points between processors
         settings={
             "locales": "en_US,fr,it,nl",
             "examples": 12_000,

@@ -42,6 +42,11 @@ function marked(answer) {
   return parts;
 }
 
+/** Name the words of a text that the model does not know, if any. @param {any} answer */
+export function unknownWords(answer) {
+  return answer.unknown && h("p", { class: "soft", dir: "auto" }, `Unknown to the model: ${answer.unknown.join(", ")}`);
+}
+
 /** Show a run's answer: a label with probabilities, a text, a number, or a tag for each word. @param {any} answer */
 export function answerCard(answer) {
   const { title, text, note } = said(answer);
@@ -49,5 +54,5 @@ export function answerCard(answer) {
     ? [h("p", { class: text.length > 4 * LONG ? "written long" : "written", dir: "auto" }, text), h("p", { class: "soft" }, note)]
     : answer.tags !== undefined ? [h("p", { class: "marked", dir: "auto" }, ...marked(answer))]
       : [h("p", { class: answer.probabilities && text.length > LONG ? "label long" : "label" }, text, note && h("span", { class: "soft" }, ` ${note}`)), answer.probabilities && probabilityBars(answer)];
-  return h("div", { class: "answer-card" }, h("p", { class: "over" }, title), body);
+  return h("div", { class: "answer-card" }, h("p", { class: "over" }, title), body, unknownWords(answer));
 }

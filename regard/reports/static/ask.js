@@ -4,13 +4,14 @@
 
 /**
  * Request an answer. Errors say what to do; `asked` is true if the same request would fail again.
+ * Paths are relative to the page, which a proxy may serve below a prefix.
  * @param {string} path @param {any} [body] @param {AbortSignal} [signal]
  * @returns {Promise<Response>}
  */
 async function fetched(path, body, signal) {
   let answer;
   try {
-    answer = await fetch(path, body === undefined ? { signal } : {
+    answer = await fetch(`.${path}`, body === undefined ? { signal } : {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
   } catch (error) {
     if (signal?.aborted) throw error;

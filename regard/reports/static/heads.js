@@ -4,7 +4,7 @@ import { choice, h, num, percent, shown, svg } from "./dom.js";
 import { legend, Matrix } from "./matrix.js";
 import { figure, downloadButtons } from "./save.js";
 import { habitsInWords, Thumbs } from "./thumbs.js";
-import { readable, Tokens } from "./tokens.js";
+import { apart, readable, Tokens } from "./tokens.js";
 
 const LONG = 18; // most characters of a label beside its bar; longer ones are placed above
 
@@ -129,7 +129,7 @@ function headFigures(look, first, pinned) {
     hover: (i, j) => point(i, j), leave: () => point(pin, -1), pick: (i) => pinTo(i === pin ? -1 : i) });
   const arcs = pool ? null : new Arcs("The strongest weights as arcs over the text", queries, keys, same);
   const scale = h("div", {});
-  const strongest = h("div", { class: "strongest" });
+  const strongest = h("div", { class: "strongest" }), names = [apart(queries), apart(keys)];
   const note = h("p", { class: "note" }, NOTES[past && shape.kind === "self" ? "past" : shape.kind]);
 
   function pinTo(/** @type {number} */ i) {
@@ -208,7 +208,7 @@ function headFigures(look, first, pinned) {
       arcs?.paint(head);
       scale.replaceChildren(legend(head.full));
       strongest.replaceChildren(h("h4", {}, "Strongest pairs"), h("ol", {}, strongestPairs(head, 12).map(([i, j]) =>
-        h("li", {}, h("b", {}, readable(queries[i])), " → ", h("b", {}, readable(keys[j])), h("span", { class: "soft" }, ` ${num(head.at(i, j), 2)}`)))));
+        h("li", {}, h("b", {}, names[0][i]), " → ", h("b", {}, names[1][j]), h("span", { class: "soft" }, ` ${num(head.at(i, j), 2)}`)))));
       now = { i: pin, j: -1 };
       light();
     },

@@ -138,5 +138,5 @@ export function kernelLesson(kept) {
       choice("Kernel", Object.keys(KERNELS).map((name) => [name, name]), kernel, (name) => { kernel = name; kept.keep({ kernel }); draw(); }),
       h("button", { type: "button", onclick: best }, "Find the best width")), says),
     figure({ title: "Nadaraya–Watson regression", node: h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "points and curve" }, drawn), rows: () => [["x", "y", "weight at the query"], ...points.map((p, i) => [p.x, p.y, f(query).weights[i]])],
-      says: "The blue bars below are the weights for the orange query. A small width copies the nearest point; a large one ignores x and gives the mean (dashed). With the Gaussian kernel the weights are softmax(−(w(x − xᵢ))² / 2)." }));
+      says: "The blue bars below are the weights for the orange query. With the Gaussian kernel the weights are softmax(−(w(x − xᵢ))² / 2): a small width copies the nearest point, a large one comes near the mean of all (dashed). The other kernels give 0 where no point is within the width." }));
 }

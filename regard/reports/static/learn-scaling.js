@@ -7,6 +7,7 @@ const KEYS = 24;
 const WIDE = 640;
 
 const DRAWS = 300;
+const TYPICAL = 143; // a draw near the median of the derivative at each d from 32 on
 const POWERS = Array.from({ length: 12 }, (_, i) => i + 1); // d = 2 … 4096
 
 /** ‖∂w/∂s‖ of softmax: the Frobenius norm of diag(w) − wwᵀ. @param {number[]} w */
@@ -15,18 +16,30 @@ function slope(w) {
   return Math.sqrt(Math.max(0, squares - 2 * w.reduce((sum, a) => sum + a ** 3, 0) + squares ** 2));
 }
 
-/** The mean slope over many draws, for each d; q·k of a drawn q is normal with variance ‖q‖² ≈ d + √(2d) z. @param {boolean} scaled */
-function slopes(scaled) {
+/** For each d, over the same draws without √d and with it: the two mean slopes, and the share of draws where it is smaller without. q·k of a drawn q is normal with variance ‖q‖² ≈ d + √(2d) z. */
+function slopes() {
   const random = seeded(9);
-  return POWERS.map((power) => {
+  const rows = POWERS.map((power) => {
     const d = 2 ** power;
-    let sum = 0;
+    const sums = [0, 0, 0];
     for (let t = 0; t < DRAWS; t++) {
-      const size = Math.sqrt(Math.max(0.05 * d, d + Math.sqrt(2 * d) * normal(random)) / (scaled ? d : 1));
-      sum += slope(softmax(Array.from({ length: KEYS }, () => size * normal(random))));
+      const size = Math.sqrt(Math.max(0.05 * d, d + Math.sqrt(2 * d) * normal(random)));
+      const scores = Array.from({ length: KEYS }, () => size * normal(random));
+      const both = [slope(softmax(scores)), slope(softmax(scores.map((s) => s / Math.sqrt(d))))];
+      [...both, Number(both[0] < both[1])].forEach((value, i) => { sums[i] += value; });
     }
-    return sum / DRAWS;
+    return sums.map((sum) => sum / DRAWS);
   });
+  return { lines: [0, 1].map((k) => rows.map((row) => row[k])), smaller: rows.map((row) => row[2]) };
+}
+
+/** Say what these vectors show, and why, if it is not what most draws show. @param {number[]} without @param {number[]} scaled @param {number} smaller */
+function shownBy(without, scaled, smaller) {
+  const less = slope(without) < slope(scaled);
+  const share = Math.round(100 * (less ? smaller : 1 - smaller));
+  const most = num(Math.max(...without), 2);
+  const why = less ? `one key has most of the weight (${most})` : `the largest weight is ${most}, so that no key has won alone`;
+  return `For these vectors the derivative is ${less ? "smaller" : "larger"} without √d: ${why}. So it is in ${share} % of ${DRAWS} draws at this d.`;
 }
 
 /** @param {number[][]} lines @param {number} power */
@@ -56,9 +69,11 @@ function barsOf(weights, title) {
 export function scalingLesson(kept) {
   const power = Math.round(kept.number("power", 6, 2, 12));
   let d = 2 ** power;
-  let seed = Math.round(kept.number("seed", 1, 1, 1e6));
+  let seed = Math.round(kept.number("seed", TYPICAL, 1, 1e6));
   const place = h("div", { class: "pair two" });
-  const lines = [slopes(false), slopes(true)];
+  const { lines, smaller } = slopes();
+  const from = 2 ** POWERS[POWERS.findIndex((_, i) => lines[0].slice(i).every((v, k) => v < lines[1][i + k]))];
+  const says = h("p", { class: "says", "aria-live": "polite" });
   const facts = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "numbers" });
   function draw() {
     const random = seeded(seed);
@@ -69,13 +84,15 @@ export function scalingLesson(kept) {
     const row = (/** @type {string} */ says, /** @type {(w: number[]) => string} */ of) => h("tr", {}, h("th", { scope: "row" }, says), both.map((w) => h("td", {}, of(w))));
     facts.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), h("th", {}, "q·k"), h("th", {}, "q·k / √d"))), h("tbody", {},
       h("tr", {}, h("th", { scope: "row" }, "standard deviation of the scores (theory)"), h("td", {}, num(Math.sqrt(d), 2)), h("td", {}, "1")),
-      row("entropy of the weights, at most ln 24 = 3.18", (w) => num(entropyOf(w), 2)), row("size of softmax’s derivative, these vectors", (w) => num(slope(w), 3)))));
+      row("entropy of the weights, at most ln 24 = 3.18", (w) => num(entropyOf(w), 2)), row("size of softmax’s derivative, these vectors", (w) => num(slope(w), 3)),
+      h("tr", {}, h("th", { scope: "row" }, `the same, mean of ${DRAWS} draws`), lines.map((line) => h("td", {}, num(line[Math.log2(d) - 1], 3)))))));
+    says.replaceChildren(shownBy(both[0], both[1], smaller[Math.log2(d) - 1]));
     place.replaceChildren(...["Weights without √d", "Weights with √d"].map((title, k) => figure({ title, node: barsOf(both[k], title), rows: () => [["key", "score", "weight"], ...scores.map((s, i) => [i, k ? s / Math.sqrt(d) : s, both[k][i]])] })),
-      h("div", { class: "whole" }, figure({ title: "The derivative over d", node: slopeChart(lines, Math.log2(d)), says: `The mean over ${DRAWS} draws. Without √d it shrinks as d grows, and so do the gradients through softmax. With √d it does not depend on d.`,
-        rows: () => [["d", "without", "with"], ...POWERS.map((p, i) => [2 ** p, lines[0][i], lines[1][i]])] })));
+      h("div", { class: "whole" }, figure({ title: "The derivative over d", node: slopeChart(lines, Math.log2(d)), says: `The mean over ${DRAWS} draws. Without √d it is smaller from d = ${from} on and shrinks as d grows, and so do the gradients through softmax. With √d it hardly depends on d.`,
+        rows: () => [["d", "without", "with", "share of draws where it is smaller without"], ...POWERS.map((p, i) => [2 ** p, lines[0][i], lines[1][i], smaller[i]])] })));
   }
   draw();
-  return h("div", {}, h("p", {}, "The product of two random vectors of d numbers has variance d. Softmax of large scores puts nearly all weight on one key, where its derivative vanishes and nothing is learned. Dividing by √d keeps the variance at 1 for every d."),
+  return h("div", {}, h("p", {}, "The product of two random vectors of d numbers has variance d. In most draws, softmax of large scores puts nearly all weight on one key, where its derivative vanishes and nothing is learned. Dividing by √d keeps the variance at 1 for every d."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, slider("d", { min: 2, max: 12, step: 1, value: power, says: (v) => String(2 ** v) }, (v) => { d = 2 ** v; kept.keep({ power: v }); draw(); }),
-      h("button", { type: "button", onclick: () => { seed += 1; kept.keep({ seed }); draw(); } }, "Draw other vectors")), facts), place);
+      h("button", { type: "button", onclick: () => { seed += 1; kept.keep({ seed }); draw(); } }, "Draw other vectors")), facts, says), place);
 }

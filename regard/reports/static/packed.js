@@ -1,7 +1,7 @@
 // Attention weights as sent by the server (regard/reports/packed.py): one byte per weight, unpacked head by head.
 
 /** @typedef {{name: string, path: string, kind: string, heads: number, rows: number, columns: number, keys: number, queries: number, habits: Record<string, number[]>, thumb: number[], thumbs: string, top: number, packed: string[]}} PackedLayer */
-/** @typedef {{run?: string, text: string, answer?: any, read?: number, layers: PackedLayer[], axes: string[][]}} PackedLook */
+/** @typedef {{run?: string, text: string, answer?: any, label?: string, read?: number, layers: PackedLayer[], axes: string[][]}} PackedLook */
 
 const KEPT = 48; // unpacked heads kept in memory
 

@@ -31,20 +31,25 @@ export function aboutRun(run) {
  * @param {string} value @param {(text: string) => void} typed
  */
 export function textField(value, typed) {
-  const field = h("textarea", { rows: 3, "aria-label": "Text", placeholder: "Type a text…", spellcheck: "false", dir: "auto", oninput: () => typed(field.value) });
+  const field = h("textarea", { rows: 3, "aria-label": "Text", placeholder: "Type a text…", spellcheck: "false", dir: "auto", oninput: () => changed(field.value) });
   field.value = value;
   const examples = h("div", { class: "examples" });
+  const truth = h("p", { class: "soft truth", "aria-live": "polite" }), facts = h("p", { class: "soft" });
+  /** @type {Record<string, string>} */
+  let labels = {};
+  const tell = () => { truth.textContent = labels[field.value] ? `True label: ${labels[field.value]}` : ""; };
+  const changed = (/** @type {string} */ text) => { tell(); typed(text); };
   /** @type {string[]} */
   let offered = [];
   let turn = 0;
-  const node = h("div", { class: "asking" }, field, examples);
+  const node = h("div", { class: "asking" }, field, truth, examples, facts);
   return {
     node,
     field,
     /** @param {string} text */
     set(text) {
       field.value = text;
-      typed(text);
+      changed(text);
     },
     /** Return whether the user typed the text. It stays when another model is chosen, unlike an example. @param {string} text */
     own: (text) => Boolean(text.trim()) && !offered.includes(text),
@@ -52,13 +57,18 @@ export function textField(value, typed) {
     async offer(run, came) {
       const mine = ++turn;
       examples.replaceChildren();
+      facts.textContent = "";
+      labels = {};
       try {
-        const { texts } = await ask(`/examples?run=${encodeURIComponent(run)}`);
+        const { texts, labels: known, test, ended } = await ask(`/examples?run=${encodeURIComponent(run)}`);
         if (mine !== turn) return;
+        labels = known ?? {};
+        facts.textContent = [test, ended && `Training ${ended}`].filter(Boolean).map((says) => `${says[0].toUpperCase()}${says.slice(1)}.`).join(" ");
         examples.replaceChildren(...(texts.length ? [h("span", { class: "soft" }, "From the test split:")] : []), ...texts.map((/** @type {string} */ text) =>
           h("button", { type: "button", class: "chip", title: text, onclick: () => this.set(text) }, text.length > 42 ? `${text.slice(0, 41)}…` : text)));
         came(texts);
         offered = texts;
+        tell();
       } catch {
         if (mine === turn) came([]);
       }

@@ -9,6 +9,11 @@ export function readable(token) {
   return shown(token).replace(/\n/g, "⏎").replace(/^\s+|\s+$/g, (space) => "·".repeat(space.length)) || "∅";
 }
 
+/** Return readable tokens; those that occur several times have their position, from 1. @param {string[]} tokens @returns {string[]} */
+export function apart(tokens) {
+  return tokens.map((token, i) => (tokens.indexOf(token) === tokens.lastIndexOf(token) ? readable(token) : `${readable(token)} (${i + 1})`));
+}
+
 /**
  * Return the shade of each token, 0 … 12: 0 up to the average weight, 12 at sixteen times it.
  * @param {ArrayLike<number>} weights

@@ -7,9 +7,10 @@ const LONG = 48; // default maximum of tokens
 
 /** @typedef {{token: string, probability: number, text: string, id: number | null, end: boolean}} Piece */
 
-/** Return what a piece adds to the text before it, or its token if the text was changed. @param {Piece} piece @param {string} before */
+/** Return what a piece adds to the text before it, or its token if the text was changed. A character of several tokens appears with its last. @param {Piece} piece @param {string} before */
 function added(piece, before) {
-  return piece.text.startsWith(before) ? piece.text.slice(before.length) : piece.token;
+  const [text, start] = [piece.text, before].map((said) => said.replace(/\ufffd+$/, ""));
+  return text.startsWith(start) ? text.slice(start.length) : piece.token;
 }
 
 /** The card of a generated text: the text, sampling settings, start and stop. */

@@ -87,6 +87,11 @@ class Answered(Evaluation):
         """Return the metric of always giving the most frequent answer."""
         return {} if self.baseline is None else {"most frequent answer": self.baseline}
 
+    @property
+    def learned(self) -> bool:
+        """Return whether the exact match left that of the most frequent answer behind."""
+        return self.value is None or super().learned
+
     def json(self) -> dict[str, Any]:
         """Return the summary as JSON-serialisable values."""
         keys = "metric", "value", "low", "high", "n", "commonest", "baseline"

@@ -29,7 +29,7 @@ from regard.data.birthplaces import (
     read_answers,
 )
 from regard.data.pairs import Pair
-from regard.data.sources import leaves, likeness
+from regard.data.sources import leaves
 from regard.data.tokenizers import Tokenizer, train_tokenizer
 from regard.decoding import Limits
 from regard.errors import RegardError
@@ -37,6 +37,7 @@ from regard.layers import special_tokens
 from regard.layers.cross_entropy import word_loss
 from regard.layers.device import evaluation_mode, to_device
 from regard.ranks import Arrays, ranks
+from regard.spelling import likeness
 from regard.tasks.birthplace.evaluation import Answered
 from regard.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span
 from regard.tasks.pretraining.language_modeling import NextToken, NextTokens
@@ -55,6 +56,7 @@ class BirthplacePretraining(NextToken):
     """
 
     settings: BirthplacePretrainingSettings
+    printed = MASK_CHARACTER + PAD_CHARACTER
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Return the input tokens of each example: the kept ones, and all symbols but the last."""
@@ -278,6 +280,11 @@ class Answers(Writes[QuestionBatch]):
         """Return the input tokens of each question with its answer, equal in every epoch."""
         return self.split(split).lengths
 
+    @property
+    def counted(self) -> str:
+        """Return the first line that assignment 5 prints."""
+        return self.corpus.counted
+
     def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
         """Return x and y of the first ``count`` questions, in the format of assignment 5.
 
@@ -296,8 +303,7 @@ class Answers(Writes[QuestionBatch]):
 
     def names(self, ids: Sequence[int]) -> list[str]:
         """Return the readable token of each id; ⁇ for the mask symbol."""
-        words = self.tokenizer
-        return [words.tokens([i])[0] if i < len(words) else MASK_CHARACTER for i in ids]
+        return self.tokenizer.tokens(ids, lambda i: MASK_CHARACTER)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids to a text, without symbols."""

@@ -25,11 +25,14 @@ class Prediction:
 
     label: str
     probabilities: Mapping[str, float]
+    unknown: tuple[str, ...] = ()  # words of the text that the model does not know
 
     def __repr__(self) -> str:
         labels = [f"{label!r} {share:.1%}" for label, share in self.top(MOST_LIKELY)]
         more = len(self.probabilities) - len(labels)
-        return f"<Prediction {', '.join([*labels, *([f'{more} more'] if more else [])])}>"
+        rest = [f"{more} more"] if more else []
+        unknown = f"; unknown: {' '.join(self.unknown)}" if self.unknown else ""
+        return f"<Prediction {', '.join([*labels, *rest])}{unknown}>"
 
     _repr_html_ = shown
 
@@ -52,7 +55,8 @@ class Prediction:
 
     def json(self) -> dict[str, Any]:
         """Return the answer as JSON-serialisable values."""
-        return {"label": self.label, "probabilities": dict(self.probabilities)}
+        named = {"unknown": list(self.unknown)} if self.unknown else {}
+        return {"label": self.label, "probabilities": dict(self.probabilities), **named}
 
 
 MOST_LIKELY = 4  # labels in the repr of a prediction
@@ -177,6 +181,16 @@ class LabelEvaluation(Evaluation):
     def trivial(self) -> Mapping[str, float]:
         """Return the metric of guesses that ignore the text."""
         return self.guesses
+
+    @property
+    def guessed(self) -> Sequence[float]:
+        """Return the metric of guesses that ignore the text.
+
+        The best macro-F1, 1/C, has a guess by the shares p of the labels: Σ 2pq/(p + q) over
+        predicted shares q of sum 1 is largest at q = p.
+        """
+        known = list(self.guesses.values())
+        return [*known, 1 / len(self.labels)] if self.metric == "macro-F1" and known else known
 
     @property
     def note(self) -> str:

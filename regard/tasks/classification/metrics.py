@@ -150,51 +150,68 @@ def balanced_accuracy(predicted: Labels, labels: Labels, classes: int) -> float:
 def pseudo_values(
     predicted: Labels, labels: Labels, classes: int, metric: str
 ) -> NDArray[np.float64]:
-    """Compute jackknife pseudo-values of a metric that is not a mean over examples.
+    """Return one number for each example, whose variance / n is that of a metric over examples.
 
-        x_i = n θ − (n − 1) θ₋ᵢ
+    For accuracy they are 1 or 0 for right or wrong. Macro-F1 and balanced accuracy are means over
+    classes of ratios R = a/d, and leaving example i out changes them by
 
-    with θ the metric of all n examples and θ₋ᵢ that without example i (Miller 1974). Their mean is
-    θ up to the jackknife's bias correction; their variance / n estimates the variance of θ over
-    samples of examples. `metric` is a name in `METRICS` other than log-loss. θ₋ᵢ follows from
-    class counts and the pair (label, prediction), so the cost is O(n + classes).
+        θ − θ₋ᵢ = 1/K Σ_c (aᵢ − R_c dᵢ) / (d_c − dᵢ)
+
+    so that (n − 1)(θ − θ₋ᵢ) are the jackknife's pseudo-values (Miller 1974) without a constant. If
+    all examples of a class are right, or all wrong, the jackknife sees no variance in it; with a
+    class of two texts that is often so. R_c is therefore replaced by (a_c + 2)/(d_c + 4), as if
+    four examples more had been drawn, two of them right (Agresti & Coull 1998). A class without
+    true examples adds nothing to the mean of F1, and this loss is divided among the examples that
+    were wrongly given its label. `metric` is a name in `METRICS` other than log-loss. The cost is
+    O(n + classes).
 
     >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "accuracy").tolist()
     [1.0, 0.0, 1.0]
     >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "balanced-accuracy").round(3)
-    array([1.25, 0.25, 1.25])
+    array([ 0.5, -0.5,  0.4])
 
     Errors: another metric.
     """
     predicted, labels = np.asarray(predicted), np.asarray(labels)
-    count, right = len(labels), predicted == labels
-    if metric == "accuracy" or count < 2:
-        _same_examples(len(predicted), count)
+    right = predicted == labels
+    if metric == "accuracy":
+        _same_examples(len(predicted), len(labels))
         return np.asarray(right, dtype=np.float64)
-    hits, support, predicted_counts = _margins(predicted, labels, classes)
+    hit, missed, false = effects(metric, *_margins(predicted, labels, classes))
+    return np.asarray(
+        (len(labels) - 1) * np.where(right, hit[labels], missed[labels] + false[predicted])
+    )
+
+
+def effects(
+    metric: str,
+    hits: NDArray[np.integer],
+    support: NDArray[np.integer],
+    predicted: NDArray[np.integer],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Compute by how much one example changes macro-F1 or balanced accuracy: `pseudo_values`.
+
+    The counts are by class on the last axis. For each class: the change by an example that is
+    right, by one that is missed, and by one that wrongly gets its label.
+
+    Errors: another metric.
+    """
     if metric == "balanced-accuracy":
-        whole, parts = float(_share(hits, support).sum()), int((support > 0).sum())
-        h, s = hits[labels], support[labels]
-        total = whole - h / s + _share(h - right, s - 1)
-        left = parts - (s == 1)
-    elif metric == "macro-f1":
-        either = support + predicted_counts
-        f1 = _share(2 * hits, either)
-        whole, parts = float(f1.sum()), int((either > 0).sum())
-        # A correct example counts twice in one class; a wrong one counts once in two classes.
-        less = _share(2 * hits, either - 1) - f1
-        hit = _share(2 * (hits - 1), either - 2) - f1
-        total = whole + np.where(right, hit[labels], less[labels] + less[predicted])
-        gone = np.where(
-            right, either[labels] == 2, (either[labels] == 1) + 1 * (either[predicted] == 1)
-        )
-        left = parts - gone
-    else:
+        rate, others = (hits + 2) / (support + 4), np.maximum(support - 1, 1)
+        parts = (support > 0).sum(-1, keepdims=True)
+        return (1 - rate) / others / parts, -rate / others / parts, np.zeros(rate.shape)
+    if metric != "macro-f1":
         raise RegardError(
             f"metric={metric!r} has no pseudo-values; choose accuracy, macro-f1 or "
             "balanced-accuracy"
         )
-    return np.asarray(count * whole / parts - (count - 1) * total / left)
+    either = support + predicted
+    parts = (either > 0).sum(-1, keepdims=True)
+    rate = (2 * hits + 2) / (either + 4)
+    wrong = -rate / np.maximum(either - 1, 1) / parts
+    mean = _share(2 * hits, either).sum(-1, keepdims=True) / (support > 0).sum(-1, keepdims=True)
+    false = np.where(support > 0, wrong, -mean / np.maximum(either, 1) / parts)
+    return (2 - 2 * rate) / np.maximum(either - 2, 1) / parts, wrong, false
 
 
 def per_example(

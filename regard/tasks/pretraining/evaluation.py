@@ -1,6 +1,7 @@
 """Evaluate a pretrained model by the likelihood of texts, token by token."""
 
 import json
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from regard.data.files import Example
 from regard.errors import RegardError
 from regard.reading import parse_rows
-from regard.tasks.evaluation import LIKELIHOOD, Evaluation
+from regard.tasks.evaluation import LIKELIHOOD, Evaluation, learned
 
 RESAMPLES = 1_000
 SEED = 12_345
@@ -44,18 +45,33 @@ def beginning(text: str, hidden: str = "") -> str:
     return " ".join(words)
 
 
+def unigram_loss(tokens: NDArray[np.integer]) -> float:
+    """Compute the mean loss, in nats, of predicting each token by the frequencies of the others.
+
+    −Σ c/N ln(c / (N − 1 + V)), with counts c of the V − 1 different tokens among N: of a token that
+    occurs c times, c − 1 others and one more are counted, so that rare ones are not impossible.
+
+    >>> round(unigram_loss(np.array([0, 0, 1, 1])), 4)
+    1.0986
+    """
+    counts = np.unique(tokens, return_counts=True)[1]
+    total = len(tokens)
+    return float(-(counts / total * np.log(counts / (total + len(counts)))).sum())
+
+
 @dataclass(frozen=True, repr=False)
 class Likelihoods(Evaluation):
     """Losses of all predicted tokens in nats, and whether each token was the most probable.
 
     Row i is an example, a chunk of text corrupted by the task. `value` is exp(−mean nats), the
     geometric mean of the probabilities of the true tokens; `low` and `high` are its 95 % interval
-    by bootstrap over examples.
+    by bootstrap over examples. `unigram` is `unigram_loss` of the predicted tokens, NaN if unknown.
     """
 
     texts: tuple[str, ...] = field(repr=False)
     nats: tuple[NDArray[np.float64], ...] = field(repr=False)
     right: tuple[NDArray[np.bool_], ...] = field(repr=False)
+    unigram: float = math.nan
 
     metric = LIKELIHOOD
     #: Name of the score by which runs are compared.
@@ -113,6 +129,11 @@ class Likelihoods(Evaluation):
         return {"loss": self.loss, "perplexity": self.perplexity}
 
     @property
+    def learned(self) -> bool:
+        """Return whether the loss left that of the tokens' frequencies behind."""
+        return math.isnan(self.unigram) or learned(-np.concatenate(self.nats), -self.unigram, 0.0)
+
+    @property
     def examples(self) -> list[Example]:
         """Return the chunks of text."""
         return [Example(text, "", f"piece:{i}") for i, text in enumerate(self.texts, 1)]
@@ -157,6 +178,7 @@ class Likelihoods(Evaluation):
                     "text": text,
                     "nats": [round(float(x), 6) for x in nats],
                     "right": np.packbits(right).tobytes().hex(),
+                    **({} if math.isnan(self.unigram) else {"unigram": self.unigram}),
                 },
                 ensure_ascii=False,
             )
@@ -179,9 +201,10 @@ class Likelihoods(Evaluation):
                 for row in lines
             ]
             texts = [str(row["text"]) for row in lines]
+            unigram = float(lines[0].get("unigram", math.nan)) if lines else math.nan
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None
-        return cls(tuple(texts), tuple(nats), tuple(right))
+        return cls(tuple(texts), tuple(nats), tuple(right), unigram)
 
     @cached_property
     def _sums(self) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -214,6 +214,10 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     def predict(self, model: nn.Module, inputs: Sequence[str]) -> list[Text]:
         """Return each text with its "[MASK]" filled in."""
         return [Text(*filled) for filled in self.fill(model, inputs)]
+
+    def unknown(self, model: Any, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the words that the model does not know, beside "[MASK]": see `Task.unknown`."""
+        return super().unknown(model, [text.replace(MASK, " ") for text in texts])
 
     @torch.no_grad()
     def fill(self, model: nn.Module, texts: Sequence[str]) -> list[Filled]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -96,6 +96,10 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
             elif part:
                 tokens += self.encode([part])[0].tolist()
         return np.array(tokens, np.int32)
+
+    def unknown(self, model: Any, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the words that the model does not know, beside sentinels: see `Task.unknown`."""
+        return super().unknown(model, [_sentinel.sub(" ", text) for text in texts])
 
     def read(self, text: str) -> NDArray[np.int32]:
         """Return the first tokens of a text."""

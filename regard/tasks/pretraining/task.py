@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
+from regard.data.birthplaces import counted
 from regard.data.files import table_kind
 from regard.data.texts import TextCorpus, load_texts, read_texts
 from regard.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
@@ -27,7 +28,7 @@ from regard.layers.device import evaluation_mode, to_device
 from regard.layers.special_tokens import SpecialTokens
 from regard.layers.vocabulary import parts_of
 from regard.ranks import Arrays, ranks
-from regard.tasks.pretraining.evaluation import Likelihoods
+from regard.tasks.pretraining.evaluation import Likelihoods, unigram_loss
 from regard.tasks.settings import PretrainingSettings
 from regard.tasks.task import NAMED, Columns, Split, Task, must_be_split, no_labels
 
@@ -81,6 +82,8 @@ class Pretraining(Task[B], Generic[B]):
     """
 
     metric = "likelihood"
+    #: Symbols in the printed rows that are not in the texts, counted as assignment 5 does.
+    printed = ""
 
     settings: PretrainingSettings
 
@@ -158,15 +161,12 @@ class Pretraining(Task[B], Generic[B]):
     def names(self, ids: Iterable[int]) -> list[str]:
         """Return the readable token of each id, symbols included."""
         known = len(self.tokenizer)
-        tokens: list[str] = []
-        for i in map(int, ids):
-            if i < known:
-                tokens += self.tokenizer.tokens([i])
-            elif i - known < special_tokens.COUNT:
-                tokens.append(special_tokens.NAMES[i - known])
-            else:
-                tokens.append(f"<extra_id_{i - known - special_tokens.COUNT}>")
-        return tokens
+
+        def symbol(i: int) -> str:
+            number = i - known - special_tokens.COUNT
+            return special_tokens.NAMES[i - known] if number < 0 else f"<extra_id_{number}>"
+
+        return self.tokenizer.tokens(ids, symbol)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids to a text, without symbols."""
@@ -179,6 +179,12 @@ class Pretraining(Task[B], Generic[B]):
     @abstractmethod
     def shown(self, split: Split, row: Sequence[int]) -> tuple[str, str]:
         """Return input and target of the example (seed, epoch, index), in readable form."""
+
+    @property
+    def counted(self) -> str:
+        """Return how many characters the training texts have, or "" if they are a token stream."""
+        texts = isinstance(self.corpus, TextCorpus)
+        return counted(self.corpus.train, self.printed) if texts else ""
 
     def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
         """Return x and y of the first ``count`` training examples in the first epoch."""
@@ -237,8 +243,10 @@ class Pretraining(Task[B], Generic[B]):
 
         def work(rows: Rows) -> Arrays:
             batch = to_device(model, self.batch(split, rows))
-            nats, right = token_losses(model, *self.targets(model, batch))
+            states, wanted = self.targets(model, batch)
+            nats, right = token_losses(model, states, wanted)
             return {
+                "wanted": wanted.cpu().numpy(),
                 "nats": nats.double().cpu().numpy(),
                 "right": right.cpu().numpy(),
                 "counts": batch.real.sum(1).cpu().numpy(),
@@ -251,10 +259,10 @@ class Pretraining(Task[B], Generic[B]):
         for rows, result in zip(plan, results, strict=True):
             ends = np.cumsum(result["counts"])[:-1]
             parts = zip(
-                np.split(result["nats"], ends), np.split(result["right"], ends), strict=True
+                *(np.split(result[key], ends) for key in ("nats", "right", "wanted")), strict=True
             )
-            for (_, _, index), (nats, right) in zip(rows.tolist(), parts, strict=True):
-                yield Piece(index, nats, right)
+            for (_, _, index), part in zip(rows.tolist(), parts, strict=True):
+                yield Piece(index, *part)
 
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return exp(−loss) and the loss, in nats per predicted token."""
@@ -271,6 +279,7 @@ class Pretraining(Task[B], Generic[B]):
             tuple(self.piece("test", piece.place) for piece in pieces),
             tuple(piece.nats for piece in pieces),
             tuple(piece.right for piece in pieces),
+            unigram_loss(np.concatenate([piece.wanted for piece in pieces])),
         )
 
     def restore(self, rows: bytes, name: str) -> Likelihoods:
@@ -334,11 +343,12 @@ class FromPieces(Pretraining[B]):
 
 
 class Piece(NamedTuple):
-    """The loss of each predicted token of an example, and whether it was the most probable."""
+    """The loss of each predicted token, whether it was the most probable, and its number."""
 
     place: int
     nats: NDArray[np.float64]
     right: NDArray[np.bool_]
+    wanted: NDArray[np.int64]
 
 
 def chunks(lengths: NDArray[np.integer], most: int, least: int = 8) -> Int[np.ndarray, "pieces 3"]:

@@ -37,6 +37,7 @@ class Number:
     """The number that a model predicts for a text."""
 
     value: float
+    unknown: tuple[str, ...] = ()  # words of the text that the model does not know
 
     def line(self) -> str:
         """Return the number with six significant digits."""
@@ -48,7 +49,8 @@ class Number:
 
     def json(self) -> dict[str, Any]:
         """Return the answer as JSON-serialisable values."""
-        return {"value": self.value}
+        named = {"unknown": list(self.unknown)} if self.unknown else {}
+        return {"value": self.value, **named}
 
 
 def metric_of(name: str, predicted: Numbers, true: Numbers) -> float:
@@ -66,11 +68,16 @@ def metric_of(name: str, predicted: Numbers, true: Numbers) -> float:
     if name == "RMSE":
         return float(np.sqrt((wrong**2).mean()))
     if name == "R²":
-        spread = float(((true - true.mean()) ** 2).sum())
+        spread = 0.0 if all_equal(true) else float(((true - true.mean()) ** 2).sum())
         return 1 - float((wrong**2).sum()) / spread if spread else 0.0
     a, b = (x - x.mean() for x in (rankdata(predicted), rankdata(true)))
     size = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / size if size else 0.0
+
+
+def all_equal(numbers: Numbers) -> bool:
+    """Return whether all numbers are equal up to rounding; their variance need not be 0 then."""
+    return bool(np.ptp(numbers) <= 8 * np.finfo(np.float64).eps * np.abs(numbers).max())
 
 
 def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
@@ -78,18 +85,22 @@ def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
 
     MAE: minus the absolute error. RMSE (negated) and R²: the jackknife's n θ − (n − 1) θ₋ᵢ
     (Miller 1974), shifted to have mean θ, in O(n). ρ: the influence of each example, which is the
-    first-order term of the jackknife, shifted to have mean ρ, in O(n log n).
+    first-order term of the jackknife, shifted to have mean ρ, in O(n log n). With two
+    examples R², and with four ρ, is often the same without any of them: the last example then
+    carries all, so that t is 1 for any difference.
     """
     n, wrong = len(true), (predicted - true) ** 2
     if name == "MAE":
         return -np.abs(predicted - true)
-    if n < 3:
-        return np.full(n, (-1 if name == "RMSE" else 1) * metric_of(name, predicted, true))
+    if n < {"RMSE": 2, "R²": 3}.get(name, 5):
+        values = np.zeros(n)
+        values[-1:] = n * (-1 if name == "RMSE" else 1) * metric_of(name, predicted, true)
+        return values
     if name == "RMSE":
         whole, left = -np.sqrt(wrong.mean()), -np.sqrt((wrong.sum() - wrong) / (n - 1))
     elif name == "R²":
         # Without example i, the sum of squares is smaller by n/(n − 1) (yᵢ − ȳ)².
-        spread = ((true - true.mean()) ** 2).sum()
+        spread = 0.0 if all_equal(true) else ((true - true.mean()) ** 2).sum()
         rest = spread - n / (n - 1) * (true - true.mean()) ** 2
         whole = metric_of(name, predicted, true)
         varied = rest > 1e-9 * spread  # else the others are all equal, and their R² is 0
@@ -196,8 +207,8 @@ class RegressionEvaluation(Evaluation):
 
     @property
     def is_constant(self) -> bool:
-        """Return whether all predicted numbers are equal but the true ones differ."""
-        return len(np.unique(self.numbers)) == 1 < len(np.unique(self.true))
+        """Return whether predicted numbers are equal, up to rounding, but the true ones differ."""
+        return bool(np.ptp(self.numbers) <= 1e-6 * np.ptp(self.true)) and not all_equal(self.true)
 
     @property
     def other_metrics(self) -> dict[str, float]:
@@ -353,7 +364,7 @@ class Regression(TextTask):
             known = checked(Scale, saved, Path("env.json"))
             return known.mean, known.deviation
         numbers = parsed(self._split_examples[0])
-        if numbers.min() == numbers.max():
+        if all_equal(numbers):
             raise RegardError(
                 f"all {len(numbers):,} training texts have the number {numbers[0]}; give texts "
                 "with different numbers"
@@ -397,7 +408,7 @@ class Regression(TextTask):
         value = metric_of(self.metric, predicted, true)
         if unit_of(self.metric).lower:
             worst = metric_of(self.metric, np.full(len(true), mean), true)
-            value = 1 - value / worst if worst else 0.0
+            value = 0.0 if all_equal(np.append(true, mean)) else 1 - value / worst
         return value, loss
 
     @property

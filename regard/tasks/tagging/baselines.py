@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from regard.errors import RegardError, UntrainableError
 from regard.models.baselines import LinearModel
 from regard.models.settings import NoSettings
+from regard.spelling import plain
 from regard.tasks.tagging import TokenRegressionSettings
 
 Words = Sequence[str]
@@ -43,6 +44,18 @@ class TokenModel(LinearModel):
                 f"no feature occurs {minimum} times in the {len(sentences)} training sentences of "
                 f"{self.name}; give more sentences or minimum=1"
             )
+
+    def unknown_words(self, sentences: Sequence[Words]) -> list[tuple[str, ...]]:
+        """Return the words of each sentence that are no terms, each once."""
+        known = {*self.terms}
+        return [
+            tuple(
+                dict.fromkeys(
+                    w for w, r in zip(x, self.extract(x), strict=True) if r[0] not in known
+                )
+            )
+            for x in sentences
+        ]
 
     def matrix(self, sentences: Sequence[Words]) -> Any:
         """Return the known features as a sparse matrix (words of all sentences, terms)."""
@@ -79,7 +92,7 @@ class MostFrequentTag(TokenModel):
 
     def extract(self, words: Words) -> list[list[str]]:
         """Return each word as its only feature."""
-        return [[word] for word in words]
+        return [[plain(word)] for word in words]
 
     def fit(self, sentences: Sequence[Words], tags: Sequence[NDArray[np.integer]]) -> None:
         """Fit to the counts of tags per word."""
@@ -105,6 +118,7 @@ class TokenRegression(TokenModel):
 
     def extract(self, words: Words) -> list[list[str]]:
         """Return the features of each word, in the form key=value."""
+        words = [plain(word) for word in words]
         lower = [word.lower() for word in words]
         shapes = [shape(word) for word in words]
         reach, most = self.settings.neighbours, self.settings.affix

@@ -29,6 +29,7 @@ class Tags:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    unknown: tuple[str, ...] = ()  # words that the model does not know
 
     _repr_html_ = shown
 
@@ -63,7 +64,8 @@ class Tags:
 
     def json(self) -> dict[str, Any]:
         """Return the answer as JSON-serialisable values."""
-        return {"words": list(self.words), "tags": list(self.tags), "spans": self.spans()}
+        named = {"unknown": list(self.unknown)} if self.unknown else {}
+        return {"words": list(self.words), "tags": list(self.tags), "spans": self.spans(), **named}
 
 
 def span_counts(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
@@ -99,12 +101,20 @@ COUNTED = {"span F1": span_counts, "accuracy": word_counts}
 
 
 def pseudo_values(counts: Counts) -> NDArray[np.float64]:
-    """Compute the jackknife pseudo-values of F1, n θ − (n − 1) θ₋ᵢ, shifted to have mean θ."""
-    n, total = len(counts), counts.sum(0)
-    whole = float(f1(*total))
-    if n < 2:
+    """Compute the jackknife pseudo-values of F1, shifted to have F1 as their mean.
+
+    Without sentence i, F1 = a/d changes by (aᵢ − F1 dᵢ)/(d − dᵢ), with a twice the correct items
+    and d the predicted and true ones. As in `classification.metrics.pseudo_values`, F1 is taken
+    there as if four sentences more of the mean size had been drawn, half of their items correct: if
+    few sentences have items, all may be right, or all wrong, by chance.
+    """
+    n, twice, either = len(counts), 2 * counts[:, 0], counts[:, 1] + counts[:, 2]
+    whole = float(f1(*counts.sum(0)))
+    if not either.any():
         return np.full(n, whole)
-    values = n * whole - (n - 1) * f1(*(total - counts).T)
+    size = either[either > 0].mean()
+    rate = (twice.sum() + 2 * size) / (either.sum() + 4 * size)
+    values = (n - 1) * (twice - rate * either) / np.maximum(either.sum() - either, size)
     return np.asarray(values - values.mean() + whole, dtype=np.float64)
 
 

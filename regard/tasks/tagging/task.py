@@ -294,6 +294,24 @@ class Tagging(TextTask):
         tags = self.tag(model, sentences)
         return [Tags(tuple(words_in(x)), tuple(t)) for x, t in zip(sentences, tags, strict=True)]
 
+    def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
+        """Return the words of each sentence that the model does not know: see `Task.unknown`."""
+        sentences = [words_in(text) for text in texts]
+        if not isinstance(model, nn.Module):
+            ask = getattr(model, "unknown_words", None)
+            return list(ask(sentences)) if ask else [()] * len(sentences)
+        if self.tokenizer.kind in WHOLE:
+            return [self.tokenizer.unknown_in(" ".join(words)) for words in sentences]
+        number = self.tokenizer.unknown
+        return [
+            tuple(
+                word
+                for word, ids in dict(zip(words, self.pieces(words), strict=True)).items()
+                if number in ids
+            )
+            for words in sentences
+        ]
+
     def explainable(self, model: nn.Module, text: str) -> Explainable:
         """Return ln p of the predicted tag of each word that the model reads.
 

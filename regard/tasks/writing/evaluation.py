@@ -31,6 +31,7 @@ class Text:
     text: str
     log_probability: float
     ended: bool
+    unknown: tuple[str, ...] = ()  # words of the input that the model does not know
 
     def line(self) -> str:
         """Return the text in one line, with line breaks and tabs replaced by spaces."""
@@ -46,7 +47,13 @@ class Text:
 
     def json(self) -> dict[str, Any]:
         """Return the answer as JSON-serialisable values."""
-        return {"written": self.text, "log_probability": self.log_probability, "ended": self.ended}
+        named = {"unknown": list(self.unknown)} if self.unknown else {}
+        return {
+            "written": self.text,
+            "log_probability": self.log_probability,
+            "ended": self.ended,
+            **named,
+        }
 
 
 @dataclass(frozen=True)

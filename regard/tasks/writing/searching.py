@@ -190,7 +190,7 @@ class Writes(Task[B], Generic[B]):
             lengths = Limits(ratio=0.0, more=most, longest=most)
         return WriteRequest(
             source,
-            self.end,
+            (self.end,),
             self.sizes["vocabulary"],
             lengths,
             self.names,
@@ -205,7 +205,7 @@ class Writes(Task[B], Generic[B]):
         if not len(request.source):
             return self.attention(model, text), None
         ((best,),) = self.write(model, [text])
-        written = [*best.tokens, *([request.end] if best.ended else [])]
+        written = [*best.tokens, *(request.ends if best.ended else [])]
         result = reread(model, request, written)
         return result.layers, result.read
 
@@ -221,7 +221,7 @@ class Writes(Task[B], Generic[B]):
         """
         request = self.request(text, LONGEST)
         ((best,),) = self.write(model, [text])
-        written = [*best.tokens, *([request.end] if best.ended else [])]
+        written = [*best.tokens, *(request.ends if best.ended else [])]
         return explaining.outputs(model, request, written if len(request.source) else [])
 
 

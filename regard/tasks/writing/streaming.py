@@ -63,13 +63,14 @@ class Drawing(NamedTuple):
 class WriteRequest(NamedTuple):
     """The input of a model that writes, and how to decode its tokens.
 
+    ``ends``: the tokens that end a text. ``begin``: the token that a written text begins with.
     ``behind``: True if a decoder continues the input in one text, False if it writes another text.
     The writer's ids are ``shift`` above the model's own. Beyond ``context`` tokens (0: no limit) it
     writes with a sliding window, `regard.decoding.Sliding`.
     """
 
     source: NDArray[np.integer]
-    end: int
+    ends: tuple[int, ...]
     vocabulary: int
     lengths: Lengths
     names: Callable[[Sequence[int]], list[str]]
@@ -77,6 +78,7 @@ class WriteRequest(NamedTuple):
     behind: bool = False
     shift: int = 0
     context: int = 0
+    begin: int = BEGIN
 
     def writer(self, model: Writer) -> Writer:
         """Return the writer for this text: the model, with a window if there is a context."""
@@ -91,13 +93,14 @@ class WriteRequest(NamedTuple):
 
     def piece(self, written: Sequence[int], chance: float) -> Piece:
         """Return the last written token with the text so far."""
-        ended = written[-1] == self.end
+        ended = written[-1] in self.ends
         text = self.text(written[:-1] if ended else written)
-        return Piece(self.named(written[-1]), chance, text, written[-1], ended)
+        return Piece(self.named(written)[-1], chance, text, written[-1], ended)
 
-    def named(self, token: int) -> str:
-        """Return a written token in readable form."""
-        return END if token == self.end else self.names([token])[0]
+    def named(self, written: Sequence[int]) -> list[str]:
+        """Return the tokens of a text, which may end with the end symbol, in readable form."""
+        ended = bool(written) and written[-1] in self.ends
+        return [*self.names(written[:-1]), END] if ended else self.names(written)
 
 
 class Reread(NamedTuple):
@@ -140,7 +143,7 @@ def write(
         last, written = begun(1), list[int]()
     for _ in range(int(request.lengths.of(sizes)[0])):
         with computing():
-            logs = without(writing.step(last)[:, 0], request.end + request.shift, False)
+            logs = without(writing.step(last)[:, 0], request.ends, False)
             last = _choose(logs, drawing, places)
             chance = math.exp(float(logs[0, int(last)]))
         written.append(int(last) - request.shift)
@@ -160,18 +163,19 @@ def next_words(model: nn.Module, request: WriteRequest, count: int = 5) -> list[
         return []
     tokens, sizes = pad([request.source + request.shift])
     writing = request.writer(_shifted(model, request)).start(tokens, sizes)
-    logs = without(writing.step(begun(1))[0, 0], request.end + request.shift, False)
+    logs = without(writing.step(begun(1))[0, 0], request.ends, False)
     best = logs.topk(min(count, request.vocabulary))
     pairs = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
     return [
-        NextWord(request.named(i - request.shift), chance, i - request.shift)
+        NextWord(request.named([i - request.shift])[0], chance, i - request.shift)
         for i, chance in pairs
         if chance > 0
     ]
 
 
 def _shifted(model: nn.Module, request: WriteRequest) -> Writer:
-    return cast(Writer, Shifted(cast(Writer, model)) if request.shift else model)
+    writer = cast(Writer, model)
+    return cast(Writer, Shifted(writer, request.begin)) if request.shift else writer
 
 
 def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tensor:
@@ -195,7 +199,7 @@ def reread(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> R
     written = list(written)
     _check(request, written)
     source = torch.from_numpy(request.source.astype(np.int64))[None]
-    content = written[:-1] if written and written[-1] == request.end else written
+    content = written[:-1] if written and written[-1] in request.ends else written
     size = request.window(len(content))
     if request.behind and size < source.shape[1] + len(content):
         return _reread_window(model, request, written, content, size)
@@ -205,13 +209,13 @@ def reread(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> R
             states = model(tokens)[:, source.shape[1] - 1 :][:, : len(written)]
             layers = looked(recording, request.names(tokens[0].tolist()))
         else:
-            decoder_input = torch.tensor([[BEGIN, *written[:-1]]])
+            decoder_input = torch.tensor([[request.begin, *written[:-1]]])
             states = model(source, torch.tensor([source.shape[1]]), decoder_input)[
                 :, : len(written)
             ]
             layers = _both(recording, request, written)
         logits = F.pad(cast(Any, model).to_logits(states[0]), (request.shift, 0))
-        logs = without(logits, request.end + request.shift, False)
+        logs = without(logits, request.ends, False)
     chances = logs.gather(1, torch.tensor(written, dtype=torch.long)[:, None] + request.shift).exp()
     pieces = _pieces(request, written, chances[:, 0].tolist())
     return Reread(pieces, layers, source.shape[1] if request.behind else None)
@@ -227,7 +231,7 @@ def _reread_window(
         writing = request.writer(_shifted(model, request)).start(source, sizes)
         tokens, chances = begun(1), list[float]()
         for token in written:
-            logs = without(writing.step(tokens)[0, 0], request.end + request.shift, False)
+            logs = without(writing.step(tokens)[0, 0], request.ends, False)
             tokens = torch.tensor([[token + request.shift]])
             chances.append(math.exp(float(logs[token + request.shift])))
         with record(model) as recording:
@@ -248,14 +252,14 @@ def _check(request: WriteRequest, written: Sequence[int]) -> None:
         raise RegardError("written has no tokens; leave it out")
     least = 0 if request.shift else BEGIN + 1
     for place, token in enumerate(written, 1):
-        early = token == request.end and place < len(written)
+        early = token in request.ends and place < len(written)
         if early or not least <= token < request.vocabulary:
             raise RegardError(
                 f"written: the model cannot write token {token} at position {place}; give the ids "
                 "that /generate returns"
             )
     most, count = int(request.lengths.of([len(request.source)])[0]), len(written)
-    if count - (count > 0 and written[-1] == request.end) > most:
+    if count - (count > 0 and written[-1] in request.ends) > most:
         raise RegardError(f"written may have at most {most} tokens for this text, not {count}")
 
 
@@ -265,7 +269,7 @@ def _both(
     """Return self-attention of encoder and decoder, and the decoder's attention to the source."""
     must_be_few(recording)
     reads = request.names(request.source.tolist())
-    names = [request.named(token) for token in written]
+    names = request.named(written)
     across, layers = of_source(recording, 1), dict[str, LayerAttention]()
     for name, seen in recording.layers:
         if name in layers:  # a recurrent model is recorded once for each token

@@ -147,7 +147,7 @@ def test_paths_by_hand(waiting: Waiting) -> None:
         ("lengths=a,b", "two or more whole numbers"),
         ("lengths=1,8", "the smallest may be 2, not 1"),
         ("widths=8,16", "the smallest may be 16, not 8"),
-        ("d=-3", "d='-3': input should be greater"),
+        ("d=-3", "d='-3': must be at least"),
         ("kernel=1", "kernel='1'"),
         ("window=wide", "window='wide'"),
         ("heads=3", "heads=3 does not divide a width of 64: change heads, d or widths"),

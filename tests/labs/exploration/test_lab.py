@@ -42,7 +42,11 @@ def test_the_lab(tmp_path: Path) -> None:
         request, quiet, lambda done, total, says, left=None: shown.append(done)
     )
     assert [one["says"] for one in record["claims"] if not one["holds"]] == []
-    assert len(record["claims"]) == 15
+    assert len(record["claims"]) == 16
+    letters = [one["says"].partition(")")[0] for one in record["claims"]]
+    assert {*letters} == {"(a", "(b.1", "(b.2", "(c.1", "(c.2", "(d.1", "(d.2"}, (
+        "as in the assignment"
+    )
     assert record["task"] == "exploration"
     assert "over 2,000 draws" in record["answer"]
     assert record["command"].endswith("d=12 keys=6 draws=2000 bases=30")
@@ -69,11 +73,11 @@ def test_twice_the_same(tmp_path: Path) -> None:
     ("pair", "says"),
     [
         ("keys=65", "65 keys with orthogonal means need d=65 or more, not d=64: raise d or lower"),
-        ("d=-3", "d='-3': input should be greater than or equal to 3"),
+        ("d=-3", "d='-3': must be at least 3"),
         ("beta=0", "beta='0'"),
         ("beta=nan", "beta='nan'"),
         ("alpha=-1", "alpha='-1'"),
-        ("draws=ten", "draws='ten': input should be a valid integer"),
+        ("draws=ten", "draws='ten': must be a whole number"),
         ("betta=3", "did you mean beta"),
     ],
 )

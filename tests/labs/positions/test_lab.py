@@ -35,7 +35,7 @@ TINY = (
         ("shifts=1.5", "shifts='1.5': whole numbers with commas between"),
         ("shifts=8192", "no two positions up to farthest=8192 are so far apart"),
         ("trained=200", "ask for texts of 800|1,024"),
-        ("length=9", "length='9': input should be greater than or equal to 10"),
+        ("length=9", "length='9': must be at least 10"),
     ],
 )
 def test_settings_that_do_not_fit(pair: str, says: str) -> None:

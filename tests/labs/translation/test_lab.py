@@ -91,10 +91,19 @@ def test_claims_tell_the_numbers() -> None:
     means = {"gru": 0.1, "luong-dot": 0.5, "bahdanau": 0.95, "transformer": 0.02}
     arms: list[dict[str, Any]] = [{"name": n, "mean": m, "also": {}} for n, m in means.items()]
     arms[2]["also"]["alignment error"] = 0.03
-    lead, last, look, exact = claims_of({"arms": arms, "metric": "exact match"})
+    lead, last, transformer, look, exact = claims_of({"arms": arms, "metric": "exact match"})
     assert "bahdanau beats" in lead["says"]
     assert lead["value"] == pytest.approx(0.85)
-    assert "luong-dot, the worst GRU with attention, has 50.0 % against 10.0 %" in last["says"]
+    assert "luong-dot, the worst GRU with attention, does: 50.0 % against 10.0 %" in last["says"]
+    assert not transformer["holds"], "it has less than no attention"
+    arms[3]["mean"] = 0.4
+    verdicts = [
+        {"a": "transformer", "b": "gru", "low": -0.1, "high": 0.7},
+        {"a": "luong-dot", "b": "gru", "low": -0.1, "high": 0.9},
+    ]
+    found = claims_of({"arms": arms, "metric": "exact match", "verdicts": verdicts})
+    assert found[2]["says"].endswith("40.0 % against 10.0 %, 30.0 points (−10.0 to 70.0)")
+    assert [one["holds"] for one in found[:3]] == [True, False, True], "a bound of a mean, a gain"
     assert (look["value"], look["holds"]) == (0.03, True)
     assert (exact["value"], exact["holds"]) == (0.95, True)
 

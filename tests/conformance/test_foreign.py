@@ -1,0 +1,121 @@
+"""Layers from elsewhere are held to what their configuration says they are."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from regard.analysis.record import record
+from regard.conformance import conform, subject_of
+from regard.errors import RegardError
+
+transformers = pytest.importorskip("transformers")
+NAN = {"padding NaN", "padding infinity"}  # no package promises these
+SMALL = {
+    "vocab_size": 30,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 70,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def built(kind, **settings):
+    config = getattr(transformers, kind.config_class.__name__)(**{**SMALL, **settings})
+    return kind(config)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "settings", "is_causal", "dtype"),
+    [
+        ("ModernBertModel", {"cls_token_id": 1, "sep_token_id": 2}, False, torch.float32),
+        ("DistilBertModel", {}, False, torch.float64),
+        ("RobertaForMaskedLM", {}, False, torch.float64),
+        ("BertModel", {"is_decoder": True}, True, torch.float64),
+        ("LlamaForCausalLM", {"num_key_value_heads": 1}, True, torch.float32),
+    ],
+)
+def test_models_of_transformers(name, settings, is_causal, dtype):
+    layer = subject_of(built(getattr(transformers, name), **settings))
+    assert layer.modes == (is_causal,)
+    assert layer.dtype == dtype
+    assert {v.law for v in conform(layer, long=False) if v.outcome == "fails"} <= NAN
+
+
+def test_an_encoder_and_decoder_is_named_by_one_of_them():
+    model = transformers.T5Model(
+        transformers.T5Config(vocab_size=30, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    )
+    with pytest.raises(RegardError, match=r"name one of them: model\.get_encoder\(\)"):
+        subject_of(model)
+
+
+class Quick(nn.Module):
+    """Softmax in float32, and dropout of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.width, self.heads = 8, 1
+        self.project, self.dropout = nn.Linear(8, 24), nn.Dropout(0.1)
+
+    def forward(self, x, mask=None):
+        n = x.shape[1]
+        q, k, v = self.project(x).chunk(3, -1)
+        scores = q @ k.mT
+        if mask is not None:
+            hidden = ~mask.allows(torch.arange(n), torch.arange(n))
+            scores = scores.masked_fill(hidden, -1e30)
+        return self.dropout(scores.softmax(-1, dtype=torch.float32).to(v.dtype)) @ v
+
+
+def test_an_instance_has_its_own_dropout_and_the_limits_of_float32():
+    layer = subject_of(Quick())
+    assert layer.dtype == torch.float32
+    failures = {v.law: v.message for v in conform(layer) if v.outcome == "fails"}
+    assert not failures.keys() - {*NAN, "sees nothing"}, failures
+
+
+class AsInBook(nn.Module):
+    """Called as in d2l.ai."""
+
+    def forward(self, queries, keys, values, valid_lens):
+        return queries
+
+
+def test_what_is_called_otherwise_is_told_in_a_sentence():
+    with pytest.raises(RegardError, match=r"forward\(queries, keys, values, valid_lens\).*wrap it"):
+        conform(AsInBook())
+    with pytest.raises(RegardError, match="TransformerEncoder takes masks of torch's own"):
+        conform(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 1))
+    with pytest.raises(RegardError, match=r"cannot be called without arguments.*name an instance"):
+        conform(nn.TransformerEncoderLayer)
+
+
+def test_a_recording_of_nothing_warns():
+    from regard.interop.attention_interface import register
+
+    register()
+    model = built(transformers.BertModel, attn_implementation="regard").eval()
+    words = torch.arange(5)[None]
+    with pytest.warns(UserWarning, match=r"nothing was recorded of BertModel.*adopt\(model\)"):  # noqa: SIM117
+        with torch.no_grad(), record(model) as recording:
+            model(words)
+    assert recording.layers == []
+    with warnings.catch_warnings(), torch.no_grad(), record(model) as recording:
+        warnings.simplefilter("error")
+        model(words)
+    assert len(recording.layers) == 1
+    peer = nn.MultiheadAttention(4, 2, batch_first=True)
+    with pytest.warns(UserWarning, match="MultiheadAttention is no attention layer of regard"):  # noqa: SIM117
+        with record(peer):
+            peer(*[torch.zeros(1, 2, 4)] * 3)
+    with warnings.catch_warnings(), record(nn.Linear(2, 2)) as recording:  # no attention at all
+        warnings.simplefilter("error")
+        nn.Linear(2, 2)(torch.zeros(1, 2))
+    assert recording.layers == []
