@@ -35,7 +35,7 @@ class LinearAttention(StateAttention):
         super().__init__(width, heads, score=score, **settings)
 
     def features(self, x: Tensor) -> Tensor:
-        return F.elu(x) + 1
+        return x.clamp(max=0).exp() + x.relu()
 
 
 class ReluAttention(LinearAttention):
@@ -127,7 +127,8 @@ class _Discretised(StateAttention):
 
     def steps(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Return Δ and ln A, both (\\*batch, heads, m, 1)."""
-        step = F.softplus(self.step(source)).mT.unsqueeze(-1)
+        raw = self.step(source)
+        step = torch.logaddexp(raw, raw.new_zeros(())).mT.unsqueeze(-1)  # softplus
         return step, -self.log_speed.exp()[:, None, None] * step
 
 

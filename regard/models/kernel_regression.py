@@ -7,18 +7,20 @@ but not to itself; otherwise w would grow until every point predicts its own y.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import SCORES, Attended, Attention, Mask, Normalizer, others
+from regard.attention import SCORES, Attended, Attention, Mask, Normalizer, Score, others
 from regard.attention.arguments import must_be_rows
 from regard.attention.normalizers import NORMALIZERS, TopK
 from regard.errors import RegardError, look_up
+from regard.plugins import one_line
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,46 @@ class Kernel:
     gradient with respect to w. ``centred``: whether it depends on differences of x only.
     """
 
-    score: str
+    score: str | Score | type[Score]
     normalize: str
     formula: str
     reach: float = 1.0
     slopes: bool = True
     centred: bool = True
+
+    @classmethod
+    def of(cls, kernel: object) -> "Kernel":
+        """Return the kernel of a name, of a `Score` or of its class, with a softmax.
+
+        Errors: an unknown name; another object.
+        """
+        if isinstance(kernel, str):
+            return look_up(KERNELS, kernel, "kernel")
+        if isinstance(kernel, Score) or (isinstance(kernel, type) and issubclass(kernel, Score)):
+            centred = kernel.acceleration.translation_invariant
+            return cls(kernel, "softmax", "softmax(score(wx, wxᵢ))", centred=centred)
+        names = ", ".join(KERNELS)
+        raise RegardError(
+            f"kernel must be one of {names}, a Score or its class, not {kernel!r:.80}"
+        )
+
+    def make_score(self, width: int) -> Score:
+        """Return the score of inputs of a width, without gradients. Errors: it cannot be built."""
+        score = self.score
+        if isinstance(score, str):
+            return SCORES[score]().requires_grad_(False)
+        if not isinstance(score, Score):
+            kind = score
+            try:
+                score = kind(query_width=width, key_width=width)
+            except Exception as error:  # whatever a user's code raises
+                raise RegardError(
+                    f"kernel={kind.__name__} cannot be built for {width} columns "
+                    f"({one_line(error)}); pass an instance"
+                ) from error
+        if score.heads is not None:
+            raise RegardError(f"a kernel has no heads; build its score without heads={score.heads}")
+        return deepcopy(score).double().requires_grad_(False)
 
 
 #: With width reach · h a kernel smooths as much as the Gaussian with width h (canonical bandwidths,
@@ -57,6 +93,8 @@ class NadarayaWatson(nn.Module):
     w (x − xᵢ)² in one place: that w is the square of this one). ``neighbors`` is the k of
     "k-nearest"; all points at the distance of the k-th count.
 
+    ``kernel`` is a name, a `Score` or its class (`Kernel.of`).
+
     Errors: an unknown kernel; w that is not above 0 and finite; ``neighbors`` below 1.
 
     >>> x, y = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]])
@@ -65,11 +103,16 @@ class NadarayaWatson(nn.Module):
     """
 
     def __init__(
-        self, kernel: str = "gaussian", w: Sequence[float] = (1.0,), *, neighbors: int = 5
+        self,
+        kernel: str | Score | type[Score] = "gaussian",
+        w: Sequence[float] = (1.0,),
+        *,
+        neighbors: int = 5,
     ) -> None:
         super().__init__()
-        self.kernel = kernel
-        row = look_up(KERNELS, kernel, "kernel")
+        self.row = row = Kernel.of(kernel)
+        kind = kernel if isinstance(kernel, type) else type(kernel)
+        self.kernel = kernel if isinstance(kernel, str) else kind.__name__
         values = torch.tensor([float(x) for x in w], dtype=torch.float64)
         if not len(values) or not bool(((values > 0) & values.isfinite()).all()):
             raise RegardError(
@@ -82,7 +125,7 @@ class NadarayaWatson(nn.Module):
         else:
             normalizer = NORMALIZERS[row.normalize]()
         # A score without a width has w = 1; the inputs are scaled by w before it.
-        self.attention = Attention(SCORES[row.score]().requires_grad_(False), normalizer)
+        self.attention = Attention(row.make_score(len(values)), normalizer)
 
     @property
     def w(self) -> Float[Tensor, " width"]:
@@ -148,15 +191,17 @@ def learn(
     batch: int = 128,
     rate: float = 0.3,
     seed: int = 0,
+    common: bool = False,
 ) -> Iterator[Step]:
     """Learn w by Adam on the leave-one-out error (mean square, divided by the values' variance).
 
     In each step ``batch`` rows attend to all others, in O(keys) memory. The rate falls to 0 as a
-    quarter of a cosine. Yields the state before the first step and after each step.
+    quarter of a cosine. ``common``: learn one factor for all dimensions, which keeps their ratios.
+    Yields the state before the first step and after each step.
 
     Errors: a kernel whose output has no gradient with respect to w; fewer than two keys.
     """
-    if not KERNELS[model.kernel].slopes:
+    if not model.row.slopes:
         raise RegardError(
             f"{model.kernel} has no gradient in w, so w cannot be learned; set w, or use search()"
         )
@@ -171,13 +216,59 @@ def learn(
         with torch.set_grad_enabled(number < steps):
             loss = (model.leave_one_out(keys, values, rows) - values[rows]).square().mean()
             loss = loss / variance
+        if number < steps and not loss.requires_grad:
+            raise RegardError(f"{model.kernel} has no gradient in its inputs; set w or the widths")
         yield Step(number, tuple(model.w.tolist()), loss.item())
         if number == steps:
             return
         adam.zero_grad()
         loss.backward()
+        if common and model.log_w.grad is not None:
+            model.log_w.grad.fill_(model.log_w.grad.mean())
         adam.step()
         schedule.step()
+
+
+FOLDS, SHARES = 3, 11  # held-out parts, and tried shares
+FEW, ROWS = 30, 4_000  # least and most rows that are divided
+
+
+def shrinkage(
+    model: NadarayaWatson,
+    keys: Float[Tensor, "keys width"],
+    values: Float[Tensor, "keys value_width"],
+    **how: Any,
+) -> float:
+    """Return which share of learned changes of ``model.log_w`` to keep, from 0 to 1.
+
+    Leave-one-out errors are too low for widths that were chosen by them. w is learned from each
+    part of the rows that leaves out one of `FOLDS`, by `learn` with the arguments ``how``, and the
+    rows left out are predicted with 0, 0.1 … 1 of the change: the least share whose mean squared
+    error is within a standard error of the best (Breiman et al. 1984, section 3.4.3). `FEW` rows
+    cannot tell, and keep nothing; at most `ROWS` are read.
+    """
+    draw = torch.Generator().manual_seed(how.get("seed", 0))
+    rows = torch.randperm(len(keys), generator=draw)[:ROWS]
+    if len(rows) < FEW:
+        return 0.0
+    start, shares, errors = model.log_w.detach(), torch.linspace(0, 1, SHARES).tolist(), []
+    for held in rows.chunk(FOLDS):
+        rest = rows[~torch.isin(rows, held)].sort().values
+        fold = deepcopy(model)
+        for _ in learn(fold, keys[rest], values[rest], **how):
+            pass
+        learned = fold.log_w.detach().clone()
+        with torch.no_grad():
+            columns = []
+            for share in shares:
+                fold.log_w.copy_(start + share * (learned - start))
+                predicted = fold(keys[held], keys[rest], values[rest])
+                columns.append((predicted - values[held]).square().mean(1))
+            errors.append(torch.stack(columns, 1))
+    table = torch.cat(errors)
+    worse = table - table[:, [int(table.mean(0).argmin())]]
+    near = worse.mean(0) <= worse.std(0) / len(table) ** 0.5
+    return shares[int(near.int().argmax())]
 
 
 def batches(count: int, batch: int, seed: int) -> Iterator[Int[Tensor, " rows"]]:

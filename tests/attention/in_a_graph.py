@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 import regard
 from regard.attention import (
+    MECHANISMS,
     Mask,
     causal,
     lengths,
@@ -47,6 +48,13 @@ CASES: dict[str, tuple[dict[str, object], Callable[[Tensor], Mask | None]]] = {
         lambda sizes: causal() & lengths(sizes),
     ),
 }
+#: Every other mechanism, which may compute by a state.
+CASES |= {
+    name: ({"attention": name}, lambda sizes: lengths(sizes))
+    for name in MECHANISMS
+    if name not in CASES
+}
+CASES["latent"][0]["key_value_heads"] = None
 LONGER = ({1: torch.export.Dim.DYNAMIC}, None, {1: torch.export.Dim.DYNAMIC})
 #: Two texts each: of other lengths, one of them empty.
 SIZES = [[6, 3], [2, 9], [0, 11]]
@@ -61,7 +69,8 @@ class Layer(nn.Module):
         torch.manual_seed(0)
         settings = dict(given)
         kind = named_mechanism(str(settings.pop("attention", "multi-head")))
-        self.layer = kind(16, 4, key_value_heads=2, **settings)
+        settings.setdefault("key_value_heads", 2)
+        self.layer = kind(16, 4, **settings)
 
     def forward(self, x: Tensor, sizes: Tensor) -> Tensor:
         made: Tensor = self.layer(x, mask=self.mask(sizes))
@@ -103,6 +112,18 @@ def attended(backend: str) -> None:
             lambda q, k, read=read: read(regard.attend(q, k, k)), fullgraph=True, backend=backend
         )
         assert_close(call(q, k), read(regard.attend(q, k, k)))
+
+
+def states(backend: str) -> None:
+    """Gradients of mechanisms with a state, for one short length."""
+    for name in ("linear", "delta", "ssd"):
+        torch.manual_seed(0)
+        layer, x = MECHANISMS[name](4, 2), torch.randn(1, 3, 4, requires_grad=True)
+        found = []
+        for call in (torch.compile(layer, backend=backend, dynamic=False), layer):
+            loss = call(x).square().sum()
+            found.append(torch.autograd.grad(loss, [x, *layer.parameters()]))
+        assert_close(*found)
 
 
 def outside(backend: str) -> None:
@@ -169,7 +190,7 @@ def exported(case: str) -> None:
 
 
 #: What is no layer under a mask.
-ALONE = {"attended": attended, "outside": outside, "trees": along_trees}
+ALONE = {"attended": attended, "outside": outside, "states": states, "trees": along_trees}
 
 if __name__ == "__main__":
     backend, *cases = sys.argv[1:]

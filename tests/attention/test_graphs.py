@@ -57,7 +57,7 @@ def in_a_graph(folder: Path, *arguments: str) -> None:
 
 
 def test_one_graph_forward_and_backward_for_batches_of_several_lengths(tmp_path):
-    in_a_graph(tmp_path, "aot_eager", "dropped", "moba", "outside", "attended")
+    in_a_graph(tmp_path, "aot_eager", "dropped", "moba", "states", "outside", "attended")
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -11,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import regard
+from regard.attention import SCORES
 from regard.data.curve import curve
 from regard.errors import RegardError
 from regard.interop.sklearn import KernelRegression
@@ -79,6 +82,58 @@ def test_several_outputs_and_columns():
     assert model.predict(x[:7])[:, 1] == pytest.approx(one.predict(x[:7]))
 
 
+def test_widths_of_columns_are_shrunk_where_rows_are_few_and_kept_where_they_tell():
+    x, y = load_diabetes(return_X_y=True)
+    train, held = np.arange(0, 442, 2), np.arange(1, 442, 2)
+    few = KernelRegression().fit(x[train], y[train])
+    kept, few_steps = few.history_[-1], few.history_[100]
+    assert few.shrinkage_ < 0.6
+    assert [step.number for step in few.history_] == list(range(202))
+    assert 1 / np.array(kept.w) == pytest.approx(few.widths_)
+    assert kept.loss == pytest.approx(np.square(few.leave_one_out() - y[train]).mean())
+    common = KernelRegression(widths=list(1 / np.array(few_steps.w))).fit(x[train], y[train])
+    errors = [np.square(model.predict(x[held]) - y[held]).mean() for model in (few, common)]
+    assert errors[0] < 1.02 * errors[1]  # unshrunk it is 1.06 times as large
+    draw = np.random.default_rng(0)
+    x = draw.uniform(-1, 1, (300, 3))
+    tells = KernelRegression().fit(x, np.sin(6 * x[:, 0]))
+    assert tells.shrinkage_ > 0.6
+    assert tells.widths_[1:].min() > 3 * tells.widths_[0]
+
+
+def test_a_score_is_a_kernel():
+    x, y = points()
+    named = KernelRegression("gaussian", 0.5).fit(x, y).predict(x)
+    for kernel in (SCORES["gaussian"], SCORES["gaussian"]()):
+        model = clone(KernelRegression(kernel, 0.5)).fit(x, y)
+        assert model.predict(x) == pytest.approx(named, abs=1e-12)
+    additive = KernelRegression(SCORES["additive"], steps=9).fit(x, y)
+    again = KernelRegression(SCORES["additive"], steps=9).fit(x, y)
+    assert additive.predict(x).tolist() == again.predict(x).tolist()
+    for wrong, says in (
+        (SCORES["additive"](query_width=2, key_width=2), "widths 2 and 2, not 1 and 1"),
+        (SCORES["gaussian"](heads=2), "a kernel has no heads; build its score without heads=2"),
+        (int, "kernel must be one of .*, a Score or its class, not <class 'int'>"),
+        (["gaussian"], "not .'gaussian'."),
+        (None, "not None"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            KernelRegression(wrong).fit(x, y)
+
+
+@pytest.mark.parametrize(("size", "size_y"), [(1e-200, 1), (1e160, 1), (1e-300, 1e250), (1e300, 1)])
+def test_numbers_whose_squares_are_none(size, size_y):
+    x, y = points()
+    plain = KernelRegression(steps=20).fit(x, y)
+    scaled = KernelRegression(steps=20).fit(x * size, y * size_y)
+    assert scaled.predict(x * size) / size_y == pytest.approx(plain.predict(x), rel=1e-9)
+    assert scaled.leave_one_out() / size_y == pytest.approx(plain.leave_one_out(), rel=1e-9)
+    assert scaled.widths_ / size == pytest.approx(plain.widths_, rel=1e-9)
+    assert np.isfinite(scaled.predict([[1e308], [-1e-308], [0.0]])).all()
+    fixed = KernelRegression(widths=0.5 * size).fit(x * size, y)
+    assert fixed.widths_ / size == pytest.approx([0.5])
+
+
 def test_nothing_in_reach_is_the_mean():
     x, y = points()
     for kernel in ("epanechnikov", "boxcar"):
@@ -142,6 +197,16 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(RegardError, match=says):
             KernelRegression(widths=widths).fit(x, x[:, 0])
+    for name, value, says in (
+        ("steps", -1, "steps must be a whole number from 0, not -1"),
+        ("batch", 1.5, "batch must be a whole number from 0, not 1.5"),
+        ("n_neighbors", 0, "n_neighbors must be a whole number from 1, not 0"),
+        ("shrink", "no", "shrink must be True or False, not 'no'"),
+        ("learning_rate", 0, "learning_rate must be above 0 and finite, not 0"),
+        ("start", "a", "start must be numbers above 0, not 'a'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            KernelRegression(**{name: value}).fit(x, x[:, 0])
     with pytest.raises(RegardError, match="row numbers must be between 0 and 8"):
         KernelRegression().fit(x, x[:, 0]).leave_one_out([-1])
     with pytest.raises(RegardError, match="no kernel is called 'box'; did you mean boxcar"):

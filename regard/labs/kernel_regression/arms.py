@@ -109,7 +109,7 @@ def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
 
     def fitted(kernel: str, widths: Any, **more: Any) -> Callable[[], "KernelRegression"]:
         regression = KernelRegression(
-            kernel, widths, steps=how.steps, batch=how.batch, seed=how.seed, **more
+            kernel, widths, shrink=False, steps=how.steps, batch=how.batch, seed=how.seed, **more
         )
         return lambda: regression.fit(points.x, points.y)
 
