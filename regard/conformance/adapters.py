@@ -6,7 +6,8 @@ They convert lengths to masks: in torch True hides a key, in the other packages 
 import contextlib
 import copy
 import importlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any, ClassVar, cast
 
@@ -164,7 +165,8 @@ class Regard(Layer):
         mask = None if future else causal()
         if valid is not None:
             mask = lengths(valid) if mask is None else mask & lengths(valid)
-        output: Tensor = module(x, mask=mask, **more)
+        with refusals() if more else contextlib.nullcontext():
+            output: Tensor = module(x, mask=mask, **more)
         return output
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,7 +186,8 @@ class Regard(Layer):
         if not self.takes("memory"):
             return super().across(module, x, memory, valid)
         mask = None if valid is None else lengths(valid)
-        output: Tensor = module(x, memory, mask=mask, **more)
+        with refusals():
+            output: Tensor = module(x, memory, mask=mask, **more)
         return output
 
     def steps(
@@ -200,8 +203,18 @@ class Regard(Layer):
         for part in x.split(list(sizes), 1):
             at = slice(start, start := start + part.shape[1])
             more = {} if positions is None else {"positions": positions[at]}
-            parts.append(module(part, mask=causal(), cache=cache, **more))
+            with refusals():
+                parts.append(module(part, mask=causal(), cache=cache, **more))
         return torch.cat(parts, 1)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Take a NotImplementedError of a mechanism for what it does not offer, such as a cache."""
+    try:
+        yield
+    except NotImplementedError as error:
+        raise InapplicableError(f"it raises {one_line(error)}") from None
 
 
 def of_class(kind: Callable[..., nn.Module], name: str) -> Regard:
@@ -573,14 +586,15 @@ class _Downcasts(TorchDispatchMode):
 
 def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> torch.dtype:
     """Return float32 if a module in float64 computes in float32 somewhere, or else float64."""
-    module, mode = module.double().eval(), _Downcasts()  # type: ignore[no-untyped-call]
+    module = module.double().eval()
+    mode = _Downcasts()  # type: ignore[no-untyped-call]
     with (
         torch.random.fork_rng(devices=[]),
         torch.no_grad(),
         contextlib.suppress(Exception),  # what does not run is reported by the laws
     ):
         x = torch.randn(1, 3, width, dtype=torch.float64)
-        call(module, x)  # what a module does in its first call alone is no part of it
+        call(module, x)  # the first call may build or compare something
         with mode:
             call(module, x)
     return torch.float32 if mode.found else torch.float64
