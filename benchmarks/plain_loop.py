@@ -264,7 +264,7 @@ def broken_stick(scores: Tensor) -> Tensor:
     """σ(s_j) of what later keys left."""
     left, shares = scores.new_ones(()), []
     for score in reversed(scores.unbind()):
-        share = 1 / (1 + (-score).exp())
+        share = score.sigmoid()  # 1 / (1 + exp(−s)) has a gradient of NaN below −709
         shares.append(left * share)
         left = left * (1 - share)
     return torch.stack(shares[::-1])
@@ -282,7 +282,7 @@ def normalizer(name: str, p: dict[str, Tensor]) -> Callable[[Tensor, int], Tenso
         if name == "sink":
             return with_nothing(scores, own(p["sink"], head, 0).sum())
         if name == "sigmoid":
-            return 1 / (1 + (-(scores - math.log(len(scores)))).exp())
+            return (scores - math.log(len(scores))).sigmoid()
         if name == "sum":
             return kernel_sum(scores)
         if name == "sparsemax":

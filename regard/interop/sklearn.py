@@ -162,18 +162,23 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         count = len(self._keys)
         batch = self.batch or min(max(PAIRS // count, ROWS[0]), ROWS[1])
         data = torch.from_numpy(self._keys), torch.from_numpy(self._values)
-        how = {"steps": self.steps, "batch": batch, "rate": self.learning_rate, "seed": self.seed}
+        how: dict[str, Any] = {
+            "steps": self.steps,
+            "batch": batch,
+            "rate": self.learning_rate,
+            "seed": self.seed,
+        }
         model, number = self._model, 0
         variance = float(self._values.var(0).mean())
         shrinks = self.shrink and len(self._scale) > 1 and self.steps > 0
-        for step in learn(model, *data, common=shrinks, **how):  # type: ignore[arg-type]
+        for step in learn(model, *data, common=shrinks, **how):
             number = step.number
             yield self._step(number, step.w, step.loss * variance)
         if not shrinks:
             return
         self.shrinkage_ = shrinkage(model, *data, **how)
         common = model.log_w.detach().clone()
-        for step in learn(model, *data, **how):  # type: ignore[arg-type]
+        for step in learn(model, *data, **how):
             if step.number:
                 yield self._step(number + step.number, step.w, step.loss * variance)
         with torch.no_grad():

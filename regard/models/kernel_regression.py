@@ -251,7 +251,8 @@ def shrinkage(
     rows = torch.randperm(len(keys), generator=draw)[:ROWS]
     if len(rows) < FEW:
         return 0.0
-    start, shares, errors = model.log_w.detach(), torch.linspace(0, 1, SHARES).tolist(), []
+    start, errors = model.log_w.detach(), []
+    shares = [share / (SHARES - 1) for share in range(SHARES)]
     for held in rows.chunk(FOLDS):
         rest = rows[~torch.isin(rows, held)].sort().values
         fold = deepcopy(model)

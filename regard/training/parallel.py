@@ -134,7 +134,7 @@ class Parallel:
     def backward(self, parts: Sequence[Share]) -> Tensor:
         """Compute the gradient of the loss over all parts of all processes; return our share.
 
-        Only the last part exchanges gradients.
+        Only the last part exchanges gradients, except those of FSDP2 in bf16.
         """
         value = torch.zeros((), device=self.device)
         if self.graphs:
@@ -162,9 +162,13 @@ class Parallel:
 
     @contextmanager
     def _exchanging(self, wrapped: nn.Module, last: bool) -> Iterator[None]:
-        """Exchange gradients in the last backward pass of a step only."""
+        """Exchange gradients in the last backward pass of a step only.
+
+        FSDP2 sums up bf16 gradients in float32, and cannot exchange these together with those of
+        parameters that one pass alone uses; so it exchanges them in every pass.
+        """
         if self.sharded:
-            cast(Any, wrapped).set_requires_gradient_sync(last)
+            cast(Any, wrapped).set_requires_gradient_sync(last or self.precision.name == "bf16")
         without = None if last or self.sharded else getattr(wrapped, "no_sync", None)
         with nullcontext() if without is None else without():
             yield

@@ -75,12 +75,15 @@ def alike(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 def test_two_processes_train_as_one_and_hand_over_to_one(tmp_path: Path) -> None:
     saved = f"checkpoints={tmp_path / 'saved'}"
     harder = "optimizer=muon accumulate=2 activation_checkpointing=1 average=0.5".split()
+    low = "precision=bf16 batch_size=3 accumulate=2".split()
     first, second = together(
         "-m", "tests.training.together", str(tmp_path / "out.json"), "strategy=ddp",
         "--", "strategy=fsdp2", *harder, "--", "strategy=fsdp2", "save_every=3", "until=7", saved,
+        "--", "strategy=fsdp2", *low, "--", "strategy=ddp", *low,
     )  # fmt: skip
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
-    ddp, fsdp2, interrupted = json.loads((tmp_path / "out.json").read_text())
+    ddp, fsdp2, interrupted, *in_bf16 = json.loads((tmp_path / "out.json").read_text())
+    np.testing.assert_allclose(*(each["losses"] for each in in_bf16), rtol=0, atol=0.05)
     alone = trained({})
     alike(ddp, alone)
     alike(fsdp2, trained(dict(word.split("=") for word in harder)))

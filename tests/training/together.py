@@ -52,11 +52,12 @@ class Odd(nn.Module):
 def trained(settings: dict[str, Any]) -> dict[str, Any]:
     """Train once; return losses, validations and weights."""
     place, until = settings.pop("checkpoints", ""), int(settings.pop("until", 1000))
+    precision = settings.pop("precision", "fp32")
     torch.manual_seed(0)
-    model = Odd().double()
+    model = Odd().double() if precision == "fp32" else Odd()
     asked, losses, before = TrainingSettings(**{**USUAL, **settings}), [], 0.0
     checkpoints = Checkpoints(Path(place)) if place else None
-    training = train(model, Toy(), asked, checkpoints, precision=Precision("fp32", ""))
+    training = train(model, Toy(), asked, checkpoints, precision=Precision(precision, ""))
     steps = list(islice(training, until))
     training.close()
     for progress in steps:
