@@ -125,6 +125,7 @@ class Regard(Layer):
         self.width = int(getattr(module, "width", WIDTH))
         self.heads = int(getattr(module, "heads", HEADS))
         self.mechanism = isinstance(module, Mechanism)
+        self.arguments = [*signature(module.forward).parameters.values()] if self.mechanism else []
         self.one_attention = type(module) is MultiHeadAttention  # a subclass may do anything
         self.positions = not self.one_attention or uses_positions(module)
         self.ordered = bool(getattr(module, "ordered", False))
@@ -148,10 +149,7 @@ class Regard(Layer):
 
     def takes(self, name: str) -> bool:
         """Return whether the forward of a mechanism takes an argument of this name."""
-        if not self.mechanism:
-            return False
-        parameters = signature(self.build().forward).parameters.values()
-        return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
+        return any(p.name == name or p.kind is p.VAR_KEYWORD for p in self.arguments)
 
     def call(
         self,
