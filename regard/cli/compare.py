@@ -435,7 +435,7 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     import os
 
     from regard.reports.scales import forecast as ahead
-    from regard.studies.forecasts import Planned, costs, together
+    from regard.studies.forecasts import Planned, costs, total
 
     jobs, trials = study.jobs(), study.trials
     planned = [
@@ -452,9 +452,7 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
         notes += [note for note in cost.notes if note not in notes]
     many = [row["runs"] + row["trials"] for row in rows]
     parallel = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))
-    seconds, most = (
-        together([row[key] for row in rows], many, parallel) for key in ("seconds", "most_seconds")
-    )
+    seconds, most = total(rows, many, parallel)
     if json:
         emit_json(
             {"task": study.task, "workers": parallel, "seconds": seconds, "most_seconds": most,

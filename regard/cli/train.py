@@ -357,7 +357,7 @@ def advance(progress: "Progress", metric: str) -> tuple[float, float, str]:
     if progress.best is not None:
         words.append(f"best {validated(metric, progress.best)}")
     words.append(f"{progress.tokens_per_second:,.0f} tokens/s")
-    return progress.step, progress.typical_steps or progress.steps, ", ".join(words)
+    return progress.step, progress.expected, ", ".join(words)
 
 
 def report(run: "Run", was_complete: bool, json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import RegardError
 from regard.labs import Say, Show
 from regard.reports.scales import forecast as ahead
-from regard.studies.forecasts import Planned, costs, together
+from regard.studies.forecasts import Planned, costs, total
 from regard.studies.launch import Job
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> di
             f"{cost.memory_mb:,.0f} MB")  # fmt: skip
     many = [one.times for one in planned]
     workers = min(workers, sum(many))
-    seconds, most = (
-        together([row[key] for row in rows], many, workers) for key in ("seconds", "most_seconds")
-    )
+    seconds, most = total(rows, many, workers)
     say(f"total: {ahead(seconds, most)} with {workers} workers")
     return {"task": lab, "forecast": rows, "seconds": seconds, "most_seconds": most,
             "workers": workers}  # fmt: skip

@@ -1,9 +1,9 @@
 """Forecast the runs of a comparison: each by some steps, and all of them together."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.studies.job import RunTask
 
@@ -50,3 +50,11 @@ def together(seconds: Sequence[float], times: Sequence[int], workers: int) -> fl
     """
     whole = sum(one * many for one, many in zip(seconds, times, strict=True))
     return max([whole / max(min(workers, os.cpu_count() or 1), 1), *seconds])
+
+
+def total(
+    rows: Sequence[Mapping[str, Any]], times: Sequence[int], workers: int
+) -> tuple[float, float]:
+    """Return the seconds of all runs `together`, typically and at most, from the JSON of each."""
+    typical, most = ([row[key] for row in rows] for key in ("seconds", "most_seconds"))
+    return together(typical, times, workers), together(most, times, workers)

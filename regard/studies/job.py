@@ -255,14 +255,12 @@ def identity(folder: Path) -> str:
 
 def share(progress: "Progress") -> float:
     """Return the share of a training that is done if it ends where it typically does."""
-    typical = progress.typical_steps or progress.steps
-    return min(progress.step / typical, 1.0) if progress.seconds_left else 1.0
+    return min(progress.step / progress.expected, 1.0) if progress.seconds_left else 1.0
 
 
 def at_most(progress: "Progress") -> float:
     """Return how many times as long as typically a training may take."""
-    typical = progress.typical_steps or progress.steps
-    return progress.steps / (typical if progress.seconds_left else progress.step)
+    return progress.steps / (progress.expected if progress.seconds_left else progress.step)
 
 
 def _message(progress: "Progress", metric: str) -> str:
@@ -270,5 +268,5 @@ def _message(progress: "Progress", metric: str) -> str:
 
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     then = "" if progress.seconds_left else ", predicting the test split"
-    most = "at most " if progress.typical_steps not in (0, progress.steps) else ""
+    most = "at most " if progress.expected != progress.steps else ""
     return f"step {progress.step} of {most}{progress.steps}, loss {progress.loss:.3f}{best}{then}"

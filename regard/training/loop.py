@@ -91,10 +91,14 @@ class Progress:
     typical_steps: int = 0
 
     @property
+    def expected(self) -> int:
+        """Return the step at which the training typically ends."""
+        return self.typical_steps or self.steps
+
+    @property
     def left(self) -> tuple[float, float]:
         """Return the remaining seconds: typically, and at most."""
-        typical = self.typical_steps or self.steps
-        share = max(typical - self.step, 0) / max(self.steps - self.step, 1)
+        share = max(self.expected - self.step, 0) / max(self.steps - self.step, 1)
         return self.seconds_left * share, self.seconds_left
 
 
