@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.tokenizers import panics, sound
+from regard.data.tokenizers import panics, sound, unknown_pieces
 from regard.errors import RegardError
 from regard.layers.special_tokens import SpecialTokens
 
@@ -67,11 +67,7 @@ class EncoderTokenizer:
 
     def unknown_in(self, text: str) -> tuple[str, ...]:
         """Return the words of a text that are unknown, each once; none if bytes encode any."""
-        (ids,) = self.encode([text])
-        if self.unknown is None or self.unknown not in ids:
-            return ()
-        pieces = zip(self.split(text), ids, strict=True)
-        return tuple(dict.fromkeys(piece for piece, number in pieces if number == self.unknown))
+        return () if self.unknown is None else unknown_pieces(self, text, self.unknown)
 
     def _written(self, number: int) -> str:
         """Return a token as text, or its name if it has no text."""

@@ -179,9 +179,8 @@ class Lines:
 
     def ahead(self) -> Iterator[str]:
         """Yield the next lines without taking them: a megabyte at most, unchecked."""
-        for place, line in enumerate(self._raw.ahead()):
-            first = self.number == place == 0
-            yield line.decode("utf-8-sig" if first else "utf-8", errors="replace")
+        for line in self._raw.ahead():
+            yield line.removeprefix(codecs.BOM_UTF8).decode(errors="replace")
 
     @property
     def here(self) -> str:

@@ -168,11 +168,7 @@ class Tokenizer:
         if self.kind in WHOLE:
             signs = dict.fromkeys("".join(sound([text])[0].split()))
             return tuple(sign for sign in signs if sign not in self._characters)
-        (ids,) = self.encode([text])
-        if UNKNOWN not in ids:
-            return ()
-        pieces = zip(self.split(text), ids, strict=True)
-        return tuple(dict.fromkeys(piece for piece, number in pieces if number == UNKNOWN))
+        return unknown_pieces(self, text, UNKNOWN)
 
     @cached_property
     def _characters(self) -> set[str]:
@@ -243,6 +239,15 @@ class Tokenizer:
                 except RegardError as error:
                     raise RegardError(f"{path}: {error}") from None
         raise RegardError(f"{path}: a tokenizer, but not one made by this version of regard")
+
+
+def unknown_pieces(tokenizer: Any, text: str, unknown: int) -> tuple[str, ...]:
+    """Return the pieces of a text that have the id of an unknown token, each once."""
+    (ids,) = tokenizer.encode([text])
+    if unknown not in ids:
+        return ()
+    pieces = zip(tokenizer.split(text), ids, strict=True)
+    return tuple(dict.fromkeys(piece for piece, number in pieces if number == unknown))
 
 
 def whole_characters(tokens: Sequence[Item], decode: Callable[[Sequence[Item]], str]) -> list[str]:
