@@ -1,6 +1,7 @@
 """``regard show``: the attention weights of a model for one text, in the terminal."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -319,9 +320,9 @@ def apart(tokens: list[str]) -> list[str]:
     >>> apart(["the", "plot", "of", "the"])
     ['the (1)', 'plot', 'of', 'the (4)']
     """
+    times = Counter(tokens)
     return [
-        f"{token} ({place})" if tokens.count(token) > 1 else token
-        for place, token in enumerate(tokens, 1)
+        f"{token} ({place})" if times[token] > 1 else token for place, token in enumerate(tokens, 1)
     ]
 
 

@@ -50,17 +50,17 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     """Return the report as HTML."""
     config = run.config
     title = f"{short(config.model)} on {short(config.task)}"
-    evaluation = run.evaluate()
+    evaluation, how = run.evaluate(), run.convergence
     trained = training_table([(config.model, [run.folder.path])])
     parts = [
         tag("p", f"regard · {short(config.task)}", class_="over"),
         tag("h1", title),
         tag("p", f"{'Test' if run.held_out else 'Train'} {evaluation.line()}.", class_="answer"),
-        tag("p", ended(run)),
+        tag("p", ended(run, how)),
         *(
             tag("p", f"{note[:1].upper()}{note[1:]}.")
             for note in run.notes
-            if not note.startswith(run.convergence)
+            if not note.startswith(how)
         ),
         *labels(evaluation),
         tag("p", f"The model: {config.entry.describe(config.network)}."),
@@ -75,9 +75,9 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
     return page(title, parts, stored=stored("Text", looks) if looks else None)
 
 
-def ended(run: Run) -> str:
-    """Return how the training ended, as a sentence."""
-    rows, how = run.metrics(), run.convergence
+def ended(run: Run, how: str) -> str:
+    """Return how the training ended, as a sentence. ``how``: its `Run.convergence`."""
+    rows = run.metrics()
     if run.config.entry.deterministic or not rows:
         return "It was fitted, not trained in steps."
     share = "" if run.ended is None else ", by --end"

@@ -37,9 +37,7 @@ def default_folder(
     'classification-rnn-seed-1'
     """
     check(base.with_name(f".{base.name}"))  # wrong settings are the first error
-    named = base.with_name(
-        "-".join([base.name, *([settings] if (settings := words(pairs)) else [])])
-    )
+    named = base.with_name("-".join(filter(None, (base.name, words(pairs)))))
     timed = sorted(base.parent.glob(f"{named.name}{TIMED}"), reverse=True)
     for path in dict.fromkeys([base, named, *timed]):
         if path.exists() and _fits(path, check):
