@@ -147,7 +147,7 @@ def equivariant(layer: Layer, module: nn.Module, x: Tensor) -> bool:
 
 
 def queries_by_position(layer: Layer, module: nn.Module, x: Tensor) -> None:
-    """Raise a BrokenError if queries of a memory are told apart by their rows, not positions."""
+    """Raise a BrokenError if the rows of queries over a memory matter, not only their positions."""
     keys, permutation = tokens(layer, 2, 5), torch.randperm(N)
     try:
         plain = layer.across(module, x, keys, None, positions=torch.arange(N))

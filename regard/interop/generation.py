@@ -1,4 +1,4 @@
-"""How a model from Hugging Face begins and ends its texts, and what its searches must honour.
+"""Read how a Hugging Face model begins and ends texts, and which keys its generation must honour.
 
 Source: ``generation/configuration_utils.py`` of transformers 5.23.
 """

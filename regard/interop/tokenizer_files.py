@@ -164,7 +164,7 @@ def _part(whole: Any, kind: str) -> Any:
 
 
 def add_around(inner: Any, settings: TokenizerSettings) -> None:
-    """Put a beginning and an end around a text where GPT-2's tokenizer is told to."""
+    """Add GPT-2's start and end tokens if add_bos_token and add_eos_token are set."""
     from tokenizers import processors
 
     before = ["bos_token"] if settings.flag("add_bos_token", False) else []

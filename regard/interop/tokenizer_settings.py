@@ -88,7 +88,7 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """What the files beside a vocabulary say.
+    """The settings in the files beside a vocabulary.
 
     ``name``: the class of transformers' tokenizer, without "Fast"; that of the model type if
     ``implied``. ``values``: the keys. ``added``: tokens by their number, in the form of

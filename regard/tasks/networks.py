@@ -1,4 +1,4 @@
-"""What a task asks of a network, and the check before every training that a network answers it."""
+"""The interface that a task needs of a network, and the check of it before every training."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -17,7 +17,7 @@ SLACK = 1e-4  # tolerance, relative to the largest state
 
 @dataclass(frozen=True)
 class Interface:
-    """How a task calls its networks, and what they return.
+    """The arguments with which a task calls its networks, and the outputs that it needs.
 
     ``form`` is the signature: "reads" for ``network(tokens, lengths)``; "on" for
     ``network(tokens)``, which continues a text; "another" for ``network(source, lengths, tokens)``.

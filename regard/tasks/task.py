@@ -318,7 +318,7 @@ class Task(Learnable[B]):
     def unknown(self, model: Any, texts: Sequence[Any]) -> list[tuple[str, ...]]:
         """Return the words of each text that the model does not know, each once.
 
-        For tokenizers of pieces they are characters. Nothing is told of a task without tokenizer.
+        For tokenizers of pieces they are characters. A task without a tokenizer returns none.
         """
         tokenizer = vars(self).get("tokenizer") if isinstance(model, nn.Module) else None
         ask = getattr(tokenizer, "unknown_in", None)
