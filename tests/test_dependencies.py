@@ -16,7 +16,7 @@ OWN = {"regard", "benchmarks", "tests", "examples"}
 #: Distributions whose module has another name.
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 #: Distributions that are run, or that a tool looks for, and that nobody imports.
-TOOLS = {"pytest-xdist", "ruff", "mypy", "scipy-stubs"} | {
+TOOLS = {"pytest-cov", "pytest-xdist", "ruff", "mypy", "scipy-stubs"} | {
     "sphinx", "myst-nb", "furo", "sphinx-copybutton", "sphinx-design", "ipykernel"
 }  # fmt: skip
 #: What pip freeze leaves out.
