@@ -22,11 +22,11 @@ CMD ["--help"]
 
 FROM base AS cuda
 # hadolint ignore=DL3042
-RUN --mount=type=cache,target=/root/.cache/pip pip install -c /constraints.txt /dist/*.whl
+RUN --mount=type=cache,target=/root/.cache/pip pip install -c /constraints.txt "$(ls /dist/*.whl)[lab]"
 USER 1000
 
 FROM base AS cpu
 # hadolint ignore=DL3042
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip install --extra-index-url https://download.pytorch.org/whl/cpu -c /constraints.txt /dist/*.whl
+    pip install --extra-index-url https://download.pytorch.org/whl/cpu -c /constraints.txt "$(ls /dist/*.whl)[lab]"
 USER 1000

@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard import runs
-from regard.errors import RegardError
-from regard.runs import Run
+from regard.core.errors import RegardError
+from regard.lab import runs
+from regard.lab.runs import Run
 
 SENTENCE = "the plot is wonderful rather than dull"
 POINTED = "rather"

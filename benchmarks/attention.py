@@ -15,8 +15,8 @@ from benchmarks.case import Case
 from regard.analysis import timing
 from regard.analysis.growth import exponent
 from regard.analysis.memory import Memory, probe
-from regard.errors import RegardError
-from regard.settings import Settings, build, split
+from regard.core.errors import RegardError
+from regard.core.settings import Settings, build, split
 from regard.training.precision import choose_device
 
 COLD_ROUNDS = 3

@@ -23,7 +23,7 @@ from regard.attention import (
     make_score,
     window,
 )
-from regard.attention.biases import t5_bucket
+from regard.attention.positions.biases import t5_bucket
 from regard.interop.torch_layers import from_torch
 
 HEADS, WIDTH = 8, 64

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.attention_interface import attended, make_layer
 from regard.interop.eager import eager_of, refuse_difference
 

@@ -21,7 +21,7 @@ from regard.attention import MultiHeadAttention, causal, named_mechanism
 from regard.attention.kernels.choose import SIZES
 from regard.attention.kernels.strips import count, regions
 from regard.attention.mask_context import MaskContext
-from regard.runs.environment import processor
+from regard.lab.runs.environment import processor
 
 
 def main() -> None:

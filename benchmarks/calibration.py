@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from regard.studies.null_distribution import p_values, reach
-from regard.studies.statistics import Estimate, compare_runs, components, effective
-from regard.tasks.classification.metrics import per_example
-from regard.training.convergence import still_rising
+from regard.lab.runs.convergence import still_rising
+from regard.lab.studies.null_distribution import p_values, reach
+from regard.lab.studies.statistics import Estimate, compare_runs, components, effective
+from regard.lab.tasks.classification.metrics import per_example
 
 SEEDS = (1, 2, 3, 5, 10)
 COUNTS = (4, 5, 6, 8, 10, 20, 30, 50)

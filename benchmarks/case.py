@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.peers import missing
 from regard.attention.kernels import choose
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 #: Largest difference of two answers, as a share of the largest number in them.
 TOLERANCE = 1e-4

@@ -48,8 +48,8 @@ from regard.attention import (
     window,
 )
 from regard.attention.kernels import choose
-from regard.errors import RegardError, look_up
-from regard.settings import Settings, build, split
+from regard.core.errors import RegardError, look_up
+from regard.core.settings import Settings, build, split
 
 TOLERANCE = 1e-9
 #: Batch, heads, queries, keys, widths: all differ where they can. Keys fill two blocks of a mask.

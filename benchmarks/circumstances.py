@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from regard import atomic_io
+from regard.core import atomic_io
 
 SMALL = ("examples=200", "width=16", "heads=2", "feedforward=16", "layers=1", "steps=30",
          "patience=0", "precision=fp32", "batch_tokens=512", "threads=1")  # fmt: skip

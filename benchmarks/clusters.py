@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.slurm_node import KILL_WAIT, slurm_node
-from regard.atomic_io import write_json
+from regard.core.atomic_io import write_json
 
 ARMS = "mean,attention-pool"
 SETTINGS = (

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-FOLDERS = ("attention", "layers", "models", "training", "studies")
+FOLDERS = ("attention", "nn/layers", "nn/models", "training", "lab/studies")
 HERE = Path(__file__).parent.parent
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,

@@ -32,14 +32,14 @@ from benchmarks.config_values import (
     copied_settings,
     write_tokenizer,
 )
-from regard import atomic_io
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.core.settings import build as build_settings
 from regard.interop import huggingface, marian
 from regard.interop.pretrained import Pretrained
 from regard.interop.tokenizer_files import read_tokenizer
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
-from regard.settings import build as build_settings
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
 
 CLOSE = 1e-5  # of the largest logit, or of 1
 TEXTS = (

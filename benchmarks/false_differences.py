@@ -2,7 +2,7 @@
 
 Each simulation draws a new test set and new seeds of twelve equally good methods
 (`benchmarks.simulated_runs`) and compares eleven of them with the first, through
-`regard.studies.statistics`, the code that judges real comparisons. The families of 1 and 4
+`regard.lab.studies.statistics`, the code that judges real comparisons. The families of 1 and 4
 comparisons are the first of the eleven, studies of 2, 3 and 5 seeds the first of the ten.
 A second simulation makes one method better by a point, and counts how often it is found.
 
@@ -31,8 +31,8 @@ from benchmarks.simulated_runs import (
     texts,
     truth,
 )
-from regard.studies.null_distribution import p_values, reach, smallest
-from regard.studies.statistics import at_least, components, effective, group_sizes
+from regard.lab.studies.null_distribution import p_values, reach, smallest
+from regard.lab.studies.statistics import at_least, components, effective, group_sizes
 
 METRICS = ("accuracy", "macro-F1", "balanced accuracy", "BLEU")
 FAMILIES = (1, 4, 11)

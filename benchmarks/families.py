@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from benchmarks import attention_modules, family_models
 from benchmarks.family_table import table
-from regard import atomic_io
-from regard.errors import RegardError, look_up
+from regard.core import atomic_io
+from regard.core.errors import RegardError, look_up
 from regard.interop import attention_interface
-from regard.runs.environment import processor
+from regard.lab.runs.environment import processor
 
 SECONDS = 60.0  # for one family
 FAR = 1e9  # where shapes differ, or what is a number and what is not

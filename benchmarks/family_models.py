@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 BATCH, LENGTH, WORDS = 2, 9, 99
 LARGEST = 110_000_000  # parameters

@@ -26,10 +26,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.kills import MODEL, PATIENCE, SETTINGS, begin, fingerprint, finish, train
-from regard import atomic_io
-from regard.errors import RegardError
-from regard.runs import Config
-from regard.tasks import TASKS
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.lab.runs import Config
+from regard.lab.tasks import TASKS
 
 SAID, WENT_ON, TRACEBACK = 0, 3, 4  # how a process ended
 KINDS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}

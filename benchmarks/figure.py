@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.reports.figures import SIZE, mark, picture
-from regard.reports.markup import Html, shorten, tag
-from regard.reports.scales import number, spanning, text_width
+from regard.lab.reports.figures import SIZE, mark, picture
+from regard.lab.reports.markup import Html, shorten, tag
+from regard.lab.reports.scales import number, spanning, text_width
 
 STEP, TOP, WIDTH = 26, 64, 960
 #: Marks: the aim is reached, there is none or it was not judged, it is missed.

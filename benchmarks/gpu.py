@@ -188,8 +188,8 @@ def graphs(dry: bool) -> Iterator[Row]:
     import torch
 
     from benchmarks.language_model_training import BORROWED
-    from regard.settings import build
-    from regard.tasks import TASKS
+    from regard.core.settings import build
+    from regard.lab.tasks import TASKS
     from regard.training.loop import SMOOTH, Training, TrainingSettings
     from regard.training.precision import choose_precision
 

@@ -28,7 +28,7 @@ from benchmarks.hostile_streams import GZIPS, TARS
 from benchmarks.hostile_zips import ZIPS, Make, member, zipped
 from benchmarks.opened_data import WORDS, sentences
 from benchmarks.robustness import Answer, answers, quick_place, used
-from regard import atomic_io
+from regard.core import atomic_io
 
 LONGEST = 1_000  # letters of a line that refuses
 #: Reviews that archives hold beside those of a sound one.
@@ -58,7 +58,7 @@ class Reader(NamedTuple):
 
 
 def _pairs(path: Path) -> Any:
-    from regard.data.pair_files import bytes_of, iterate_pairs, read_pairs
+    from regard.lab.data.pair_files import bytes_of, iterate_pairs, read_pairs
 
     bytes_of(str(path), "", "", "")
     assert sum(1 for _ in iterate_pairs(path)) > 0
@@ -66,38 +66,38 @@ def _pairs(path: Path) -> Any:
 
 
 def _eng_fra(path: Path) -> Any:
-    from regard.data.parallel import load_pairs
+    from regard.lab.data.parallel import load_pairs
 
     corpus = load_pairs("eng-fra", data_dir=path.parent.parent, validation=0.2)
     return [(pair.source, pair.target) for part in (corpus.train, corpus.test) for pair in part]
 
 
 def _vectors(path: Path) -> Any:
-    from regard.data.vectors import load_vectors
+    from regard.lab.data.vectors import load_vectors
 
     return load_vectors(path, WORDS).matrix.tolist()
 
 
 def _examples(path: Path) -> Any:
-    from regard.data.files import read_examples
+    from regard.lab.data.files import read_examples
 
     return [(example.text, example.label) for example in read_examples(path)]
 
 
 def _texts(path: Path) -> Any:
-    from regard.data.texts import read_texts
+    from regard.lab.data.texts import read_texts
 
     return read_texts(str(path))[0]
 
 
 def _imdb(path: Path) -> Any:
-    from regard.data.imdb import load
+    from regard.lab.data.imdb import load
 
     return [e.text for part in load(path) for e in part if e.text not in MORE]
 
 
 def _imdb_texts(path: Path) -> Any:
-    from regard.data.texts import imdb_texts
+    from regard.lab.data.texts import imdb_texts
 
     return [text for text in imdb_texts(path)[0] if text not in MORE]
 

@@ -23,7 +23,7 @@ import transformers
 from torch import Tensor
 
 from regard.interop.attention_interface import register
-from regard.runs.environment import processor
+from regard.lab.runs.environment import processor
 
 IMPLEMENTATIONS = ("eager", "sdpa", "regard")
 DECODER = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4,

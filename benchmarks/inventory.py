@@ -25,16 +25,16 @@ from typing import Any
 
 import regard
 from regard.attention import MECHANISMS, NORMALIZERS, PATTERNS, POSITIONS, SCORES
-from regard.attention.score_wrappers import SCORE_WRAPPERS
-from regard.cli.main import COMMANDS, imported
-from regard.data.named import DATA
-from regard.labs import LABS, open_lab
-from regard.settings import Settings
-from regard.tasks import TASKS
+from regard.attention.scores.wrappers import SCORE_WRAPPERS
+from regard.core.settings import Settings
+from regard.lab.cli.main import COMMANDS, imported
+from regard.lab.data.named import DATA
+from regard.lab.labs import LABS, open_lab
+from regard.lab.tasks import TASKS
+from regard.lab.web.api import create_app
+from regard.lab.web.limits import Limits
+from regard.lab.web.registry import Registry
 from regard.training.settings import TrainingSettings
-from regard.web.api import create_app
-from regard.web.limits import Limits
-from regard.web.registry import Registry
 
 SHORT = ("steps=2", "examples=60", "threads=1")
 SMALL = ("width=8", "layers=1", "heads=1", *SHORT)

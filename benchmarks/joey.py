@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.errors import RegardError
-from regard.models.settings import TransformerSettings
-from regard.tasks.writing.task import Sequences
+from regard.core.errors import RegardError
+from regard.lab.tasks.writing.task import Sequences
+from regard.nn.models.settings import TransformerSettings
 
 SCRIPT = Path(__file__).parent / "joey_process.py"  # run by its python, which has no regard
 SENTENCES = 4_000  # of the train split that are sent, drawn at random

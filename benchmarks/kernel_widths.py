@@ -22,7 +22,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
 from regard import KernelRegression
-from regard.models.kernel_regression import learn
+from regard.nn.models.kernel_regression import learn
 
 Numbers = NDArray[np.float64]
 

@@ -27,8 +27,8 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from regard import atomic_io
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
 
 ARMS = "mean,transformer:layers=1,tfidf"
 SMALL = ("examples=200", "width=16", "heads=2", "feedforward=16", "steps=60", "patience=0",

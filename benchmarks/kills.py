@@ -27,9 +27,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard import atomic_io, runs
-from regard.errors import RegardError
-from regard.tasks import TASKS
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.lab import runs
+from regard.lab.tasks import TASKS
 from regard.training.checkpoints import Checkpoints
 
 MODEL = "transformer"

@@ -24,11 +24,11 @@ from pydantic import Field
 from benchmarks import language_model_peers as peers
 from benchmarks import nanogpt
 from benchmarks.language_model_peers import BLOCK
-from regard.data.fetch import present
-from regard.errors import RegardError
-from regard.memory import keep_freed_memory
-from regard.settings import Settings, build, split
-from regard.tasks import TASKS
+from regard.core.errors import RegardError
+from regard.core.memory import keep_freed_memory
+from regard.core.settings import Settings, build, split
+from regard.lab.data.fetch import present
+from regard.lab.tasks import TASKS
 from regard.training.loop import Training
 from regard.training.precision import choose_device, choose_precision
 from regard.training.settings import TrainingSettings

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from regard.attention import MECHANISMS, causal, named_mechanism
-from regard.attention.recurrent import StateAttention
-from regard.runs.environment import processor
+from regard.attention.mechanisms.recurrent import StateAttention
+from regard.lab.runs.environment import processor
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 QUADRATIC_TO = 16384  # attention of all pairs at 65,536 takes minutes

@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
-from regard import runs
-from regard.errors import RegardError
-from regard.reports.run import write_run_report
-from regard.runs import Run
+from regard.core.errors import RegardError
+from regard.lab import runs
+from regard.lab.reports.run import write_run_report
+from regard.lab.runs import Run
 
 WORDS = "good film , not a bad one at all , but the plot was long and the end".split()
 HOVERS, SWITCHES = 100, 60

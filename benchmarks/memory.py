@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from regard.analysis.memory import PROMPT, Memory, probe
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 PATIENCE = 1800.0  # seconds after which a probe that does not end is an error
 

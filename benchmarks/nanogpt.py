@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.language_model_peers import descend
-from regard.models import DECODERS
-from regard.settings import build
-from regard.tasks import TASKS
+from regard.core.settings import build
+from regard.lab.tasks import TASKS
+from regard.lab.tasks.models import DECODERS
 from regard.training.loop import Training
 from regard.training.precision import choose_precision
 from regard.training.settings import MOST_TOKENS, TrainingSettings

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from benchmarks.opened_data import DATA, WORDS, Target, each, sentences
-from regard import runs
-from regard.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from regard.lab import runs
+from regard.lab.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
 
 TEXT = "a good film, a bad plot"
 #: Small networks, trained for six steps.
@@ -37,7 +37,7 @@ def answers(folder: Path) -> None:
 
 def compare_answers(folder: Path) -> None:
     """Compare them."""
-    from regard.studies.predictions import compare_predictions
+    from regard.lab.studies.predictions import compare_predictions
 
     compare_predictions(sorted(folder.glob("*.jsonl")), metric="macro-f1", out=folder / "out")
 
@@ -70,10 +70,10 @@ def theirs(kind: str) -> Callable[[Path], None]:
     """Return what writes a small model in Hugging Face's layout."""
 
     def make(folder: Path) -> None:
+        from regard.core.settings import build
         from regard.interop import huggingface
         from regard.interop.tokenizer_files import with_ends
-        from regard.models.settings import BERTSettings, GPTSettings, T5Settings
-        from regard.settings import build
+        from regard.nn.models.settings import BERTSettings, GPTSettings, T5Settings
 
         settings_of: dict[str, Any] = {"gpt": GPTSettings, "bert": BERTSettings, "t5": T5Settings}
         sizes = {"width": 8, "layers": 2, "heads": 2, "feedforward": 12, "length": 16}
@@ -95,11 +95,11 @@ def theirs(kind: str) -> Callable[[Path], None]:
 
 def look_at_theirs(folder: Path) -> None:
     """Load it, ask it, list it."""
-    from regard.data.encoder_tokenizer import EncoderTokenizer
     from regard.interop.tokenizer_files import word_pieces
     from regard.interop.tokenizer_settings import read_settings
-    from regard.web.registry import find
-    from regard.web.served_model import opened
+    from regard.lab.data.encoder_tokenizer import EncoderTokenizer
+    from regard.lab.web.registry import find
+    from regard.lab.web.served_model import opened
 
     place = folder / "model"
     each(
@@ -112,8 +112,8 @@ def look_at_theirs(folder: Path) -> None:
 
 def begin_from_theirs(folder: Path) -> None:
     """Begin a classifier from it."""
-    from regard.interop.encoder import Encoder
-    from regard.models.classifiers import BERTClassifier
+    from regard.lab.runs.encoder import Encoder
+    from regard.nn.models.classifiers import BERTClassifier
 
     encoder = Encoder(str(folder / "model"))
     encoder.put(BERTClassifier(encoder.settings({}), len(encoder.tokenizer), 2))
@@ -136,8 +136,8 @@ def run(task: str, model: str, *settings: str) -> Callable[[Path], None]:
 
 def look_at_run(folder: Path) -> None:
     """All that can be done with a run without its data."""
-    from regard.reports.run import write_run_report
-    from regard.web.registry import find
+    from regard.lab.reports.run import write_run_report
+    from regard.lab.web.registry import find
 
     place = folder / "run"
 
@@ -168,7 +168,7 @@ def look_at_run(folder: Path) -> None:
 @cache
 def learning() -> Any:
     """A training that can be resumed: a small network on a few texts."""
-    from regard.runs.build import begin, prepare
+    from regard.lab.runs.build import begin, prepare
     from regard.training.loop import Training
     from regard.training.precision import choose_precision
 
@@ -203,7 +203,7 @@ def resume(folder: Path) -> None:
 
 def comparison(folder: Path) -> None:
     """A comparison of three arms, with its runs."""
-    from regard.studies import compare
+    from regard.lab.studies import compare
 
     rows = [f"{('neg', 'pos')[i % 2]},{text}\n" for i, text in enumerate(sentences(120))]
     (folder / "a.csv").write_text("label,text\n" + "".join(rows))
@@ -215,9 +215,9 @@ def comparison(folder: Path) -> None:
 
 def look_at_comparison(folder: Path) -> None:
     """Show it, and write its report anew."""
-    from regard.reports.comparison import write_report
-    from regard.studies.job import read_score
-    from regard.web.registry import find
+    from regard.lab.reports.comparison import write_report
+    from regard.lab.studies.job import read_score
+    from regard.lab.web.registry import find
 
     def report() -> None:
         shelf = find([folder])

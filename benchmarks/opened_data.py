@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 WORDS = "good bad film plot actor fine awful the a is was not very dull bright".split()
 #: How a table of numbers is read as texts.
@@ -54,9 +54,9 @@ def tables(folder: Path) -> None:
 
 def read_tables(folder: Path) -> None:
     """Read each table as examples, columns of numbers and texts."""
-    from regard.data.columns import read_columns
-    from regard.data.files import read_examples
-    from regard.data.text_rows import text_rows
+    from regard.lab.data.columns import read_columns
+    from regard.lab.data.files import read_examples
+    from regard.lab.data.text_rows import text_rows
 
     def examples(path: Path) -> None:
         read_examples(path, **BY_NUMBER.get(path.name, {}))
@@ -94,7 +94,7 @@ def pairs(folder: Path) -> None:
 
 def read_all_pairs(folder: Path) -> None:
     """Read each as pairs."""
-    from regard.data.pair_files import read_pairs
+    from regard.lab.data.pair_files import read_pairs
 
     each(
         lambda: read_pairs(folder / "a.tsv"),
@@ -118,7 +118,7 @@ def vectors(folder: Path) -> None:
 
 def read_vectors(folder: Path) -> None:
     """Read each for a vocabulary."""
-    from regard.data.vectors import load_vectors
+    from regard.lab.data.vectors import load_vectors
 
     each(*(lambda path=path: load_vectors(path, WORDS) for path in sorted(folder.iterdir())))
 
@@ -143,8 +143,8 @@ def _member(archive: tarfile.TarFile, name: str, text: str) -> None:
 
 def read_reviews(folder: Path) -> None:
     """Read them."""
-    from regard.data import imdb
-    from regard.data.texts import imdb_texts
+    from regard.lab.data import imdb
+    from regard.lab.data.texts import imdb_texts
 
     each(lambda: imdb.load(folder / "aclImdb_v1.tar.gz"),
          lambda: imdb_texts(folder / "aclImdb_v1.tar.gz"))  # fmt: skip
@@ -193,7 +193,7 @@ def saved_dataset(folder: Path) -> None:
 
 def read_arrow(folder: Path) -> None:
     """Read every row of each."""
-    from regard.data.files import read_examples
+    from regard.lab.data.files import read_examples
 
     paths = [folder / "train"] if (folder / "train").is_dir() else sorted(folder.iterdir())
     each(*(partial(read_examples, path, group="group") for path in paths))

@@ -3,8 +3,10 @@
     python -m benchmarks.package                          # this Python
     python -m benchmarks.package --python python3.13      # another one
 
-prints one JSON object. Needs ``build``, ``twine`` and ``check-wheel-contents`` in this environment
-and a package index (or a local folder of wheels) for pip. Exit code 1 if a check fails.
+prints one JSON object: the wheel with the extra ``lab``, and without it, where only the library is
+used and no package of the laboratory may be found. Needs ``build``, ``twine`` and
+``check-wheel-contents`` in this environment and a package index (or a local folder of wheels) for
+pip. Exit code 1 if a check fails.
 """
 
 import argparse
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +35,43 @@ layer(torch.randn(2, 9, 16)).sum().backward()
 run = regard.train("classification", model="mean", width=8, steps=3, examples=100, threads=1,
                    out="run", progress=False)
 assert run.complete and run.predict("not bad").label
+"""
+LIBRARY = """
+import importlib, pkgutil, torch, regard
+from regard.attention import SCORES
+for module in pkgutil.walk_packages(regard.__path__, "regard."):
+    if not module.name.startswith("regard.lab") and "triton" not in module.name:
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+for name in SCORES:
+    layer = regard.MultiHeadAttention(8, 2, score=name, length=6)
+    layer(torch.randn(3, 5, 8)).square().sum().backward()
+"""
+#: Prints the packages of an environment, and those that torch alone would install.
+PACKAGES = """
+import json, re
+from importlib.metadata import distributions, requires
+plain = lambda name: re.sub(r"[-_.]+", "-", name).lower()
+here = {plain(one.name): one for one in distributions()}
+torchs, todo = set(), ["torch"]
+while todo:
+    name = todo.pop()
+    if name in here and name not in torchs:
+        torchs.add(name)
+        todo += [plain(re.match(r"[\\w.-]+", line).group()) for line in requires(name) or []
+                 if "extra ==" not in line]
+size = sum(file.locate().stat().st_size for name, one in here.items()
+           if name not in torchs | {"pip", "setuptools"}
+           for file in one.files or [] if file.locate().is_file())
+print(json.dumps([sorted(here.keys() - torchs - {"pip", "setuptools"}), size]))
+"""
+FIRST = """
+import time, torch
+start = time.perf_counter()
+import regard
+imported = time.perf_counter()
+regard.attend(torch.randn(2, 5, 8), torch.randn(2, 7, 8), torch.randn(2, 7, 3), "dot").output
+print(imported - start, time.perf_counter() - imported)
 """
 IMPORT = "import time; t = time.perf_counter(); import regard; print(time.perf_counter() - t)"
 
@@ -56,12 +96,51 @@ def build(folder: Path) -> dict[str, str]:
     }
 
 
-def installed(wheel: Path, python: str, room: Path) -> dict[str, Any]:
-    """Install a wheel with the pinned versions in a fresh environment, check and use it."""
+def environment(wheel: str, python: str, room: Path) -> Path:
+    """Install a wheel with the pinned versions in a fresh environment; return its Python."""
     run(python, "-m", "venv", room / "venv")
     inside = room / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
     run(inside, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
     run(inside, "-m", "pip", "check")
+    return inside
+
+
+def library(python: str = sys.executable) -> dict[str, Any]:
+    """Install the wheel without the extra, train a layer with every score, and list what is there.
+
+    ``packages`` and ``bytes`` leave out what torch alone would install.
+    """
+    with TemporaryDirectory() as folder:
+        room = Path(folder)
+        build(room / "built")
+        (wheel,) = (room / "built").glob("*.whl")
+        start = monotonic()
+        inside = environment(str(wheel), python, room)
+        seconds = monotonic() - start
+        done = subprocess.run(  # noqa: S603
+            [str(inside), "-c", LIBRARY], cwd=room, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": ""},
+        )  # fmt: skip
+
+        def answer(code: str) -> str:
+            return run(inside, "-c", code, cwd=room, PYTHONPATH="").strip()
+
+        packages, size = json.loads(answer(PACKAGES))
+        first = [[float(x) for x in answer(FIRST).split()] for _ in range(5)]
+        return {
+            "smoke": done.stderr.strip().splitlines()[-1] if done.returncode else "passed",
+            "version": answer("import regard; print(regard.__version__)"),
+            "packages": packages,
+            "bytes": size,
+            "install_seconds": round(seconds, 1),
+            "import_seconds": round(median(row[0] for row in first), 4),
+            "first_attend_seconds": round(median(row[1] for row in first), 4),
+        }
+
+
+def installed(wheel: Path, python: str, room: Path) -> dict[str, Any]:
+    """Install a wheel with its laboratory in a fresh environment, check and use it."""
+    inside = environment(f"{wheel}[lab]", python, room)
     work = room / "work"  # in the checkout, Python would import the checkout
     work.mkdir()
     done = subprocess.run(  # noqa: S603
@@ -104,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "bytes": {path.name: path.stat().st_size for path in files},
         }
         if not asked.no_install:
-            report |= installed(wheel, asked.python, room)
+            report |= installed(wheel, asked.python, room) | {"library": library(asked.python)}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
         well = first == second and wheel.stat().st_size <= MOST_WHEEL
         well &= report.get("smoke", "passed") == "passed"

@@ -21,13 +21,13 @@ from regard.attention import (
     lengths,
     lengths_per_query,
 )
-from regard.data.synthetic import reviews
-from regard.data.tokenizers import WHOLE, train_tokenizer
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.core.settings import build
 from regard.interop.torch_layers import from_torch
-from regard.models.gpt import GPT
-from regard.models.settings import GPTSettings
-from regard.settings import build
+from regard.lab.data.synthetic import reviews
+from regard.lab.data.tokenizers import WHOLE, train_tokenizer
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import GPTSettings
 
 Formula = Callable[[Any, Tensor, Tensor], Tensor]  # score, one query, one key
 BATCH, QUERIES, KEYS, WIDTH = 2, 5, 7, 3

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 #: Each peer by the name that results carry, with the package that it needs beside torch.
 PEERS: dict[str, str | None] = {

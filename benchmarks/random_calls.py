@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from benchmarks import plain_loop
-from regard import atomic_io
 from regard.attention import (
     NORMALIZERS,
     POSITIONS,
@@ -49,7 +48,8 @@ from regard.attention import (
     window,
 )
 from regard.attention.kernels import choose
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
 
 KERNELS = ("", *get_args(choose.Kernel))
 WRAPPED = ("none", "rotary", "alibi", "t5-bias", "relative-keys")

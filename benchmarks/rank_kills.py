@@ -27,8 +27,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from benchmarks.kills import MODEL, fingerprint, read_all
-from regard import atomic_io, runs
-from regard.tasks import TASKS
+from regard.core import atomic_io
+from regard.lab import runs
+from regard.lab.tasks import TASKS
 from regard.training.checkpoints import Checkpoints
 from regard.training.loop import Training
 

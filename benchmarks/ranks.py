@@ -28,17 +28,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from benchmarks.figure import STYLE
-from regard import atomic_io
-from regard.errors import RegardError
-from regard.layers.cross_entropy import word_loss
-from regard.ranks import ranks
-from regard.reports.figures import Series, line_chart
-from regard.runs.build import build_network
-from regard.runs.config import Config
-from regard.tasks.task import Learnable, Split
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.lab.reports.figures import Series, line_chart
+from regard.lab.runs.build import build_network
+from regard.lab.runs.config import Config
+from regard.nn.layers.cross_entropy import word_loss
 from regard.training.checkpoints import Checkpoints
+from regard.training.learnable import Learnable, Split
 from regard.training.loop import SMOOTH, Training, TrainingSettings, train, using_threads
 from regard.training.precision import Precision
+from regard.training.ranks import ranks
 
 #: What the page of a report defines for lines, and a file of its own needs inside.
 LINES = """

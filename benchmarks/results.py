@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from benchmarks.figure import ratios
-from regard.atomic_io import write_bytes, write_json
-from regard.cli.console import out, say
+from regard.core.atomic_io import write_bytes, write_json
+from regard.lab.cli.console import out, say
 
 PAPER = 220  # columns of a table in a file or a pipe
 

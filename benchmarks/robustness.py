@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 from benchmarks.mutants import mutate
 from benchmarks.opened import TARGETS
 from benchmarks.opened_data import Target
-from regard import atomic_io
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
 
 SECONDS = 10.0  # of a processor that a mutant may take, whatever else the machine does
 PATIENCE = 60.0  # on the clock, after which its process is ended

@@ -33,7 +33,7 @@ from urllib.parse import urlparse
 from benchmarks import hostile_clients
 from benchmarks.hostile_clients import Hostile, Slow
 from benchmarks.schema_requests import made_of
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 TEXT = "the plot was not bad at all , but the film was far too long and the actors were bored "
 SERVED, REFUSED = (200,), (503, 504)

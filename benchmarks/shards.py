@@ -32,11 +32,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data import synthetic
-from regard.data.fetch import present
-from regard.data.text_rows import text_rows
-from regard.data.token_corpus import Texts, TokenCorpus, load_tokens
-from regard.data.token_shards import (
+from regard.core.errors import RegardError
+from regard.lab.data import synthetic
+from regard.lab.data.fetch import present
+from regard.lab.data.text_rows import text_rows
+from regard.lab.data.token_corpus import Texts, TokenCorpus, load_tokens
+from regard.lab.data.token_shards import (
     SPLITS,
     Shard,
     ids_path,
@@ -44,9 +45,8 @@ from regard.data.token_shards import (
     streams,
     write_index,
 )
-from regard.data.tokenizers import train_tokenizer
-from regard.data.window_order import Shuffled
-from regard.errors import RegardError
+from regard.lab.data.tokenizers import train_tokenizer
+from regard.lab.data.window_order import Shuffled
 
 LENGTH, ROWS = 512, 32  # tokens of a window, windows of a batch
 KINDS = 65_000  # different tokens
@@ -123,8 +123,8 @@ class Peak:
 
 def task_of(folder: Path) -> Any:
     """Language modelling of the stream, as a training has it."""
-    from regard.tasks.pretraining.language_modeling import LanguageModeling
-    from regard.tasks.settings import PretrainingSettings
+    from regard.lab.tasks.pretraining.language_modeling import LanguageModeling
+    from regard.lab.tasks.settings import PretrainingSettings
 
     tokenizer = train_tokenizer("characters", ["some text"], minimum=1)
     settings = PretrainingSettings.model_validate({"data": "*", "length": LENGTH})

@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
-from regard.tasks.classification.metrics import METRICS, effects
+from regard.lab.tasks.classification.metrics import METRICS, effects
 
 SHARES = np.array([0.7, 0.2, 0.1])  # of the classes
 EASE, EASE_SD = np.array([5.948, 4.5, 3.5]), 4.966
@@ -180,7 +180,7 @@ def macro(
 def pseudo_values(
     metric: str, labels: Shaped[np.ndarray, "studies examples"], said: Answers
 ) -> Float[np.ndarray, "studies arms seeds examples"]:
-    """Compute `regard.tasks.classification.metrics.per_example` of many runs at once.
+    """Compute `regard.lab.tasks.classification.metrics.per_example` of many runs at once.
 
     A value depends on the cell of the confusion counts, so a run has as many as cells.
     """
@@ -237,7 +237,7 @@ def bleu(total: Shaped[np.ndarray, " numbers *runs"]) -> Shaped[np.ndarray, " *r
 
 
 def bleu_pseudo_values(found: Statistics) -> Float[np.ndarray, "studies arms seeds examples"]:
-    """Compute what `Judgement.pseudo_values` of `regard.tasks.writing.metrics` computes."""
+    """Compute what `Judgement.pseudo_values` of `regard.lab.tasks.writing.metrics` computes."""
     total = found.sum(-1, keepdims=True)  # whole numbers below 2^24, so exact
     whole, without = bleu(total), bleu(total - found)
     return np.asarray(whole + (found.shape[-1] - 1) * (without.mean(-1, keepdims=True) - without))

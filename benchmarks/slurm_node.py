@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue")
 KILL_WAIT = 2  # seconds between SIGTERM, which submitit ignores, and SIGKILL

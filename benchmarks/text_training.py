@@ -18,16 +18,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import sinusoidal
-from regard.data.batches import pad
-from regard.layers.device import device_of
-from regard.layers.embedding import inside
-from regard.memory import keep_freed_memory
-from regard.models import MODELS
-from regard.models.settings import TextClassifierSettings
-from regard.settings import Settings, build, split
-from regard.tasks.classification.task import Classification
-from regard.tasks.encoded import Encoded
-from regard.tasks.settings import ClassificationSettings
+from regard.core.memory import keep_freed_memory
+from regard.core.settings import Settings, build, split
+from regard.lab.tasks.classification.task import Classification
+from regard.lab.tasks.encoded import Encoded
+from regard.lab.tasks.models import MODELS
+from regard.lab.tasks.settings import ClassificationSettings
+from regard.nn.layers.device import device_of
+from regard.nn.layers.embedding import inside
+from regard.nn.models.settings import TextClassifierSettings
+from regard.training.batches import pad
 from regard.training.loop import TrainingSettings, train
 from regard.training.precision import choose_device
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard import runs
-from regard.runs.track import TRACKED
+from regard.lab import runs
+from regard.lab.runs.track import TRACKED
 
 SETTINGS = ["width=8", "steps=25", "evaluate_every=10", "examples=100", "threads=1"]
 TOLERANCE = 1e-6

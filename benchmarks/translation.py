@@ -21,16 +21,16 @@ from torch import Tensor, nn
 from benchmarks import translation_peers as peers
 from benchmarks.case import Aim
 from benchmarks.joey import Joey
-from regard.data.batches import pad
+from regard.core.errors import RegardError
+from regard.core.memory import keep_freed_memory
+from regard.core.settings import Settings, build, split
 from regard.decoding import Limits, beam, side_by_side
-from regard.errors import RegardError
-from regard.memory import keep_freed_memory
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
-from regard.settings import Settings, build, split
-from regard.tasks import TASKS
-from regard.tasks.settings import SequencesSettings
-from regard.tasks.writing.task import Sequences
+from regard.lab.tasks import TASKS
+from regard.lab.tasks.settings import SequencesSettings
+from regard.lab.tasks.writing.task import Sequences
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
+from regard.training.batches import pad
 from regard.training.loop import TrainingSettings, train
 from regard.training.precision import Precision, choose_device, choose_precision
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.attention import sinusoidal
-from regard.data.batches import pad
-from regard.layers.device import device_of, to_device
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
-from regard.tasks.writing.encoded import PairBatch
-from regard.tasks.writing.task import Sequences
+from regard.lab.tasks.writing.encoded import PairBatch
+from regard.lab.tasks.writing.task import Sequences
+from regard.nn.layers.device import device_of, to_device
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
+from regard.training.batches import pad
 
 BEAM = 5
 RATE = 1e-4

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from regard.atomic_io import write_bytes, write_json
-from regard.data.files import Example, read_examples
-from regard.errors import RegardError, look_up
-from regard.studies.compare import Study
-from regard.studies.job import RunScore, read_score, train_and_score
-from regard.studies.launch import Event, Job, launch
-from regard.studies.statistics import arm_interval, compare_runs
+from regard.core.atomic_io import write_bytes, write_json
+from regard.core.errors import RegardError, look_up
+from regard.lab.data.files import Example, read_examples
+from regard.lab.studies.compare import Study
+from regard.lab.studies.job import RunScore, read_score, train_and_score
+from regard.lab.studies.launch import Event, Job, launch
+from regard.lab.studies.statistics import arm_interval, compare_runs
 
 FOLDS = 10
 ARMS = ("tfidf", "nb-svm", "mean", "cnn", "rnn", "transformer")

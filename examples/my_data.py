@@ -3,7 +3,7 @@ regard compare classification --data examples/my_data.py:orders --arms tfidf,tra
 
 from random import Random
 
-from regard.data.named import DataSet
+from regard.lab.data.named import DataSet
 
 
 def read():  # rows of (text, label), or {"train": rows, "validation": rows, "test": rows}

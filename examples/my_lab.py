@@ -1,8 +1,8 @@
 """regard lab examples/my_lab.py:LAB
 regard lab examples/my_lab.py:LAB --data reviews.csv --seeds 5 --budget 1m"""
 
-from regard.labs.comparison import ANY_DATA, ComparisonLab, Preset
-from regard.labs.lab import claim
+from regard.lab.labs.comparison import ANY_DATA, ComparisonLab, Preset
+from regard.lab.labs.lab import claim
 
 
 def claims(result):

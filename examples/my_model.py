@@ -3,8 +3,8 @@ regard compare classification --arms tfidf,examples/my_model.py:bag"""
 
 from torch import arange, nn
 
-from regard.models import ModelEntry
-from regard.settings import Settings
+from regard.core.settings import Settings
+from regard.lab.tasks.models import ModelEntry
 
 
 class BagSettings(Settings):

@@ -2,7 +2,7 @@
 regard train classification --model transformer pattern=examples/my_pattern.py:stripes-4"""
 
 from regard import Mask
-from regard.attention.patterns import Pattern
+from regard.attention.masks.patterns import Pattern
 
 
 def every(length, step):  # position i sees j if j − i is a multiple of step

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from torch.nn.functional import cross_entropy
 
-from regard.tasks import TASKS
-from regard.tasks.classification.task import Classification
-from regard.tasks.texts import outputs_of
+from regard.lab.tasks import TASKS
+from regard.lab.tasks.classification.task import Classification
+from regard.lab.tasks.texts import outputs_of
 
 
 class Focal(Classification):  # −(1 − p)² ln p of the true label p: Lin et al. 2017, equation 4

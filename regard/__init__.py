@@ -6,7 +6,7 @@ The names below are loaded when they are first used, so that ``import regard`` c
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.attention import (
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
         use,
     )
     from regard.attention.attend import attend
-    from regard.cli.calls import compare, train
-    from regard.interop.sklearn import KernelRegression
-    from regard.reports.notebook import html, look
-    from regard.runs import load
-    from regard.runs.estimators import TextClassifier, TextRegressor
-    from regard.trusted import trust
+    from regard.core.trusted import trust
+    from regard.lab.cli.calls import compare, train
+    from regard.lab.reports.notebook import html, look
+    from regard.lab.runs import load
+    from regard.lab.runs.estimators import TextClassifier, TextRegressor
+    from regard.lab.runs.kernel_estimator import KernelRegression
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,15 +53,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "KernelRegression": "regard.interop.sklearn",
-    "TextClassifier": "regard.runs.estimators",
-    "TextRegressor": "regard.runs.estimators",
-    "compare": "regard.cli.calls",
-    "html": "regard.reports.notebook",
-    "load": "regard.runs",
-    "look": "regard.reports.notebook",
-    "train": "regard.cli.calls",
-    "trust": "regard.trusted",
+    "KernelRegression": "regard.lab.runs.kernel_estimator",
+    "TextClassifier": "regard.lab.runs.estimators",
+    "TextRegressor": "regard.lab.runs.estimators",
+    "compare": "regard.lab.cli.calls",
+    "html": "regard.lab.reports.notebook",
+    "load": "regard.lab.runs",
+    "look": "regard.lab.reports.notebook",
+    "train": "regard.lab.cli.calls",
+    "trust": "regard.core.trusted",
 }
 
 

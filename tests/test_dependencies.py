@@ -26,7 +26,7 @@ ELSEWHERE = {
     "joeynmt": "benchmarks/joey_process.py runs under the python of another environment",
     "mlflow": "a user's own: its pins contradict ours, and track=mlflow needs only its client",
     "wandb": "a user's own service; track=wandb says how to install it",
-    "works": "tests/studies/test_launch.py writes it",
+    "works": "tests/lab/studies/test_launch.py writes it",
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

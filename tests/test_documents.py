@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from regard.cli.main import app
-from regard.cli.train import MODELS_IN_WORDS, TASKS_IN_WORDS, WRITERS_IN_WORDS
-from regard.tasks import TASKS
+from regard.lab.cli.main import app
+from regard.lab.cli.train import MODELS_IN_WORDS, TASKS_IN_WORDS, WRITERS_IN_WORDS
+from regard.lab.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import TINY, Command, regard  # noqa: F401 - a fixture
+from tests.lab.cli.conftest import TINY, Command, regard  # noqa: F401 - a fixture
 from tests.test_documents import parse
 
 ROOT = Path(__file__).parents[1]

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MECHANISMS, POSITIONS, SCORES, MultiHeadAttention
+from regard.attention.masks.patterns import PATTERNS
 from regard.attention.normalizers import NORMALIZERS
-from regard.attention.patterns import PATTERNS
 from regard.attention.positions import input_positions
 from regard.attention.score import Score
-from regard.attention.synthesizer import RandomSynthesizer
-from regard.models import DECODERS, ENCODERS, MODELS, WRITERS, ModelEntry
+from regard.attention.scores.synthesizer import RandomSynthesizer
+from regard.lab.tasks.models import DECODERS, ENCODERS, MODELS, WRITERS, ModelEntry
 from tests.attention.parts import fits
 
 WIDTH, HEADS, LENGTH, WORDS = 12, 3, 9, 17

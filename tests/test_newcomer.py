@@ -92,8 +92,8 @@ def prepare() -> socket.socket:
 
 def answer(typed: str, port: int) -> str:
     """Return what a mistake is answered, on one line if the answer has one."""
-    from regard.cli import console
-    from regard.cli.main import main
+    from regard.lab.cli import console
+    from regard.lab.cli.main import main
 
     if typed.startswith("py: "):
         try:
@@ -147,7 +147,7 @@ def test_the_page_has_what_a_newcomer_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("regard.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
     new = table()
     assert new.count("\n") >= 40 + HEAD.count("\n")
     assert "(exit code" not in new

@@ -4,7 +4,7 @@ import inspect
 from pathlib import Path
 
 from regard.attention import MECHANISMS, NORMALIZERS, PATTERNS, POSITIONS, SCORES
-from regard.attention.score_wrappers import SCORE_WRAPPERS
+from regard.attention.scores.wrappers import SCORE_WRAPPERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "parts.md"
 TABLES = (SCORES, SCORE_WRAPPERS, POSITIONS, NORMALIZERS, MECHANISMS)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from regard import memory
-from regard.cli.doctor import memory_finding
-from regard.runs import environment
-from regard.runs.folder import Folder
-from regard.web import api
+from regard.core import memory
+from regard.lab.cli.doctor import memory_finding
+from regard.lab.runs import environment
+from regard.lab.runs.folder import Folder
+from regard.lab.web import api
 
 ROOT = Path(__file__).parent.parent
 ONLY_HERE = re.compile(

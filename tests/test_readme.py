@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import runs
+from regard.lab import runs
 
 PAGE = Path(__file__).parents[1] / "README.md"
 

@@ -12,11 +12,11 @@ from types import ModuleType
 
 import pytest
 
-from regard.cli.main import COMMANDS, imported
-from regard.labs import LABS
-from regard.tasks import TASKS
+from regard.lab.cli.main import COMMANDS, imported
+from regard.lab.labs import LABS
+from regard.lab.tasks import TASKS
+from regard.lab.web.limits import Limits
 from regard.training.settings import TrainingSettings
-from regard.web.limits import Limits
 from tests.test_documents import parse
 
 ROOT = Path(__file__).parents[1]

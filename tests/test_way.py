@@ -8,7 +8,7 @@ import pytest
 import torch.nn.functional as F
 
 import regard
-from regard.cli.main import main
+from regard.lab.cli.main import main
 
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 PACKAGE = Path(regard.__file__).parent
@@ -43,7 +43,7 @@ def test_files_from_the_command_to_the_product(
 def test_files_that_the_page_names_exist() -> None:
     names = re.findall(r"`((?:\w+/)+\w*)(?:\.py)?`", PAGE.read_text(encoding="utf-8"))
     assert len(names) > 30
-    homes = [PACKAGE, PACKAGE.parent, PACKAGE / "attention", PACKAGE / "reports"]
+    homes = [PACKAGE, PACKAGE.parent, PACKAGE / "attention", PACKAGE / "lab/reports"]
     missing = {
         name
         for name in names

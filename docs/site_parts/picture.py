@@ -7,7 +7,7 @@ import re
 from importlib import resources
 from pathlib import Path
 
-from regard.reports.figures import Row, interval_chart
+from regard.lab.reports.figures import Row, interval_chart
 
 DOCS = Path(__file__).parent.parent
 PICTURES = DOCS / "pictures"
@@ -37,7 +37,7 @@ def rows() -> list[Row]:
 def drawing(theme: str) -> str:
     """Return the chart as an SVG file for the "light" or the "dark" theme."""
     chart = interval_chart(TITLE, rows(), x_label="accuracy, % (mean of 3 seeds, 95 %)")
-    style = resources.files("regard.reports").joinpath("static/report.css").read_text("utf-8")
+    style = resources.files("regard.lab.reports").joinpath("static/report.css").read_text("utf-8")
     light, dark = (block for block in re.findall(r":root \{(.+?)\n\s*\}", style, re.S)[:2])
     colours = light if theme == "light" else light + dark
     rules = "\n".join(line for line in style.splitlines() if line.startswith("svg ."))

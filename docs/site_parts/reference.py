@@ -13,14 +13,14 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 import regard
-from regard.cli.main import COMMANDS, imported
-from regard.labs import LABS, open_lab
-from regard.labs.comparison import ComparisonLab
-from regard.labs.lab import MeasuringLab
-from regard.settings import Settings, in_words
-from regard.tasks import TASKS
+from regard.core.settings import Settings, in_words
+from regard.lab.cli.main import COMMANDS, imported
+from regard.lab.labs import LABS, open_lab
+from regard.lab.labs.comparison import ComparisonLab
+from regard.lab.labs.lab import MeasuringLab
+from regard.lab.tasks import TASKS
+from regard.lab.web.limits import Limits
 from regard.training.settings import TrainingSettings
-from regard.web.limits import Limits
 
 DOCS = Path(__file__).parent.parent
 MARKER = re.compile(r"^(?:<!-- generated: (.+) -->|\.\. generated: (.+))$", re.M)
@@ -31,27 +31,30 @@ CODE = re.compile(r"(`[^`]+`)")
 #: The pages of modules: folders, without their inner workings, and single modules.
 PAGES = {
     "attention": ("regard.attention",),
-    "layers": ("regard.layers",),
-    "models": ("regard.models",),
+    "layers": ("regard.nn.layers",),
+    "models": ("regard.nn.models",),
     "decoding": ("regard.decoding",),
     "analysis": ("regard.analysis",),
     "conformance": ("regard.conformance",),
     "interop": ("regard.interop",),
-    "data": ("regard.data.examples", "regard.data.named", "regard.data.tokenizers"),
-    "tasks": ("regard.tasks.task", "regard.tasks.evaluation", "regard.tasks.texts"),
-    "runs": ("regard.runs.run", "regard.runs.config", "regard.training.settings"),
+    "data": ("regard.lab.data.examples", "regard.lab.data.named", "regard.lab.data.tokenizers"),
+    "tasks": ("regard.lab.tasks.task", "regard.lab.tasks.evaluation", "regard.lab.tasks.texts"),
+    "runs": ("regard.lab.runs.run", "regard.lab.runs.config", "regard.training.settings"),
     "studies": (
-        "regard.studies.arms", "regard.studies.compare", "regard.studies.result",
-        "regard.studies.statistics", "regard.studies.search",
+        "regard.lab.studies.arms", "regard.lab.studies.compare", "regard.lab.studies.result",
+        "regard.lab.studies.statistics", "regard.lab.studies.search",
     ),
-    "reports": ("regard.reports.notebook", "regard.reports.figures", "regard.reports.findings"),
-    "labs": ("regard.labs.lab", "regard.labs.comparison", "regard.labs.collection"),
+    "reports": (
+        "regard.lab.reports.notebook", "regard.lab.reports.figures", "regard.lab.reports.findings",
+    ),
+    "labs": ("regard.lab.labs.lab", "regard.lab.labs.comparison", "regard.lab.labs.collection"),
     "base": (
-        "regard.errors", "regard.settings", "regard.ranges", "regard.tables", "regard.plugins",
-        "regard.trusted", "regard.web.served_model", "regard.web.limits",
+        "regard.core.errors", "regard.core.settings", "regard.core.ranges", "regard.core.tables",
+        "regard.core.plugins", "regard.core.trusted",
+        "regard.lab.web.served_model", "regard.lab.web.limits",
     ),
 }  # fmt: skip
-INNER = ("regard.attention.kernels", "regard.models.settings", "regard.conformance.__main__")
+INNER = ("regard.attention.kernels", "regard.nn.models.settings", "regard.conformance.__main__")
 
 
 def escape(text: str) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.analysis.alignment import is_across
 from regard.analysis.record import record
 from regard.attention import Attended, Attention
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 STEPS = (32, 96, 288)  # tried until the sum is close to what completeness asks for
 CLOSE = 0.002  # largest error of the sum, as a share of the sum of absolute values
@@ -297,11 +297,15 @@ def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
     >>> agreement([1, 2, 3, 4, 5], [2, 4, 9, 10, 11]), agreement([1, 2, 3], [1, 2, 3])
     (1.0, None)
     """
-    from scipy.stats import spearmanr  # takes long to import
-
     if len(first) < FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return None
-    return round(float(spearmanr(first, second).statistic), 6)
+    return round(float(np.corrcoef(_ranks(first), _ranks(second))[0, 1]), 6)
+
+
+def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return the rank of each value; equal values share the mean of their ranks."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - (count - 1) / 2)[place])
 
 
 def in_words(correlation: float | None) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from regard.analysis.timing import clock, in_turns
-from regard.atomic_io import write_json
 from regard.attention import NORMALIZERS, SCORES, Mask, attend, others, use
 from regard.attention.kernels import choose
-from regard.errors import RegardError
+from regard.core.atomic_io import write_json
+from regard.core.errors import RegardError
 
 HEADS, WIDTH = 4, 64
 KEYS = (64, 128, 256, 512, 1024, 2048)  # of plain products in bfloat16

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.layers.device import device_of, evaluation_mode
+from regard.nn.layers.device import device_of, evaluation_mode
 
 
 def _recurrent(x: Any, input_weight: Any, state_weight: Any, *rest: Any, **named: Any) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from regard.attention import Mechanism
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 class Head(NamedTuple):

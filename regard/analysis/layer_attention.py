@@ -13,8 +13,8 @@ from torch import Tensor
 from regard.analysis.record import Recording, table
 from regard.attention import Attended
 from regard.attention.kernels.summary import Summary
-from regard.errors import RegardError
-from regard.shown import shown
+from regard.core.errors import RegardError
+from regard.core.shown import shown
 
 _most: ContextVar[float] = ContextVar("weights that one text may have", default=math.inf)
 

@@ -8,7 +8,7 @@ KB and more back at once, so that the peak is what the call holds.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from regard.memory import forget_peak, peak_mb, resident_mb
+from regard.core.memory import forget_peak, peak_mb, resident_mb
 
 PROMPT = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}  # glibc's own, but no longer growing
 

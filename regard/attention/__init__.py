@@ -6,7 +6,6 @@ from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
 from regard.attention.kernels.choose import use
 from regard.attention.layer import Attention
-from regard.attention.linformer import COMPRESS, Linformer, named_compress
 from regard.attention.mask import Mask
 from regard.attention.masks import (
     bigbird,
@@ -21,19 +20,20 @@ from regard.attention.masks import (
     prefix,
     window,
 )
+from regard.attention.masks.patterns import PATTERNS, LayerMasks, Pattern, named_mask, within
 from regard.attention.mechanism import Mechanism
 from regard.attention.mechanisms import MECHANISMS, named_mechanism
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.mechanisms.linformer import COMPRESS, Linformer, named_compress
+from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.packing import Packing
-from regard.attention.patterns import PATTERNS, LayerMasks, Pattern, named_mask, within
 from regard.attention.positions import POSITIONS, input_positions, make_score
+from regard.attention.positions.sines import sinusoidal
+from regard.attention.positions.trees import parsed
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores import SCORES
-from regard.attention.sines import sinusoidal
-from regard.attention.trees import parsed
-from regard.attention.wrapper import Wrapper
+from regard.attention.scores.wrapper import Wrapper
 
 __all__ = [
     "COMPRESS",

@@ -12,8 +12,8 @@ from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.positions import make_score
 from regard.attention.score import Score
-from regard.errors import RegardError
-from regard.plugins import a
+from regard.core.errors import RegardError
+from regard.core.plugins import a
 
 
 class Arguments(NamedTuple):

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.summary import Summary
 from regard.attention.tracing import readable
-from regard.errors import RegardError
-from regard.shown import shown
+from regard.core.errors import RegardError
+from regard.core.shown import shown
 
 
 class Attended:

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.prepared import Prepared
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 class KeyValueCache:

@@ -23,7 +23,7 @@ from regard.attention.prepared import Prepared, as_tuple
 from regard.attention.sanitize import centred, is_finite, nonfinite_rows, sanitize
 from regard.attention.score import Score
 from regard.attention.tracing import on_cpu, readable, transformed, without_numbers
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 #: The wider dtype in which a score is computed if `needs_upcast` is true.
 FINER = {

@@ -7,11 +7,11 @@ from regard.attention.arguments import Arguments, named
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
 from regard.attention.computation import Computation
-from regard.attention.linformer import Linformer, compressed, refuse_positional
 from regard.attention.mask import Mask
+from regard.attention.mechanisms.linformer import Linformer, compressed, refuse_positional
 from regard.attention.normalizer import Normalizer
 from regard.attention.score import Score
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 class Attention(nn.Module):

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.errors import RegardError
-from regard.shown import shown
+from regard.core.errors import RegardError
+from regard.core.shown import shown
 
 Predicate = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["keys", "causal", "pairs"]

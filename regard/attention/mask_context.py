@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.attention.mask import WHOLE, Kind, Mask, Tile, conjuncts
 from regard.attention.prepared import Positions
 from regard.attention.tracing import on_cpu, readable
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 #: Pairs per tile when all answers of a mask are read.
 SEEN = 2**22

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from regard.errors import RegardError, look_up
-from regard.plugins import is_part
-from regard.tables import Table
+from regard.core.errors import RegardError, look_up
+from regard.core.plugins import is_part
+from regard.core.tables import Table
 
 T = TypeVar("T")
 _number = re.compile(r"\d+(\.\d+)?(e\d+)?")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration, ProductAcceleration
 from regard.attention.prepared import Positions, Prepared
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 class Score(nn.Module):

@@ -24,8 +24,8 @@ from regard.attention import (
     lengths,
 )
 from regard.conformance.law import LONG, InapplicableError
-from regard.errors import RegardError
-from regard.plugins import one_line
+from regard.core.errors import RegardError
+from regard.core.plugins import one_line
 
 WIDTH, HEADS = 12, 3
 STEPS = (4, 1, 1, 3)

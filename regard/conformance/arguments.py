@@ -20,7 +20,7 @@ from regard.conformance.law import (
     worst,
 )
 from regard.conformance.subjects import nudge
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 N = 9
 #: Positions of words with gaps between them.

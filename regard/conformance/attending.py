@@ -32,7 +32,7 @@ from regard.conformance.subjects import (
     ScoreSubject,
     using_kernel,
 )
-from regard.plugins import one_line
+from regard.core.plugins import one_line
 
 
 def output(subject: ScoreSubject) -> Measurement:

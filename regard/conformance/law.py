@@ -10,8 +10,8 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
-from regard.plugins import one_line
+from regard.core.errors import RegardError
+from regard.core.plugins import one_line
 
 Outcome = Literal["holds", "fails", "does not apply"]
 S = TypeVar("S")

@@ -24,7 +24,7 @@ from regard.conformance.law import (
     zero,
 )
 from regard.conformance.subjects import MaskSubject, ScoreSubject
-from regard.plugins import one_line
+from regard.core.plugins import one_line
 
 
 def answers(subject: MaskSubject) -> Measurement:

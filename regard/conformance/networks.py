@@ -21,7 +21,7 @@ from regard.conformance.law import (
     same,
     worst,
 )
-from regard.tasks.networks import Interface, texts
+from regard.training.interface import Interface, texts
 
 SIZES = (7, 4, 1)  # tokens of the texts in a batch
 TARGET = 5  # tokens of each target of an encoder-decoder

@@ -22,8 +22,8 @@ from regard.attention import (
     prefix,
     window,
 )
-from regard.attention.score_wrappers import SCORE_WRAPPERS
-from regard.attention.wrapper import Wrapper
+from regard.attention.scores.wrapper import Wrapper
+from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.conformance.adapters import LAYERS
 from regard.conformance.run import Subject, of_score
 from regard.conformance.subjects import MaskSubject, NormalizerSubject

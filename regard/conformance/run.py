@@ -21,10 +21,10 @@ from regard.attention import (
     named_mechanism,
     others,
 )
+from regard.attention.masks.patterns import Pattern
 from regard.attention.naming import is_row, named_part
-from regard.attention.patterns import Pattern
-from regard.attention.score_wrappers import SCORE_WRAPPERS
-from regard.attention.wrapper import Wrapper
+from regard.attention.scores.wrapper import Wrapper
+from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.conformance.adapters import LAYERS, Layer, layer_of, of_class
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS
@@ -33,8 +33,8 @@ from regard.conformance.networks import NETWORK_LAWS, NetworkSubject
 from regard.conformance.normalizers import NORMALIZER_LAWS
 from regard.conformance.scores import SCORE_LAWS
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
-from regard.errors import RegardError, look_up
-from regard.plugins import a, is_part, load_object, one_line
+from regard.core.errors import RegardError, look_up
+from regard.core.plugins import a, is_part, load_object, one_line
 
 Subject = ScoreSubject | MaskSubject | NormalizerSubject | Layer | NetworkSubject
 #: Laws by kind of subject. If the first law of a kind fails, the others are not checked.

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.core.errors import RegardError
 from regard.decoding.greedy import LEAVE
 from regard.decoding.stepwise import Limits, Writer, Written, begun, likeliest
-from regard.errors import RegardError
 
 MOST_PENALTY = 50.0  # absolute value; the powers of any length stay finite
 

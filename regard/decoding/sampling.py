@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.core.errors import RegardError
 from regard.decoding.greedy import walk
 from regard.decoding.stepwise import Limits, Writer, Written
-from regard.errors import RegardError
 
 
 @torch.no_grad()

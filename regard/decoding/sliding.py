@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.core.errors import RegardError
 from regard.decoding.stepwise import Around, Writer, Writing, begun
-from regard.errors import RegardError
 
 
 class Sliding(Around):

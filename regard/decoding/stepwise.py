@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 BLOCK = 64  # numbers of which only the largest is looked at first
 BEGIN = 0  # the symbol that a text is written after: the padding's, as Marian and T5 have it

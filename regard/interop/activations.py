@@ -1,7 +1,7 @@
-"""Names of activations: Hugging Face's and those of `regard.layers.feedforward`."""
+"""Names of activations: Hugging Face's and those of `regard.nn.layers.feedforward`."""
 
-from regard.errors import RegardError
-from regard.layers.feedforward import GATED
+from regard.core.errors import RegardError
+from regard.nn.layers.feedforward import GATED
 
 THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu"}
 OURS = {

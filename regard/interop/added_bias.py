@@ -4,8 +4,8 @@ from torch import Tensor
 
 from regard.attention import Acceleration, Score
 from regard.attention.prepared import Positions, Prepared, alone, as_tuple
-from regard.attention.score_wrappers import soft_cap
-from regard.attention.wrapper import Wrapper, WrapperAcceleration, plus
+from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, plus
+from regard.attention.scores.wrappers import soft_cap
 
 
 class CappedAcceleration(WrapperAcceleration):

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from regard.attention import Attended, Attention, Mask, Score, causal, make_score
 from regard.attention.masks import dense
 from regard.attention.normalizer import Normalizer
-from regard.attention.normalizers import Sink, SoftmaxPlusOne
+from regard.attention.normalizers.basic import Sink, SoftmaxPlusOne
 from regard.attention.tracing import on_cpu
 from regard.attention.twin import twin
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.added_bias import AddedBias
 from regard.interop.eager import (
     EagerMask,

@@ -1,18 +1,18 @@
-"""Convert between Hugging Face's BERT and `regard.models.bert`: config and tensor names."""
+"""Convert between Hugging Face's BERT and `regard.nn.models.bert`: config and tensor names."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.core.settings import build as build_settings
 from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
-from regard.models.bert import BERT
-from regard.models.settings import BERTSettings
-from regard.settings import build as build_settings
+from regard.nn.models.bert import BERT
+from regard.nn.models.settings import BERTSettings
 
 PREFIX = "bert."
 HEADS = ("cls.",)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import regard
-from regard.settings import Settings
+from regard.core.settings import Settings
 
 USES = {
     "GPT2LMHeadModel": ("AutoModelForCausalLM", "text-generation"),
@@ -27,7 +27,7 @@ class Card:
     def text(self, architecture: str, settings: Settings) -> str:
         """Return the README, in markdown with the header that the hub reads.
 
-        >>> from regard.models.settings import GPTSettings
+        >>> from regard.nn.models.settings import GPTSettings
         >>> text = Card("Tiny").text("GPT2LMHeadModel", GPTSettings(width=8))
         >>> print(text.split("---")[1].strip())
         library_name: transformers

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 ELSEWHERE = 'the model runs in transformers with attn_implementation="regard"'
 

@@ -13,17 +13,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard import atomic_io
 from regard.attention import sinusoidal
-from regard.data.tokenizers import Tokenizer
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
 from regard.interop.refusals import must_be, same_heads
-from regard.layers.feedforward import GATED, FeedForward
-from regard.layers.sublayers import DecoderBlock, EncoderBlock, Sublayer
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
+from regard.interop.tokenizer_files import OwnTokenizer
+from regard.nn.layers.feedforward import GATED, FeedForward
+from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock, Sublayer
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
 
-#: CTranslate2's names of the activations in `regard.layers.feedforward.ACTIVATIONS`.
+#: CTranslate2's names of the activations in `regard.nn.layers.feedforward.ACTIVATIONS`.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
 #: The epsilon of torch's layer norm.
 EPSILON = 1e-5
@@ -37,7 +37,7 @@ def save_ctranslate2(
     model: Transformer,
     settings: TransformerSettings,
     folder: Path | str,
-    tokenizer: Tokenizer | Sequence[str],
+    tokenizer: OwnTokenizer | Sequence[str],
     *,
     quantization: str = "float32",
 ) -> list[str]:
@@ -72,7 +72,7 @@ def save_ctranslate2(
     with tempfile.TemporaryDirectory() as aside:
         spec.save(aside)
         files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
-    if isinstance(tokenizer, Tokenizer):
+    if not isinstance(tokenizer, Sequence):
         files["tokenizer.json"] = tokenizer.to_bytes()
     files["config.json"] = as_json(files["config.json"])
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -80,13 +80,13 @@ def save_ctranslate2(
     return tokens
 
 
-def names(tokenizer: Tokenizer | Sequence[str]) -> list[str]:
+def names(tokenizer: OwnTokenizer | Sequence[str]) -> list[str]:
     """Return a name for every token, then a unique one for the end.
 
     >>> names(["[PAD]", "[UNK]", "a", "</s>"])
     ['[PAD]', '[UNK]', 'a', '</s>', '<</s>>']
     """
-    words = list(tokenizer.vocabulary if isinstance(tokenizer, Tokenizer) else tokenizer)
+    words = list(tokenizer if isinstance(tokenizer, Sequence) else tokenizer.vocabulary)
     end = "</s>"
     while end in words:
         end = f"<{end}>"

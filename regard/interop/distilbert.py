@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.interop import activations, bert
 from regard.interop.bert import build, config_of, rows
 from regard.interop.config_keys import Keys
-from regard.models.settings import BERTSettings
+from regard.nn.models.settings import BERTSettings
 
 __all__ = ["KEYS", "build", "config_of", "rows", "settings_of", "tidy"]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 ROWS = 8  # queries of one text that are compared
 CLOSE = 5e-3  # allowed difference, relative to the largest number of eager

@@ -11,10 +11,10 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from regard import atomic_io
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.core.reading import parse_tensors, read_bytes, read_json
 from regard.interop.hub import fetch
-from regard.reading import parse_tensors, read_bytes, read_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 LARGEST = 1 << 40  # bytes of a file of weights; memory is the actual limit

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.core.reading import read_json
 from regard.interop.config_keys import must_be_allowed, warn_of
-from regard.reading import read_json
 
 FILE, CONFIG = "generation_config.json", "config.json"
 #: The keys that regard honours.

@@ -1,17 +1,17 @@
-"""Convert between Hugging Face's GPT-2 and `regard.models.gpt`: config and tensor names."""
+"""Convert between Hugging Face's GPT-2 and `regard.nn.models.gpt`: config and tensor names."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
+from regard.core.settings import build as build_settings
 from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
-from regard.models.gpt import GPT
-from regard.models.settings import GPTSettings
-from regard.settings import build as build_settings
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import GPTSettings
 
 PREFIX = "transformer."
 

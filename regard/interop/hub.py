@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 #: The files to download: weights, config and tokenizer, no code. Patterns contain no folder.
 FETCHED = (

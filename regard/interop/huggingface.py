@@ -13,14 +13,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.core.settings import Settings
 from regard.interop import bert, distilbert, folder, generation, gpt2, roberta, t5
 from regard.interop.card import Card
 from regard.interop.config_keys import Keys, honoured
 from regard.interop.names import Row, give, take
 from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files
-from regard.models.settings import BERTSettings, GPTSettings, T5Settings
-from regard.settings import Settings
+from regard.nn.models.settings import BERTSettings, GPTSettings, T5Settings
 from regard.training.checkpoints import must_describe, weights
 
 

@@ -13,15 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.tokenizers import Tokenizer
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop import activations, folder
 from regard.interop.card import Card
 from regard.interop.names import Row, give, linear
 from regard.interop.refusals import must_be, same_heads
-from regard.interop.tokenizer_files import tokenizer_files, with_decoder
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
+from regard.interop.tokenizer_files import OwnTokenizer, tokenizer_files, with_decoder
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
 from regard.training.checkpoints import weights
 
 END, PAD = "</s>", "<pad>"
@@ -33,7 +32,7 @@ def save_translator(
     settings: TransformerSettings,
     place: Path | str,
     *,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: OwnTokenizer | None = None,
     card: Card | None = None,
     layout: str = "",
 ) -> Path:
@@ -217,7 +216,7 @@ def arranged(model: Transformer, settings: TransformerSettings) -> dict[str, Ten
     return result
 
 
-def renumbered(tokenizer: Tokenizer) -> Any:
+def renumbered(tokenizer: OwnTokenizer) -> Any:
     """Return regard's tokenizer with the end and the padding at the end of the vocabulary.
 
     Errors: the vocabulary contains one of those two as a word.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 @dataclass(frozen=True)

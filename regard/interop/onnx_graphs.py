@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from regard.attention import KeyValueCache, causal, dense
 from regard.attention import lengths as up_to
 from regard.attention.prepared import Prepared
-from regard.errors import RegardError
-from regard.models.bert import BERT
-from regard.models.gpt import GPT
-from regard.models.seq2seq import Seq2Seq
-from regard.models.seq2seq import Writing as RecurrentWriting
-from regard.models.t5 import T5
-from regard.models.transformer import Transformer
+from regard.core.errors import RegardError
+from regard.nn.models.bert import BERT
+from regard.nn.models.gpt import GPT
+from regard.nn.models.seq2seq import Seq2Seq
+from regard.nn.models.seq2seq import Writing as RecurrentWriting
+from regard.nn.models.t5 import T5
+from regard.nn.models.transformer import Transformer
 
 Tensors = tuple[Tensor, ...]
 LARGEST = 2**31 - 1  # bytes of a protobuf message

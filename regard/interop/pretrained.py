@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from regard.data.batches import pad
+from regard.core.errors import RegardError
 from regard.decoding import Limits, Sliding, Writer, Written, greedy, sample
 from regard.decoding.shifted import Shifted
 from regard.decoding.stepwise import BEGIN
-from regard.errors import RegardError
 from regard.interop import generation
 from regard.interop.huggingface import Loaded
+from regard.training.batches import pad
 
 
 class Pretrained:

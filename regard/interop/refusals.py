@@ -2,17 +2,17 @@
 
 from collections.abc import Collection, Mapping
 
-from regard.errors import RegardError
-from regard.settings import Settings
+from regard.core.errors import RegardError
+from regard.core.settings import Settings
 
 
 def must_be(settings: Settings, program: str, allowed: Mapping[str, Collection[object]]) -> None:
     """Reject settings that ``program`` does not support, naming the supported values.
 
-    >>> from regard.models.settings import GPTSettings
+    >>> from regard.nn.models.settings import GPTSettings
     >>> must_be(GPTSettings(score="additive"), "GPT-2", {"score": ["scaled-dot"]})
     Traceback (most recent call last):
-    regard.errors.RegardError: GPT-2 does not support score=additive; train with score=scaled-dot...
+    RegardError: GPT-2 does not support score=additive; train with score=scaled-dot...
     """
     for key, values in allowed.items():
         value = getattr(settings, key)

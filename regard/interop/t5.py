@@ -1,4 +1,4 @@
-"""Convert between Hugging Face's T5 and `regard.models.t5`: config and tensor names."""
+"""Convert between Hugging Face's T5 and `regard.nn.models.t5`: config and tensor names."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.core.settings import build as build_settings
 from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
-from regard.layers.feedforward import GATED
-from regard.models.settings import T5Settings
-from regard.models.t5 import T5
-from regard.settings import build as build_settings
+from regard.nn.layers.feedforward import GATED
+from regard.nn.models.settings import T5Settings
+from regard.nn.models.t5 import T5
 
 HEAD, WORDS = "lm_head.weight", "shared.weight"
 #: A bias in early files that no model uses: cross-attention has no distances.

@@ -1,12 +1,13 @@
 """Read and write the tokenizer files of Hugging Face's folders by `tokenizers`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from regard.data.tokenizers import FILE_LIMIT, Tokenizer, panics
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.core.reading import read_bytes, read_json
 from regard.interop.tokenizer_settings import (
     AROUND,
     BERT,
@@ -18,12 +19,36 @@ from regard.interop.tokenizer_settings import (
     add_tokens,
     read_settings,
 )
-from regard.reading import read_bytes, read_json
 
+FILE_LIMIT = 200_000_000  # bytes of a tokenizer.json
 JSON, TABLE, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 #: Classes of tokenizers that regard builds from vocab.json and merges.txt, and from vocab.txt.
 PAIRS = ("GPT2Tokenizer", "RobertaTokenizer")
 PIECES = ("BertTokenizer", "DistilBertTokenizer")
+
+
+class OwnTokenizer(Protocol):
+    """A tokenizer that regard trained: its kind, its tokens by id, its ``tokenizer.json``."""
+
+    kind: str
+    vocabulary: list[str]
+
+    def __len__(self) -> int:
+        """Return the number of tokens."""
+
+    def to_bytes(self) -> bytes:
+        """Return the content of ``tokenizer.json``."""
+
+
+@contextmanager
+def panics(what: str) -> Iterator[None]:
+    """Convert panics inside Rust, which `except Exception` does not catch, into RegardErrors."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, RegardError):
+        raise
+    except BaseException as error:
+        raise RegardError(f"{what}: {' '.join(str(error).split())[:200]}") from error
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -242,7 +267,7 @@ def tokenizer_files(
     }
 
 
-def with_ends(tokenizer: Tokenizer, names: Sequence[str]) -> Any:
+def with_ends(tokenizer: OwnTokenizer, names: Sequence[str]) -> Any:
     """Return regard's tokenizer with more tokens at its end, as in a run: the end, the mask, ….
 
     Errors: one of them is already in the vocabulary, as a word of texts.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.core.reading import read_json
 from regard.interop.config_keys import must_be_allowed, warn_of
-from regard.reading import read_json
 
 SETTINGS, NAMED, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 CONFIG = "config.json"

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Attention, Mask, MultiHeadAttention, Normalizer, Score, dense
-from regard.attention.multihead import score_of, without_hidden
-from regard.errors import RegardError
+from regard.attention.mechanisms.multihead import score_of, without_hidden
+from regard.core.errors import RegardError
 from regard.interop.added_bias import AddedBias
 
 

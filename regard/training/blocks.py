@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.kernels.compiled import can_compile
-from regard.errors import RegardError
-from regard.layers.sublayers import DecoderBlock, EncoderBlock
+from regard.core.errors import RegardError
+from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock
 
 BLOCKS = (EncoderBlock, DecoderBlock)
 KINDS = 64  # of blocks and masks; torch goes on with more, but without its compiler

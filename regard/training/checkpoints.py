@@ -16,12 +16,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from regard import atomic_io
-from regard.errors import RegardError
-from regard.layers.device import without_numbers
-from regard.plugins import is_part
-from regard.ranks import ranks
-from regard.reading import open_tensors, parse_json, read_bytes
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.core.plugins import is_part
+from regard.core.reading import open_tensors, parse_json, read_bytes
+from regard.nn.layers.device import without_numbers
+from regard.training.ranks import ranks
 from regard.training.sharded import is_sharded, local, put, rows
 
 Tensors = dict[str, Tensor]

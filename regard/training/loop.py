@@ -20,12 +20,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.errors import RegardError, UntrainableError
-from regard.memory import peak_mb, trim
-from regard.ranks import ranks
-from regard.reading import checked
-from regard.stopping import StoppedError, asked_to_stop, deferred
-from regard.tasks.task import Learnable
+from regard.core.errors import RegardError, UntrainableError
+from regard.core.memory import peak_mb, trim
+from regard.core.reading import checked
 from regard.training.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -35,9 +32,11 @@ from regard.training.checkpoints import (
     weights,
 )
 from regard.training.clock import FewUpdates, follow_the_clock
+from regard.training.learnable import Learnable
 from regard.training.optimizer import OPTIMIZERS
 from regard.training.parallel import Parallel, Share, clip
 from regard.training.precision import Precision, choose_device, choose_precision
+from regard.training.ranks import ranks
 from regard.training.schedules import factor
 from regard.training.settings import (
     BETWEEN,
@@ -47,6 +46,7 @@ from regard.training.settings import (
     TrainingSettings,
 )
 from regard.training.sharded import local, put
+from regard.training.stopping import StoppedError, asked_to_stop, deferred
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from regard.errors import RegardError
-from regard.layers.embedding import WordEmbedding
+from regard.core.errors import RegardError
+from regard.nn.layers.embedding import WordEmbedding
 from regard.training.checkpoints import must_fit
 from regard.training.sharded import gathered, local, own_rows, put
 

@@ -15,12 +15,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
-from regard.layers.device import to_device
-from regard.ranks import Ranks
-from regard.tasks.task import Learnable
+from regard.core.errors import RegardError
+from regard.nn.layers.device import to_device
 from regard.training.blocks import Shapes, blocks_of, compile_blocks, recompute, restore
+from regard.training.learnable import Learnable
 from regard.training.precision import Precision
+from regard.training.ranks import Ranks
 from regard.training.sharded import is_sharded, whole
 
 Share = tuple[Any, Tensor]  # a part of a batch, and its share in each mean of the loss

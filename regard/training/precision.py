@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 class Precision(NamedTuple):

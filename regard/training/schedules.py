@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from regard.errors import look_up
+from regard.core.errors import look_up
 
 Schedule = Callable[[float], float]
 

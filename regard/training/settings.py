@@ -5,9 +5,9 @@ from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from regard.errors import RegardError, look_up
-from regard.ranges import LogUniform, Range
-from regard.settings import Settings
+from regard.core.errors import RegardError, look_up
+from regard.core.ranges import LogUniform, Range
+from regard.core.settings import Settings
 from regard.training.schedules import SCHEDULES
 
 BUDGETS = ("epochs", "steps", "tokens", "minutes")

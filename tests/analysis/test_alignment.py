@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.analysis.alignment import source_weights
-from regard.models import WRITERS
+from regard.lab.tasks.models import WRITERS
 
 SOURCE, LENGTHS = torch.tensor([[4, 5, 6, 7], [8, 9, 0, 0]]), torch.tensor([4, 2])
 GIVEN = torch.tensor([[0, 3, 5], [0, 2, 0]])

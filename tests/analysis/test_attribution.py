@@ -14,9 +14,9 @@ from regard.analysis.attribution import (
     in_words,
     integrated_gradients,
 )
-from regard.errors import RegardError
-from regard.models.settings import TextClassifierSettings
-from regard.models.text_classifier import TextClassifier
+from regard.core.errors import RegardError
+from regard.nn.models.settings import TextClassifierSettings
+from regard.nn.models.text_classifier import TextClassifier
 
 TOKENS = torch.tensor([[4, 5, 6, 7, 8]])
 

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from regard.analysis.cost import count_parameters, flops_per_example, operations
 from regard.attention import Attention, make_score, use, window
-from regard.models import MODELS
+from regard.lab.tasks.models import MODELS
 
 
 class Reader(nn.Module):

@@ -14,9 +14,9 @@ from regard.analysis.interventions import (
     without_heads,
 )
 from regard.attention import MECHANISMS, MultiHeadAttention, named_mechanism
-from regard.errors import RegardError
-from regard.models.settings import TextClassifierSettings
-from regard.models.text_classifier import TextClassifier
+from regard.core.errors import RegardError
+from regard.nn.models.settings import TextClassifierSettings
+from regard.nn.models.text_classifier import TextClassifier
 
 LENGTHS = torch.tensor([5])
 ONE, OTHER = torch.tensor([[4, 5, 6, 7, 8]]), torch.tensor([[9, 3, 6, 2, 11]])

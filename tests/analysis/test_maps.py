@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.analysis.maps import entropy, reach, rollout
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def test_entropy_by_hand() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.analysis import memory
-from regard.memory import forget_peak
+from regard.core.memory import forget_peak
 
 
 def holding(inputs: int, inside: int) -> Callable[[], Callable[[], object]]:

@@ -22,8 +22,8 @@ from regard.attention import (
     window,
     within,
 )
-from regard.attention.trees import parsed
-from regard.models import MODELS
+from regard.attention.positions.trees import parsed
+from regard.lab.tasks.models import MODELS
 
 CASES: dict[str, tuple[dict[str, object], Callable[[Tensor], Mask | None]]] = {
     "plain": ({}, lambda sizes: None),

@@ -16,8 +16,8 @@ from regard.attention import (
     others,
     prefix,
 )
-from regard.attention.synthesizer import Synthesizer
-from regard.attention.wrapper import Wrapper
+from regard.attention.scores.synthesizer import Synthesizer
+from regard.attention.scores.wrapper import Wrapper
 
 WIDTH = 6
 HEADS = 2

@@ -24,7 +24,7 @@ from regard.attention import (
 )
 from regard.attention import attended as attended_module
 from regard.attention.kernels.choose import KernelNotTaken, use
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.attention.parts import gradients
 
 

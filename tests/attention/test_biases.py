@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from regard.attention import attend, causal, make_score
-from regard.attention.biases import Fire, Kerple, SignedAlibi
+from regard.attention.positions.biases import Fire, Kerple, SignedAlibi
 from regard.attention.scores import Dot
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 PLACES = torch.arange(7)
 

@@ -16,7 +16,7 @@ from regard.attention import (
     make_score,
     window,
 )
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def test_room_doubles_and_rows_stay():

@@ -7,9 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import MultiHeadAttention, attend, causal, explain, lengths, make_score, use
-from regard.attention.disentangled import Disentangled
+from regard.attention.positions.disentangled import Disentangled
 from regard.attention.scores import Dot
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

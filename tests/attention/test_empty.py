@@ -19,7 +19,7 @@ from regard.attention import (
     use,
     window,
 )
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.attention.parts import gradients
 
 EMPTY = [(0, 5, 7), (2, 0, 7), (2, 5, 0), (2, 0, 0), (0, 0, 0)]

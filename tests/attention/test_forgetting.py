@@ -21,11 +21,11 @@ from regard.attention import (
     use,
     window,
 )
-from regard.attention.forgetting import FACTORS, ForgettingAttention, digits
-from regard.errors import RegardError
-from regard.models.gpt import GPT
-from regard.models.settings import GPTSettings, T5Settings
-from regard.models.t5 import T5
+from regard.attention.mechanisms.forgetting import FACTORS, ForgettingAttention, digits
+from regard.core.errors import RegardError
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import GPTSettings, T5Settings
+from regard.nn.models.t5 import T5
 
 
 def made(**settings: object) -> ForgettingAttention:

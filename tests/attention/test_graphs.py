@@ -24,8 +24,8 @@ from regard.attention import (
     window,
 )
 from regard.attention.kernels.choose import Properties, plan
-from regard.errors import RegardError
-from regard.models import MODELS
+from regard.core.errors import RegardError
+from regard.lab.tasks.models import MODELS
 from tests.attention.parts import fits
 
 #: Torch's own, as it loads what forward mode needs.

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from regard.attention import KeyValueCache, MultiHeadAttention, causal, named_mechanism
-from regard.attention.latent import LatentAttention
-from regard.attention.rotary import rotate
-from regard.errors import RegardError
+from regard.attention.mechanisms.latent import LatentAttention
+from regard.attention.positions.rotary import rotate
+from regard.core.errors import RegardError
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.linear import Inputs, by_chunks, by_steps, effective_weights
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def drawn(n: int, *, decay: str, delta: bool, seed: int = 0, dtype: str = "float64") -> Inputs:

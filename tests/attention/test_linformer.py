@@ -21,8 +21,8 @@ from regard.attention import (
     named_compress,
     window,
 )
-from regard.attention.rotary import rotate
-from regard.errors import RegardError
+from regard.attention.positions.rotary import rotate
+from regard.core.errors import RegardError
 from tests.attention.parts import KEYLESS, gradients
 
 CONTENT = [name for name in SCORES if name not in KEYLESS]

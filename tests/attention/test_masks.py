@@ -23,7 +23,7 @@ from regard.attention import (
     window,
 )
 from regard.attention.mask import Blocks, Tile
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 TWO, THREE, FOUR = torch.arange(2), torch.arange(3), torch.arange(4)
 

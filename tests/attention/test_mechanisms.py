@@ -9,10 +9,10 @@ from torch.testing import assert_close
 from regard.analysis.record import record
 from regard.attention import MECHANISMS, KeyValueCache, Packing, causal, lengths, named_mechanism
 from regard.attention.arguments import must_be_tensors
-from regard.attention.forgetting import ForgettingAttention
-from regard.attention.recurrent import StateAttention
-from regard.errors import RegardError
-from regard.trusted import trust
+from regard.attention.mechanisms.forgetting import ForgettingAttention
+from regard.attention.mechanisms.recurrent import StateAttention
+from regard.core.errors import RegardError
+from regard.core.trusted import trust
 
 OWN = """
 from regard.attention import Mechanism, MultiHeadAttention

@@ -6,13 +6,13 @@ from torch import nn
 
 import regard
 from regard.attention import MECHANISMS, SCORES, make_score
-from regard.errors import RegardError
-from regard.layers.blocks import Plain, Residual
-from regard.layers.feedforward import FeedForward
-from regard.layers.pooling import AttentionPool, QueryFromMeanPool
-from regard.layers.recurrent import Bidirectional
-from regard.layers.sublayers import EncoderBlock, Sublayer
-from regard.plugins import is_part
+from regard.core.errors import RegardError
+from regard.core.plugins import is_part
+from regard.nn.layers.blocks import Plain, Residual
+from regard.nn.layers.feedforward import FeedForward
+from regard.nn.layers.pooling import AttentionPool, QueryFromMeanPool
+from regard.nn.layers.recurrent import Bidirectional
+from regard.nn.layers.sublayers import EncoderBlock, Sublayer
 
 X, WRONG, LENGTHS = torch.randn(2, 5, 8), torch.randn(2, 5, 6), torch.tensor([5, 3])
 WIDTHS = "have width 6, but this layer takes width 8"

@@ -24,12 +24,12 @@ from regard.attention import (
 )
 from regard.attention.kernels.strips import Sizes, strips_of
 from regard.attention.mask_context import MaskContext
-from regard.attention.moba import BlockAttention, Choice, chosen_blocks
-from regard.attention.rotary import rotate
-from regard.errors import RegardError
-from regard.layers.beam_ancestry import BeamAncestry
-from regard.models.settings import T5Settings
-from regard.models.t5 import T5
+from regard.attention.mechanisms.moba import BlockAttention, Choice, chosen_blocks
+from regard.attention.positions.rotary import rotate
+from regard.core.errors import RegardError
+from regard.nn.layers.beam_ancestry import BeamAncestry
+from regard.nn.models.settings import T5Settings
+from regard.nn.models.t5 import T5
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

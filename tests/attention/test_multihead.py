@@ -19,7 +19,7 @@ from regard.attention import (
     make_score,
     others,
 )
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def pair(width=12, heads=3, **widths):

@@ -5,9 +5,10 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import NORMALIZERS, SCORES, attend, lengths, use
-from regard.attention.normalizers import Sigmoid, Sum, TopK, largest
-from regard.attention.sparse import Entmax, Entmax15, Sparsemax
-from regard.errors import RegardError
+from regard.attention.normalizers import Sigmoid, Sum, TopK
+from regard.attention.normalizers.basic import largest
+from regard.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
+from regard.core.errors import RegardError
 
 SUM_TO_ONE = {
     "softmax", "sparsemax", "entmax15", "entmax", "top-k", "scalable-softmax", "adaptive-entmax",

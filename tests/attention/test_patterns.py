@@ -12,7 +12,7 @@ from regard.attention import (
     named_mask,
     window,
 )
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 N = 150
 WHERE = torch.arange(N)

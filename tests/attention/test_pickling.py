@@ -14,7 +14,7 @@ import regard
 from regard.attention import masks
 from regard.attention.mask import Mask
 from regard.attention.scores import SCORES
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 MASKS: dict[str, Callable[[], Mask]] = {
     "causal()": masks.causal,

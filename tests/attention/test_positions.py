@@ -21,12 +21,12 @@ from regard.attention import (
     sinusoidal,
     use,
 )
-from regard.attention.biases import Alibi, RelativeBias, t5_bucket
 from regard.attention.positions import RelativeKeys
-from regard.attention.rotary import rotate
-from regard.attention.sines import rotation
-from regard.errors import RegardError
-from regard.trusted import trust
+from regard.attention.positions.biases import Alibi, RelativeBias, t5_bucket
+from regard.attention.positions.rotary import rotate
+from regard.attention.positions.sines import rotation
+from regard.core.errors import RegardError
+from regard.core.trusted import trust
 
 IN_SCORES = [name for name, kind in POSITIONS.items() if kind and issubclass(kind, Score)]
 

@@ -16,12 +16,12 @@ from regard.attention import (
     named_mechanism,
     window,
 )
-from regard.attention.recurrent import StateAttention
+from regard.attention.mechanisms.recurrent import StateAttention
 from regard.attention.scores import Dot
-from regard.errors import RegardError
-from regard.models.gpt import GPT
-from regard.models.settings import GPTSettings, TransformerSettings
-from regard.models.transformer import Transformer
+from regard.core.errors import RegardError
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import GPTSettings, TransformerSettings
+from regard.nn.models.transformer import Transformer
 
 STATES = [name for name, kind in MECHANISMS.items() if kind and issubclass(kind, StateAttention)]
 over_states = pytest.mark.parametrize("name", STATES)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from regard.attention import attend, causal, make_score, use
-from regard.attention.rotary import Pope, Rotary, XPos, rotate, speeds_of
+from regard.attention.positions.rotary import Pope, Rotary, XPos, rotate, speeds_of
 from regard.attention.scores import Dot, ScaledDot
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 PLACES = torch.arange(6)
 

@@ -7,7 +7,7 @@ import torch
 
 from regard.attention import NORMALIZERS
 from regard.attention.normalizers import Softmax
-from regard.attention.sparse import Entmax15
+from regard.attention.normalizers.sparse import Entmax15
 
 SCORES = torch.randn(2, 5, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 HIDDEN = SCORES.masked_fill(torch.arange(9) > 2 * torch.arange(5)[:, None], -torch.inf)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.attention import MultiHeadAttention, attend, make_score, use
-from regard.attention.score_wrappers import QKNorm, QKUnit, SoftCap
-from regard.errors import RegardError
+from regard.attention.scores.wrappers import QKNorm, QKUnit, SoftCap
+from regard.core.errors import RegardError
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from regard.attention import SCORES, Acceleration, Mask, Score, attend, lengths, make_score
 from regard.attention.kernels.choose import use
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.attention.parts import KEYLESS
 
 WINDOWS = ["epanechnikov", "boxcar"]

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from regard.attention import SCORES, KeyValueCache, MultiHeadAttention, attend, causal, make_score
 from regard.attention.kernels.choose import use
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.attention.parts import KEYLESS, QUERYLESS, gradients
 
 LENGTH = 11

@@ -16,10 +16,10 @@ from regard.attention import (
     sinusoidal,
     use,
 )
-from regard.attention.trees import DEEP, TreeKeys, nodes, way
-from regard.attention.wrapper import DistanceKeys
-from regard.errors import RegardError
-from regard.models import MODELS
+from regard.attention.positions.trees import DEEP, TreeKeys, nodes, way
+from regard.attention.scores.wrapper import DistanceKeys
+from regard.core.errors import RegardError
+from regard.lab.tasks.models import MODELS
 
 # "the old man ate a warm soup": ate is the root, man and soup below it, the rest below those
 SENTENCE = [2, 2, 3, -1, 6, 6, 3]

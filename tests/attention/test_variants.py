@@ -6,7 +6,7 @@ import torch
 from regard.analysis.record import record
 from regard.attention import MultiHeadAttention, causal, lengths, named_mechanism
 from regard.attention.scores import Dot
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import SCORES, attend, others, use
-from regard.attention.windows import Window
+from regard.attention.scores.windows import Window
 
 KERNELS = {"epanechnikov": lambda u: 0.75 * max(1 - u * u, 0), "boxcar": lambda u: (u <= 1) / 2}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import animation
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from benchmarks import attention, cold, peers
 from benchmarks.case import Aim, Case, Problem, Side, difference
 from regard.analysis import timing
 from regard.analysis.growth import exponent
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 KEYS = ("name", "against", "ours_s", "theirs_s", "time_ratio", "ours_mb", "theirs_mb", "aim")
 WORDS = (

@@ -9,7 +9,7 @@ from benchmarks import cells
 from benchmarks.cells import Cell, judge, pairwise, row_of
 from regard.attention import NORMALIZERS, SCORES
 from regard.attention.normalizers import Softmax
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 @pytest.mark.parametrize("cell", pairwise(), ids=str)

@@ -28,10 +28,10 @@ from benchmarks.simulated_runs import (
     texts,
     truth,
 )
-from regard.studies.statistics import arm_interval, compare_runs
-from regard.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
-from regard.tasks.classification.metrics import per_example
-from regard.tasks.writing.metrics import restored, signature
+from regard.lab.studies.statistics import arm_interval, compare_runs
+from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
+from regard.lab.tasks.classification.metrics import per_example
+from regard.lab.tasks.writing.metrics import restored, signature
 
 METRICS = ("accuracy", "macro-F1", "balanced accuracy", "BLEU")
 

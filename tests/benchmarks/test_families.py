@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from benchmarks import attention_modules, families
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop import attention_interface
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import faults
 from benchmarks.faults import Disk, attack
-from regard import atomic_io
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux")
 

@@ -12,7 +12,7 @@ import torch
 from benchmarks import attention, attention_gpu, gpu, peers
 from regard.analysis import calibration
 from regard.attention import explain
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 ROOT = Path(__file__).parents[2]
 #: torch.compile and FlexAttention take half a minute each.

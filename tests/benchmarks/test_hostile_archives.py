@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import hostile_archives
 from benchmarks.hostile_archives import KINDS, Reader, cases, opened, sound_of
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 QUICK = ["sound", "called in two lines", "said to be smaller", "twice the same review",
          "a size of 2", "a bad header", "one line of 4 GB", "a pipe of that name"]  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from benchmarks import language_model_peers as peers
 from benchmarks import language_model_training as bench
 from benchmarks import nanogpt
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 QUICK = ["rounds=1", "seconds=0.01", "batch=600"]
 

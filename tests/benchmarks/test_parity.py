@@ -7,8 +7,8 @@ import torch
 from typer.testing import CliRunner
 
 from benchmarks import parity
-from regard.cli.main import app
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.lab.cli.main import app
 
 
 def test_all_aims_are_reached_and_the_command_says_so() -> None:
@@ -47,7 +47,7 @@ def test_a_text_that_does_not_come_back_is_counted(monkeypatch: pytest.MonkeyPat
 
 
 def parity_words(texts):
-    from regard.data.tokenizers import train_tokenizer
+    from regard.lab.data.tokenizers import train_tokenizer
 
     return train_tokenizer("words", [*texts, "a film a film"])
 

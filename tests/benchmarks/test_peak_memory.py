@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import memory
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 CASE = "learned relative bias (t5-bias) n=96 heads=8 width=64 forward + backward"
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from benchmarks import text_training
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 SMALL = ["data=reviews", "examples=400", "width=8", "layers=1", "heads=2", "feedforward=8"]
 

@@ -9,12 +9,12 @@ import torch
 from torch.testing import assert_close
 
 from benchmarks import joey, joey_process, translation, translation_peers
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.marian import theirs
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
-from regard.tasks.settings import SequencesSettings
-from regard.tasks.writing.task import Sequences
+from regard.lab.tasks.settings import SequencesSettings
+from regard.lab.tasks.writing.task import Sequences
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
 
 SIZES = ["width=16", "layers=1", "heads=2", "feedforward=16", "length=40"]
 SMALL = [*SIZES, "data=reverse", "tokenizer=characters", "examples=200", "batch_tokens=512"]

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.unseen import find, main, split
-from regard.data.files import read_examples
-from regard.data.synthetic import reviews
-from regard.errors import RegardError
+from regard.core.errors import RegardError
+from regard.lab.data.files import read_examples
+from regard.lab.data.synthetic import reviews
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from regard.attention import Mask, MultiHeadAttention, Normalizer, Score, window
 from regard.attention.mask import as_mask
 from regard.attention.mechanism import Mechanism, both_sides
 from regard.attention.score import InnerProduct
-from regard.attention.wrapper import Wrapper, distance
+from regard.attention.scores.wrapper import Wrapper, distance
 
 
 class Plain(Mechanism):

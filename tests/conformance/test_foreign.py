@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.analysis.record import record
 from regard.conformance import conform, subject_of
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 transformers = pytest.importorskip("transformers")
 NAN = {"padding NaN", "padding infinity"}  # no package promises these

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from regard.attention import SCORES, MultiHeadAttention, window
-from regard.attention.patterns import Pattern
+from regard.attention.masks.patterns import Pattern
 from regard.conformance import LAWS, conform, find, kind_of, subject_of
 from regard.conformance.law import Verdict
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.conformance import broken, planted
 from tests.conformance.right import RIGHT
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard import runs
 from regard.conformance import NetworkSubject, conform
-from regard.errors import RegardError
-from regard.runs.checking import network_of
-from regard.tasks import TASKS
+from regard.core.errors import RegardError
+from regard.lab import runs
+from regard.lab.runs.checking import network_of
+from regard.lab.tasks import TASKS
 
 NAMED = [
     f"{task}:{model}"

@@ -39,7 +39,7 @@ def test_a_module_of_torch_is_known_by_its_class():
 
 def test_a_peer_that_is_not_here_says_how_to_get_it(monkeypatch):
     from regard.conformance import adapters
-    from regard.errors import RegardError
+    from regard.core.errors import RegardError
 
     with pytest.raises(RegardError, match="pip install no-such-package"):
         adapters.peer("no_such_package")

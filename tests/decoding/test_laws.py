@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from regard.core.errors import RegardError
 from regard.decoding import Limits, beam, forced, greedy, sample
 from regard.decoding.beam import Hope
-from regard.errors import RegardError
 from tests.decoding.writers import END, WORDS, WRITERS, make, sources
 
 SHORT = Limits(ratio=1.0, more=3)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from regard.core.errors import RegardError
 from regard.decoding import Limits, beam, forced, greedy, sample
 from regard.decoding.sampling import nucleus, pick
-from regard.errors import RegardError
 from tests.decoding.writers import END, make, sources
 
 

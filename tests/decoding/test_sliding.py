@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from regard.core.errors import RegardError
 from regard.decoding import Limits, Sliding, greedy, sample
-from regard.errors import RegardError
-from regard.models.gpt import GPT
-from regard.models.settings import GPTSettings
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import GPTSettings
 
 END, CONTEXT = 10, 6
 MORE = Limits(ratio=0, more=25, longest=25)

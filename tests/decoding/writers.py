@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from regard.attention import POSITIONS
-from regard.models.seq2seq import Seq2Seq
-from regard.models.settings import Seq2SeqSettings, TransformerSettings
-from regard.models.transformer import Transformer
+from regard.nn.models.seq2seq import Seq2Seq
+from regard.nn.models.settings import Seq2SeqSettings, TransformerSettings
+from regard.nn.models.transformer import Transformer
 
 WORDS, END = 11, 10
 FORMS = {

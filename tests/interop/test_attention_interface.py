@@ -14,7 +14,7 @@ from regard.analysis.record import record, table
 from regard.attention import Attended
 from regard.attention.kernels.choose import use
 from regard.conformance import conform
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.attention_interface import adopt, attended, make_layer, register
 from tests.interop import tiny
 

@@ -5,11 +5,11 @@ import torch
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
+from regard.core.errors import RegardError  # noqa: E402
 from regard.decoding import Limits, beam  # noqa: E402
-from regard.errors import RegardError  # noqa: E402
 from regard.interop.ctranslate2 import save_ctranslate2  # noqa: E402
-from regard.models.settings import TransformerSettings  # noqa: E402
-from regard.models.transformer import Transformer  # noqa: E402
+from regard.nn.models.settings import TransformerSettings  # noqa: E402
+from regard.nn.models.transformer import Transformer  # noqa: E402
 from tests.interop.translators import FORMS, questions, tokenizer, trained  # noqa: E402
 
 

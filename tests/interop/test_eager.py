@@ -18,7 +18,7 @@ from transformers.masking_utils import (
 from transformers.models.gpt2 import modeling_gpt2
 
 from benchmarks import family_models
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.attention_interface import adopt, register
 from regard.interop.eager import EagerMask, eager_masks
 

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("huggingface_hub")
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop import hub
-from regard.interop.encoder import Encoder
+from regard.lab.runs.encoder import Encoder
 from tests.interop import encoders
 from tests.interop.hub import COMMIT, serving
 

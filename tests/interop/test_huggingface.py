@@ -13,16 +13,16 @@ pytest.importorskip("transformers")
 
 import transformers
 
-from regard import runs
-from regard.attention.biases import t5_bucket
-from regard.errors import RegardError
+from regard.attention.positions.biases import t5_bucket
+from regard.core.errors import RegardError
 from regard.interop.card import Card
 from regard.interop.huggingface import LAYOUTS, load, put, save
 from regard.interop.names import give, take
-from regard.models.bert import BERT
-from regard.models.gpt import GPT
-from regard.models.settings import BERTSettings, GPTSettings, T5Settings
-from regard.models.t5 import T5
+from regard.lab import runs
+from regard.nn.models.bert import BERT
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import BERTSettings, GPTSettings, T5Settings
+from regard.nn.models.t5 import T5
 from regard.training.checkpoints import weights
 from tests.interop.tiny import CLASSES, furthest, random_config, random_model
 

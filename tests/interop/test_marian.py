@@ -5,11 +5,11 @@ import torch
 
 pytest.importorskip("transformers")
 
+from regard.core.errors import RegardError
 from regard.decoding import Limits, beam
-from regard.errors import RegardError
 from regard.interop.marian import ours, save_translator, theirs
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
 from tests.interop.tiny import transformers
 from tests.interop.translators import FORMS, TEXTS, questions, tokenizer, trained
 

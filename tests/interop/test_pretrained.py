@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.huggingface import load
 from regard.interop.pretrained import Pretrained
 from tests.interop.tiny import random_model

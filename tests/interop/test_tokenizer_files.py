@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from regard.data.tokenizers import train_tokenizer
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.config_keys import UnknownKeyWarning
 from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files, with_ends
+from regard.lab.data.tokenizers import train_tokenizer
 
 TEXT = "Hello, wörld! It's 42 — 東京 déjà-vu.\n  two  spaces"
 

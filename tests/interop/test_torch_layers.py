@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from regard.analysis.record import record
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.interop.torch_layers import MultiheadAttention, from_torch, mask_from_torch
 
 

@@ -5,9 +5,9 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 
-from regard.data.tokenizers import Tokenizer, train_tokenizer
-from regard.models.settings import TransformerSettings
-from regard.models.transformer import Transformer
+from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
+from regard.nn.models.settings import TransformerSettings
+from regard.nn.models.transformer import Transformer
 
 TEXTS = [f"the {a} saw a {b} near the {c}" for a in ("cat", "dog", "hen", "cow")
          for b in ("man", "boy", "girl") for c in ("house", "barn", "river")]  # fmt: skip

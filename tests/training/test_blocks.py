@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from regard import runs
 from regard.attention import Packing, causal, lengths
-from regard.errors import RegardError
-from regard.models.gpt import GPT
-from regard.models.settings import GPTSettings
-from regard.runs.build import begin, prepare
-from regard.runs.config import Config
+from regard.core.errors import RegardError
+from regard.lab import runs
+from regard.lab.runs.build import begin, prepare
+from regard.lab.runs.config import Config
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import GPTSettings
 from regard.training import blocks
 from regard.training.blocks import blocks_of, compile_blocks, recompute, restore
 from regard.training.checkpoints import weights

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard import atomic_io
-from regard.errors import RegardError
+from regard.core import atomic_io
+from regard.core.errors import RegardError
 from regard.training.checkpoints import Checkpoint, Checkpoints, must_describe, weights
 from regard.training.optimizer import AdamW
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from regard import runs
-from regard.errors import RegardError
-from regard.layers.device import device_of, to_device
+from regard.core.errors import RegardError
+from regard.lab import runs
+from regard.nn.layers.device import device_of, to_device
 from regard.training.checkpoints import weights
 from regard.training.precision import choose_device, choose_precision
 

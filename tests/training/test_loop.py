@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.training.checkpoints import Checkpoints, weights
 from regard.training.clock import follow_the_clock
 from regard.training.loop import GAINS, Progress, Training, fitting_batch, step_seed, train
@@ -328,7 +328,7 @@ def test_a_failed_save_leaves_the_earlier_ones(tmp_path: Path, monkeypatch: Any)
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("regard.atomic_io.write_through", full)
+        patch.setattr("regard.core.atomic_io.write_through", full)
         with pytest.raises(RegardError, match=r"step-9: No space left on device; it needs"):
             list(training)
     assert checkpoints.steps() == [3, 6]

@@ -4,10 +4,10 @@ import sys
 import pytest
 import torch
 
-from regard.errors import RegardError
-from regard.layers.embedding import WordEmbedding
-from regard.models.gpt import GPT
-from regard.models.settings import GPTSettings
+from regard.core.errors import RegardError
+from regard.nn.layers.embedding import WordEmbedding
+from regard.nn.models.gpt import GPT
+from regard.nn.models.settings import GPTSettings
 from regard.training.optimizer import AdamW, Muon, orthogonal
 
 from .toys import Bag

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import memory
-from regard.errors import RegardError
-from regard.memory import forget_peak, peak_mb
+from regard.core import memory
+from regard.core.errors import RegardError
+from regard.core.memory import forget_peak, peak_mb
 from regard.training.precision import choose_precision
 
 
@@ -66,7 +66,7 @@ def test_holes_in_the_heap_are_handed_back() -> None:
     code = (
         "import torch\n"
         "from pathlib import Path\n"
-        "from regard.memory import keep_freed_memory, trim\n"
+        "from regard.core.memory import keep_freed_memory, trim\n"
         "def held():\n"
         "    pages = Path('/proc/self/statm').read_text().split()[1]\n"
         "    return int(pages) * 4096 / 1e6\n"
@@ -88,7 +88,7 @@ def test_holes_in_the_heap_are_handed_back() -> None:
 def test_memory_is_kept_in_a_process_of_its_own() -> None:
     code = (
         "import platform\n"
-        "from regard.memory import keep_freed_memory\n"
+        "from regard.core.memory import keep_freed_memory\n"
         "assert keep_freed_memory() == (platform.libc_ver()[0] == 'glibc')\n"
         "assert len(bytearray(50_000_000)) == 50_000_000\n"
     )

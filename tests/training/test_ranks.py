@@ -17,14 +17,14 @@ import torch
 from torch.distributed import PrefixStore
 
 import regard
-from regard import runs
-from regard.errors import RegardError
-from regard.ranks import Ranks, place
-from regard.stopping import StoppedError, asked_to_stop, deferred, stoppable
+from regard.core.errors import RegardError
+from regard.lab import runs
 from regard.training.checkpoints import Checkpoints
 from regard.training.loop import TrainingSettings, train
+from regard.training.ranks import Ranks, place
 from regard.training.sharded import rows
-from regard.watchdog import Watchdog, attempt
+from regard.training.stopping import StoppedError, asked_to_stop, deferred, stoppable
+from regard.training.watchdog import Watchdog, attempt
 from tests.training.together import trained
 from tests.training.toys import Bag, Toy
 
@@ -32,7 +32,7 @@ ROOT = Path(regard.__file__).parents[1]
 #: A rank that fails in its own way after three steps.
 FAILING = """
 import os, signal
-from regard.ranks import ranks
+from regard.training.ranks import ranks
 from regard.training.loop import TrainingSettings, train
 from tests.training.toys import Bag, Toy
 with ranks().guarded():
@@ -241,7 +241,7 @@ def test_a_stop_signal_outside_of_a_training_raises_at_once() -> None:
 
 
 def test_a_stop_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.cli import main
+    from regard.lab.cli import main
 
     def stopped(**attributes: object) -> None:
         raise StoppedError("stopped by SIGTERM")

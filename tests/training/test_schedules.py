@@ -1,6 +1,6 @@
 import pytest
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from regard.training.schedules import SCHEDULES, factor
 from regard.training.settings import TrainingSettings
 

@@ -18,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.ranks import ranks
-from regard.runs.build import build_network
-from regard.runs.config import Config
+from regard.lab.runs.build import build_network
+from regard.lab.runs.config import Config
 from regard.training.checkpoints import Checkpoints
 from regard.training.loop import SMOOTH, TrainingSettings, train
 from regard.training.precision import Precision
+from regard.training.ranks import ranks
 from tests.training.toys import WORDS, Toy
 
 NETWORK = ["width=8", "heads=2", "layers=2", "feedforward=12", "dropout=0", "word_dropout=0",

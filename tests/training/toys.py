@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.data.batches import pad
-from regard.tasks.classification.metrics import accuracy, log_loss
-from regard.tasks.task import Learnable, Split
+from regard.lab.tasks.classification.metrics import accuracy, log_loss
+from regard.training.batches import pad
+from regard.training.learnable import Learnable, Split
 
 WORDS = 11
 

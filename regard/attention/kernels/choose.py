@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 
-from regard.atomic_io import configuration
 from regard.attention.carried import Carried
 from regard.attention.kernels.compiled import can_compile
 from regard.attention.kernels.strips import Sizes
 from regard.attention.mask import Kind
-from regard.errors import RegardError
-from regard.reading import read_json
+from regard.core.atomic_io import configuration
+from regard.core.errors import RegardError
+from regard.core.reading import read_json
 
 Kernel = Literal["exact", "plain", "fused", "tiled", "triton"]
 

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.attention.call import Call
 from regard.attention.prepared import repeat_kv
 from regard.attention.tracing import on_cpu, without_numbers
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 #: On a CPU torch's kernel is a third faster if narrower inputs are padded to this width.
 NARROWEST = 16

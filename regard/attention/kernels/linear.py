@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 CHUNK = 64  # rows whose products are computed as one matrix
 SEGMENT = 1024  # rows whose matrices are in memory at once: larger ones are mapped anew each time

@@ -13,7 +13,7 @@ from regard.attention.kernels.exact import lost_rows
 from regard.attention.kernels.strips import part, put
 from regard.attention.kernels.work import Space, allowed_in, nonfinite_of, scores_of, work_of
 from regard.attention.normalizer import Normalizer
-from regard.attention.normalizers import largest
+from regard.attention.normalizers.basic import largest
 
 
 @dataclass(frozen=True)

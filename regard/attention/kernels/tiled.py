@@ -42,7 +42,7 @@ from regard.attention.kernels.work import (
 from regard.attention.mask import Tile
 from regard.attention.prepared import repeat_kv
 from regard.attention.twin import twin
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def tiled(call: Call, plan: Plan, dropout: Dropout | None) -> Tensor:

@@ -28,7 +28,7 @@ from regard.attention.prepared import Positions, Prepared, as_tuple, repeat_all_
 from regard.attention.sanitize import NonFinite
 from regard.attention.score import Score
 from regard.attention.twin import twin
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from regard.attention.kernels.choose import (
     use,
     using,
 )
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 
 def kernel(**call):

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from regard.attention import NORMALIZERS, Mask, attend, causal, global_tokens, lengths, window
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.normalizers import TopK
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, inputs, score_of
 
 

@@ -23,7 +23,7 @@ from regard.attention import (
 from regard.attention.arguments import Arguments
 from regard.attention.computation import Computation
 from regard.attention.kernels.choose import Constants, Properties, plan, using
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, WIDTH, gradients, inputs, score_of
 
 LENGTHS = [1, 2, 3, 7, 63, 65, 127, 129]

@@ -25,7 +25,7 @@ from regard.attention import (
 )
 from regard.attention.kernels import triton as tiles
 from regard.attention.kernels.triton import launch
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 from tests.attention.parts import gradients
 
 WIDTH = 3

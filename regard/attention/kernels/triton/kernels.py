@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 SOFTMAX, SPARSEMAX, ENTMAX15 = range(3)
-NEWTON = 60  # steps at most, as in `regard.attention.sparse`
+NEWTON = 60  # steps at most, as in `regard.attention.normalizers.sparse`
 
 
 @triton.jit

@@ -17,7 +17,7 @@ from regard.attention.kernels.triton.program import Program, Sides, templates
 from regard.attention.mask import Blocks
 from regard.attention.mask_context import MaskContext
 from regard.attention.prepared import repeat_kv
-from regard.errors import RegardError
+from regard.core.errors import RegardError
 
 #: Normalisers that the kernels compute, by name.
 KINDS = {"softmax": 0, "sparsemax": 1, "entmax15": 2}

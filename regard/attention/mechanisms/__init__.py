@@ -1,0 +1,45 @@
+"""Mechanisms by name: ``MECHANISMS``."""
+
+from collections.abc import Callable
+from functools import partial
+
+from regard.attention.mechanism import Mechanism
+from regard.attention.naming import named_part
+from regard.core.tables import Table
+
+MECHANISMS: Table[type[Mechanism]] = Table(
+    {
+        "multi-head": "regard.attention.mechanisms.multihead:MultiHeadAttention",
+        "gated": "regard.attention.mechanisms.variants:GatedAttention",
+        "differential": "regard.attention.mechanisms.variants:DifferentialAttention",
+        "forgetting": "regard.attention.mechanisms.forgetting:ForgettingAttention",
+        "latent": "regard.attention.mechanisms.latent:LatentAttention",
+        "moba": "regard.attention.mechanisms.moba:BlockAttention",
+        "linear": "regard.attention.mechanisms.linear:LinearAttention",
+        "linear-relu": "regard.attention.mechanisms.linear:ReluAttention",
+        "linear-softmax": "regard.attention.mechanisms.linear:ExponentialAttention",
+        "retention": "regard.attention.mechanisms.linear:Retention",
+        "gla": "regard.attention.mechanisms.linear:GatedLinearAttention",
+        "delta": "regard.attention.mechanisms.linear:DeltaAttention",
+        "ssd": "regard.attention.mechanisms.linear:StateSpaceAttention",
+    },
+    "regard.mechanisms",
+    Mechanism,
+    "attention",
+    classes=True,
+)
+
+
+def named_mechanism(name: str) -> Callable[..., Mechanism]:
+    """Return the class of a mechanism, by name or as the user's ``FILE.py:Name``.
+
+    Numbers behind the name are arguments of the class: ``moba-32-4``. Errors: an unknown name or
+    option; a file that is not trusted or holds none.
+
+    >>> named_mechanism("multi-head")(8, 2, score="cosine").attention.score.name
+    'cosine'
+    >>> named_mechanism("moba-32-4")(8, 2).blocks
+    (32, 4)
+    """
+    kind, options = named_part(MECHANISMS, name)
+    return partial(kind, **options) if options else kind

@@ -1,0 +1,191 @@
+"""Linear attention, retention, gated linear attention, the gated delta rule, and Mamba-2."""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention.mechanisms.recurrent import StateAttention, normalized
+from regard.attention.prepared import like
+from regard.core.errors import RegardError
+
+
+class LinearAttention(StateAttention):
+    """head = Σ_j (φ(q)·φ(k_j)) v_j / Σ_j φ(q)·φ(k_j), with φ(x) = elu(x) + 1.
+
+    Katharopoulos et al. 2020, equations 4, 5 and 7. Positions rotate φ(q) and φ(k) in the
+    numerator alone (Su et al. 2021, equation 19). Shapes and errors are those of `StateAttention`.
+
+    >>> LinearAttention(8, 2)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "linear"
+    gated: ClassVar[bool] = False
+    run = staticmethod(normalized)
+
+    def __init__(self, width: int, heads: int, *, score: Any = "scaled-dot", **settings: Any):
+        if isinstance(score, str | type) and score not in ("dot", "scaled-dot"):
+            raise RegardError(
+                f"attention={self.name} compares features by their product; use score=scaled-dot, "
+                f"not {score}"
+            )
+        super().__init__(width, heads, score=score, **settings)
+
+    def features(self, x: Tensor) -> Tensor:
+        return x.clamp(max=0).exp() + x.relu()
+
+
+class ReluAttention(LinearAttention):
+    """Linear attention as `linear`, with φ(x) = relu(x). Kasai et al. 2021 learn a map first."""
+
+    name = "linear-relu"
+
+    def features(self, x: Tensor) -> Tensor:
+        return F.relu(x)
+
+
+class ExponentialAttention(LinearAttention):
+    """Linear attention as `linear`, with φ(x) = softmax(x) over the columns, as in Hedgehog.
+
+    Zhang et al. 2024 learn a map before it and join softmax(x) and softmax(−x).
+    """
+
+    name = "linear-softmax"
+
+    def features(self, x: Tensor) -> Tensor:
+        return x.softmax(-1)
+
+
+class Retention(StateAttention):
+    """S_t = γ S_{t−1} + k_t v_tᵀ, with γ = 1 − 2^(−5 − h) in head h: a word fades by γ per step.
+
+    Sun et al. 2023 (RetNet), equations 5 to 8; there queries and keys are rotated, as by
+    ``position="rotary"``. Each head's output is normalised and multiplied by SiLU(W_g q).
+
+    >>> Retention(8, 2).log_decay.exp().tolist()
+    [0.96875, 0.984375]
+    """
+
+    name = "retention"
+
+    def __init__(self, width: int, heads: int, **settings: Any) -> None:
+        super().__init__(width, heads, **settings)
+        steps = torch.arange(heads, dtype=torch.float64, device="cpu")
+        self.log_decay = torch.log1p(-(2.0 ** (-5 - steps))).float()
+
+    def written(
+        self, values: Tensor, source: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        decay = like(self.log_decay, values)[:, None, None]
+        return values, decay.expand(*values.shape[:-1], 1), None
+
+
+class GatedLinearAttention(StateAttention):
+    """S_t = diag(α_t) S_{t−1} + k_t v_tᵀ, α_t = σ(W₂ W₁ x_t + b)^(1/16), a decay per column.
+
+    Yang et al. 2024 (GLA), section 4.4, with W₁ of 16 rows. Each head's output is normalised and
+    multiplied by SiLU(W_g q).
+
+    >>> GatedLinearAttention(8, 2)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "gla"
+    rank = 16
+    temper = 16.0
+
+    def __init__(self, width: int, heads: int, **settings: Any) -> None:
+        super().__init__(width, heads, **settings)
+        self.decay = nn.Sequential(
+            nn.Linear(settings.get("key_width") or width, self.rank, bias=False),
+            nn.Linear(self.rank, heads * self.head_width),
+        )
+
+    def written(
+        self, values: Tensor, source: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        decay = F.logsigmoid(self.decay(source)) / self.temper
+        return values, decay.unflatten(-1, (self.heads, -1)).transpose(-3, -2), None
+
+
+class _Discretised(StateAttention):
+    """A decay A_t = exp(−a Δ_t) per head, Δ_t = softplus(W x_t + b), as in Mamba-2."""
+
+    convolved: ClassVar[bool] = True
+
+    def __init__(self, width: int, heads: int, **settings: Any) -> None:
+        super().__init__(width, heads, **settings)
+        self.step = nn.Linear(settings.get("key_width") or width, heads)
+        self.log_speed = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+        # Δ is between 0.001 and 0.1 at first: the bias is its inverse softplus.
+        steps = torch.empty(heads).uniform_(math.log(1e-3), math.log(0.1)).exp()
+        with torch.no_grad():
+            self.step.bias.copy_(steps + torch.log(-torch.expm1(-steps)))
+
+    def steps(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Δ and ln A, both (\\*batch, heads, m, 1)."""
+        raw = self.step(source)
+        step = torch.logaddexp(raw, raw.new_zeros(())).mT.unsqueeze(-1)  # softplus
+        return step, -self.log_speed.exp()[:, None, None] * step
+
+
+class DeltaAttention(_Discretised):
+    """S_t = α_t S_{t−1} + β_t k_t (v_t − α_t S_{t−1}ᵀ k_t)ᵀ: a word replaces its key's old value.
+
+    β_t = σ(W_β x_t), α_t = exp(−a softplus(W x_t + b)), and queries and keys have norm 1. Yang et
+    al. 2025 (gated DeltaNet), equation 10, with their short convolutions, norm and gate.
+
+    >>> DeltaAttention(8, 2)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "delta"
+
+    def __init__(self, width: int, heads: int, **settings: Any) -> None:
+        super().__init__(width, heads, **settings)
+        self.rate = nn.Linear(settings.get("key_width") or width, heads)
+
+    def features(self, x: Tensor) -> Tensor:
+        return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
+
+    def written(
+        self, values: Tensor, source: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        rate = self.rate(source).sigmoid().mT.unsqueeze(-1)
+        return values, self.steps(source)[1], rate
+
+
+class StateSpaceAttention(_Discretised):
+    """S_t = exp(−a Δ_t) S_{t−1} + Δ_t k_t v_tᵀ, plus D v_t; one query and one key for all heads.
+
+    Dao & Gu 2024 (Mamba-2), section 7: queries are C, keys are B, values are x, with their short
+    convolution. The output is multiplied by SiLU(W_z q) and then normalised over all heads.
+
+    >>> StateSpaceAttention(8, 2)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "ssd"
+    shared: ClassVar[bool] = True
+
+    def __init__(self, width: int, heads: int, **settings: Any) -> None:
+        super().__init__(width, heads, **settings)
+        self.gain = nn.Parameter(torch.ones(heads * self.head_width))
+        self.skip = nn.Parameter(torch.ones(heads))
+
+    def written(
+        self, values: Tensor, source: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        step, decay = self.steps(source)
+        return step * values, decay, None
+
+    def skipped(self, output: Tensor, values: Tensor) -> Tensor:
+        return output + self.skip[:, None, None] * values
+
+    def finished(self, output: Tensor, queries: Tensor) -> Tensor:
+        gated = F.silu(self.gate(queries)) * output.flatten(-2)
+        size = gated.square().mean(-1, keepdim=True) + 1e-5
+        return self.gain * gated * size.rsqrt()

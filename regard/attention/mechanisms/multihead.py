@@ -1,0 +1,336 @@
+"""Multi-head attention: several heads in parallel, each with its own projections."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention.arguments import must_be_rows, must_be_tensors, places
+from regard.attention.cache import KeyValueCache
+from regard.attention.layer import Attention
+from regard.attention.mask import Mask, as_mask
+from regard.attention.mask_context import seen_of
+from regard.attention.mechanism import Mechanism, PerSide, both_sides
+from regard.attention.mechanisms.linformer import Linformer, named_compress
+from regard.attention.normalizer import Normalizer
+from regard.attention.packing import Packing
+from regard.attention.positions import make_score
+from regard.attention.sanitize import is_finite, nonfinite_rows
+from regard.attention.score import Score
+from regard.attention.tracing import on_cpu
+from regard.core.errors import RegardError
+
+
+class MultiHeadAttention(Mechanism):
+    """concat(head_1 … head_h) W_O, head_i = attend(W_Q,i q, W_K,i k, W_V,i v). Vaswani et al. 2017.
+
+    Queries (\\*batch, n, width), keys (\\*batch, m, key_width) and values (\\*batch, m,
+    value_width) give (\\*batch, n, width). Each of the ``heads`` has ``head_width`` columns, by
+    default width / heads. With ``key_value_heads`` below ``heads``, neighbouring heads share keys
+    and values: 1 is multi-query (Shazeer 2019), more is grouped-query attention (Ainslie et al.
+    2023). ``score`` is a name or a class, wrapped in ``position`` if that is part of a score, or a
+    Score, used as it is. ``compress`` ("linformer", "linformer-32", or a module) mixes keys and
+    values along their length. ``length`` is the maximum input length, which synthesizers and
+    linformer need.
+
+    If queries, keys and values have the same width, the three projections are rows of one weight,
+    in this order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
+
+    Raise a RegardError for widths and heads that do not divide, and for unknown names.
+
+    >>> MultiHeadAttention(8, 2, key_value_heads=1)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "multi-head"
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        score: str | type[Score] | Score = "scaled-dot",
+        position: str = "none",
+        normalize: str | Normalizer = "softmax",
+        dropout: float = 0.0,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        key_value_heads: int | None = None,
+        head_width: int | None = None,
+        bias: bool = True,
+        output_projection: bool = True,
+        length: int | None = None,
+        compress: str | Linformer = "none",
+    ) -> None:
+        super().__init__()
+        if heads < 1 or width < 1:
+            raise RegardError(
+                f"width and heads must be at least 1, not width={width} and heads={heads}"
+            )
+        groups = key_value_heads or heads
+        if head_width is None and width % heads:
+            near = width - width % heads or heads
+            raise RegardError(
+                f"width={width} is not divisible by heads={heads}; use a width of {near} or "
+                f"{near + heads}, or set head_width="
+            )
+        if heads % groups:
+            raise RegardError(
+                f"heads={heads} is not divisible by key_value_heads={groups}; choose a divisor"
+            )
+        self.width, self.heads, self.groups = width, heads, groups
+        self.head_width = head_width or width // heads
+        inner = (heads * self.head_width, groups * self.head_width, groups * self.head_width)
+        self.sizes = inner
+        key_width = key_width or width
+        self.make_projections(key_width, value_width or key_width, bias)
+        score = score_of(score, position, self.head_width, heads, length)
+        mixing = named_compress(compress, length) if isinstance(compress, str) else compress
+        self.attention = Attention(score, normalize, dropout, heads=heads, compress=mixing)
+        self.output = nn.Linear(inner[0], width, bias) if output_projection else None
+        self.reset()
+
+    def make_projections(self, key_width: int, value_width: int, bias: bool) -> None:
+        """Create the projections of queries, keys and values."""
+        self.packed = key_width == value_width == self.width
+        if self.packed:
+            self.project = nn.Linear(self.width, sum(self.sizes), bias)
+        else:
+            self.project_queries = nn.Linear(self.width, self.sizes[0], bias)
+            self.project_keys = nn.Linear(key_width, self.sizes[1], bias)
+            self.project_values = nn.Linear(value_width, self.sizes[2], bias)
+
+    def extra_repr(self) -> str:
+        shared = "" if self.groups == self.heads else f", key_value_heads={self.groups}"
+        return f"width={self.width}, heads={self.heads}{shared}"
+
+    def reset(self) -> None:
+        """Initialise the projections (Glorot and Bengio 2010) and set biases to zero."""
+        for name, linear in self.named_children():
+            if isinstance(linear, nn.Linear):
+                if name != "output":
+                    nn.init.xavier_uniform_(linear.weight)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)
+
+    def forward(
+        self,
+        queries: Float[Tensor, "*batch queries width"],
+        memory: Float[Tensor, "*key_batch keys key_width"] | None = None,
+        mask: Mask | Tensor | None = None,
+        *,
+        values: Float[Tensor, "*key_batch keys value_width"] | None = None,
+        positions: PerSide[Int[Tensor, "... n"]] = None,
+        cache: KeyValueCache | None = None,
+        packing: PerSide[Packing] = None,
+    ) -> Float[Tensor, "*batch queries _"]:
+        """Compute each query's average of the values, (\\*batch, n, width).
+
+        The memory is both keys and values, unless ``values`` are given; without a memory this is
+        self-attention. The mask's batch axes are those of the queries; the head axis is inserted
+        here. With a ``cache``, keys and values are appended to it and the queries attend to all of
+        it; a filled fixed cache is not extended.
+
+        ``positions`` and ``packing`` are those of the queries, and in self-attention also of the
+        keys; a pair is (queries, memory). With ``packing`` the queries and the result are rows
+        without padding, (rows, width); mask and positions remain those of the padded table. The
+        mask must hide a memory's padding from every real query.
+        """
+        tensors = {"queries": queries, "memory": memory, "values": values}
+        must_be_tensors(**{k: x for k, x in tensors.items() if x is not None or k == "queries"})
+        if isinstance(mask, Tensor) and mask.is_floating_point() and mask.ndim == queries.ndim:
+            raise RegardError(
+                "the third argument is a mask, not a tensor of numbers; pass values by name, "
+                "layer(queries, keys, values=…), and make a bias part of the score"
+            )
+        mask, keys, itself = as_mask(mask), memory, memory is None or memory is queries
+        query_positions, key_positions = both_sides(positions, memory)
+        if cache is not None and cache.filled:
+            key_positions = None  # the cache has them
+        packing, key_packing = both_sides(packing, memory)
+        if mask is not None and cache is None and packing is None:
+            queries, keys, values = without_hidden(
+                mask, queries, keys, values, query_positions, key_positions
+            )
+        bad = None
+        if cache is not None and cache.fixed and not len(cache) and key_packing is None:
+            keys, values, bad = without_nonfinite(queries if keys is None else keys, values)
+        q, k, v = self._heads(queries, keys, values, cache, packing, key_packing)
+        if bad is not None:  # sanitized under the mask of each call, without a gradient
+            k, v = k.masked_fill(bad[0], torch.nan), v.masked_fill(bad[1], torch.nan)
+        mask = self.masked(q, k, mask, (query_positions, key_positions), cache, itself)
+        attended = self.attention(
+            q,
+            k,
+            v,
+            mask,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            cache=cache,
+        )
+        output: Tensor = self.joined(attended.output).transpose(-3, -2).flatten(-2)
+        if packing is not None:
+            output = packing.pack(output)
+        output = self.gated(output, queries)
+        return output if self.output is None else self.output(output)
+
+    def masked(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        mask: Mask | None,
+        positions: tuple[Tensor | None, Tensor | None],
+        cache: KeyValueCache | None,
+        itself: bool,
+    ) -> Mask | None:
+        """Return the mask of the attention of projected queries and keys.
+
+        ``itself``: whether the keys are those of the queries, as in self-attention.
+        """
+        return mask
+
+    def joined(self, output: Tensor) -> Tensor:
+        """Return the heads (\\*batch, heads, n, head_width) from the output of the attention."""
+        return output
+
+    def gated(self, output: Tensor, queries: Tensor) -> Tensor:
+        """Return the concatenated heads as the output projection reads them."""
+        return output
+
+    def _heads(
+        self,
+        queries: Tensor,
+        keys: Tensor | None,
+        values: Tensor | None,
+        cache: KeyValueCache | None,
+        packing: Packing | None,
+        key_packing: Packing | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return projected queries (\\*batch, heads, n, head_width), and keys and values.
+
+        Keys and values are (\\*batch, groups, m, head_width).
+        """
+        if cache is not None and cache.filled:
+            q = self._project(queries, 0, 1, packing)[0]
+            none = q.new_empty(*q.shape[:-3], self.groups, 0, self.head_width)
+            return q, none, none
+        if keys is None:
+            keys, key_packing = queries, packing
+        if values is None:
+            values = keys
+        if self.packed and queries is keys is values:
+            q, k, v = self._project(queries, 0, 3, packing)
+        elif self.packed and keys is values:
+            (q,) = self._project(queries, 0, 1, packing)
+            k, v = self._project(keys, 1, 3, key_packing)
+        else:
+            inputs = ((queries, packing), (keys, key_packing), (values, key_packing))
+            q, k, v = (self._project(x, i, i + 1, how)[0] for i, (x, how) in enumerate(inputs))
+        return q, k, v
+
+    def _project(
+        self, x: Tensor, first: int, last: int, packing: Packing | None = None
+    ) -> list[Tensor]:
+        """Project to queries (0), keys (1), values (2), from first to last − 1, by one product."""
+        sizes = self.sizes[first:last]
+        separate = ("project_queries", "project_keys", "project_values")[first]
+        linear = self.project if self.packed else getattr(self, separate)
+        name = ("queries", "keys", "values")[first]
+        must_be_rows(name, x, getattr(linear, "in_features", None))
+        if self.packed:
+            start = sum(self.sizes[:first])
+            rows = slice(start, start + sum(sizes))
+            if len(sizes) == 3:
+                projected = self.project(x)
+            elif is_plain(self.project):
+                bias = None if self.project.bias is None else self.project.bias[rows]
+                projected = F.linear(x, self.project.weight[rows], bias)
+            else:
+                projected = self.project(x)[..., rows]
+        else:
+            projected = linear(x)
+        if packing is not None:
+            projected = packing.unpack(projected)
+        heads = projected.unflatten(-1, (-1, self.head_width))
+        # Split by heads and not by columns: the gradients are then joined by one copy, not two.
+        parts = heads.split([size // self.head_width for size in sizes], -2)
+        return [part.transpose(-3, -2) for part in parts]
+
+
+def score_of(
+    score: str | type[Score] | Score, position: str, width: int, heads: int, length: int | None
+) -> Score:
+    """Return a layer's score, built for heads of this width, or a Score as it is.
+
+    Raise a RegardError for a Score together with positions, or with another number of heads.
+    """
+    if not isinstance(score, Score):
+        return make_score(score, position, width, width, heads=heads, length=length)
+    if position != "none":
+        raise RegardError(
+            f"position={position!r} applies only to a score given by name; wrap the Score in its "
+            "position yourself"
+        )
+    if score.heads not in (None, heads):
+        raise RegardError(f"the score has {score.heads} heads, but the layer has {heads}")
+    return score
+
+
+def is_plain(linear: nn.Module) -> bool:
+    """Return whether a layer computes only x Wᵀ + b, so that rows of W compute a part of it.
+
+    This is not so for a low-rank adapter, quantized or sharded weights, hooks, or its own forward.
+    """
+    hooks = [linear._forward_hooks, linear._forward_pre_hooks]
+    hooks += [linear._backward_hooks, linear._backward_pre_hooks]
+    plain = type(linear) is nn.Linear and type(linear.weight) in (nn.Parameter, Tensor)
+    return plain and not any(hooks) and "forward" not in vars(linear)
+
+
+def without_nonfinite(
+    keys: Tensor, values: Tensor | None
+) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor] | None]:
+    """Return keys and values with zeros for the rows that are not finite, and those rows.
+
+    Their gradients would carry a NaN of the padding into the projections.
+    """
+    inputs = [keys] if values is None else [keys, values]
+    if on_cpu(keys) and is_finite(*inputs):
+        return keys, values, None
+    rows = [nonfinite_rows(x) for x in inputs]
+    keys = keys.masked_fill(rows[0], 0)
+    values = None if values is None else values.masked_fill(rows[-1], 0)
+    return keys, values, (rows[0].unsqueeze(-3), rows[-1].unsqueeze(-3))
+
+
+def without_hidden(
+    mask: Mask,
+    queries: Tensor,
+    keys: Tensor | None,
+    values: Tensor | None,
+    query_positions: Tensor | None,
+    key_positions: Tensor | None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Set numbers that are not finite, or overflow when squared, to zero in rows no query may see.
+
+    This comes before the projections, whose gradients would get a NaN from padding. Other numbers
+    stay: in self-attention a hidden row is still a query.
+    """
+    tensors = [x for x in (queries, keys, values) if x is not None]
+    source = queries if keys is None else keys
+    if on_cpu(queries) and is_finite(*tensors):
+        return queries, keys, values
+    rows, columns = places(queries, source, source.shape[-2], query_positions, key_positions)
+    hidden = ~seen_of(mask, rows, columns).unsqueeze(-1)
+    if mask.has_heads and hidden.ndim > 2:
+        hidden = hidden.all(-3)
+
+    def sanitized(x: Tensor) -> Tensor:
+        wide = x.float() if x.dtype == torch.float16 else x
+        return x.masked_fill(hidden & ~wide.square().isfinite(), 0)
+
+    if keys is None or keys is queries:
+        queries, keys = sanitized(queries), None
+    else:
+        keys = sanitized(keys)
+    return queries, keys, values if values is None else sanitized(values)

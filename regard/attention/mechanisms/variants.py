@@ -1,0 +1,108 @@
+"""Mechanisms that are multi-head attention with one change: an output gate, two maps per head."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.cache import KeyValueCache
+from regard.attention.layer import Attention
+from regard.attention.mechanisms.multihead import MultiHeadAttention, score_of
+from regard.attention.packing import Packing
+from regard.core.errors import RegardError
+
+
+class GatedAttention(MultiHeadAttention):
+    """(σ(W_g q) ⊙ concat(head_1 … head_h)) W_O, with the heads of `MultiHeadAttention`.
+
+    Qiu et al. 2025, the gate behind the attention that they found best: one number per query and
+    column. Queries (\\*batch, n, width) and a memory (\\*batch, m, key_width) give (\\*batch, n,
+    width). Arguments and errors are those of `MultiHeadAttention`.
+
+    >>> GatedAttention(8, 2)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "gated"
+
+    def __init__(self, width: int, heads: int, **settings: Any) -> None:
+        super().__init__(width, heads, **settings)
+        self.gate = nn.Linear(width, self.sizes[0])
+
+    def gated(self, output: Tensor, queries: Tensor) -> Tensor:
+        gate: Tensor = self.gate(queries).sigmoid()
+        return gate * output
+
+
+class DifferentialAttention(MultiHeadAttention):
+    """head_i = (1 − λ₀) norm((A₁ − λ A₂) v): the difference of two attention maps per head.
+
+    A₁ and A₂ compare the first and the second halves of the head's queries and keys, and λ =
+    exp(a₁·b₁) − exp(a₂·b₂) + λ₀ is learned, with λ₀ = 0.8 and a, b (head_width / 2,) shared by the
+    heads; norm divides a head's output by the root of its mean square and multiplies by learned
+    gains. Ye et al. 2024, equations 1 to 3; there λ₀ grows with depth. Queries (\\*batch, n, width)
+    and a memory (\\*batch, m, key_width) give (\\*batch, n, width). Recordings show both maps, all
+    A₁ before all A₂. Raise a RegardError for an odd head width or a Score that is built already.
+
+    >>> layer = DifferentialAttention(8, 2)
+    >>> layer(torch.zeros(3, 5, 8)).shape, layer.attention.heads
+    (torch.Size([3, 5, 8]), 4)
+    """
+
+    name = "differential"
+    start = 0.8
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        score: Any = "scaled-dot",
+        position: str = "none",
+        normalize: Any = "softmax",
+        dropout: float = 0.0,
+        length: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(width, heads, normalize=normalize, dropout=dropout, **settings)
+        if self.head_width % 2:
+            raise RegardError(
+                f"differential attention halves its heads; head_width={self.head_width} is odd"
+            )
+        if not isinstance(score, str | type):
+            raise RegardError(
+                "attention=differential takes a score by name or class, not built, as T5 builds "
+                "its scores; use multi-head or gated"
+            )
+        half = self.head_width // 2
+        score = score_of(score, position, half, 2 * heads, length)
+        compress = self.attention.compress
+        self.attention = Attention(score, normalize, dropout, heads=2 * heads, compress=compress)
+        self.vectors = nn.Parameter(0.1 * torch.randn(4, half))
+        self.gain = nn.Parameter(torch.ones(self.head_width))
+
+    @property
+    def amount(self) -> Tensor:
+        """Return λ."""
+        first, second, third, fourth = self.vectors
+        amount: Tensor = (first @ second).exp() - (third @ fourth).exp() + self.start
+        return amount
+
+    def joined(self, output: Tensor) -> Tensor:
+        first, second = output.chunk(2, -3)
+        difference = first - self.amount.to(output.dtype) * second
+        size = difference.square().mean(-1, keepdim=True) + 1e-5
+        return (1 - self.start) * self.gain.to(output.dtype) * difference * size.rsqrt()
+
+    def _heads(
+        self,
+        queries: Tensor,
+        keys: Tensor | None,
+        values: Tensor | None,
+        cache: KeyValueCache | None,
+        packing: Packing | None,
+        key_packing: Packing | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super()._heads(queries, keys, values, cache, packing, key_packing)
+        q, k = (torch.cat(x.chunk(2, -1), -3) for x in (q, k))
+        return q, k, torch.cat([v, v], -3)

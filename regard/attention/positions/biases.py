@@ -1,0 +1,324 @@
+"""Functions of the distance that are added to a score: ALiBi, T5, Kerple, FIRE, signed ALiBi."""
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from regard.attention.acceleration import Acceleration
+from regard.attention.prepared import Positions, Prepared, as_tuple, like, repeat_kv
+from regard.attention.score import Score
+from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distance
+from regard.attention.tracing import on_cpu
+from regard.core.errors import RegardError
+
+
+class Alibi(Wrapper):
+    """score(q, k) − slope · |i − j|, slopes 2^(−8h/heads) for h = 1 … heads. Press et al. 2022.
+
+    Scores are (…, [heads,] n, m). If the number of heads is not a power of two, the slopes follow
+    the paper's code: those of the next lower power, then every other one of the next higher.
+
+    >>> from regard.attention.scores import Dot
+    >>> Alibi(Dot(heads=2)).slopes.flatten().tolist()
+    [0.0625, 0.00390625]
+    """
+
+    def __init__(self, inner: Score) -> None:
+        super().__init__(inner)
+        slopes = alibi_slopes(inner.heads or 1)
+        self.slopes = slopes[:, None, None] if inner.heads else slopes[0]
+
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
+        return -like(self.slopes, as_tuple(queries)[0]) * distance(positions).abs()
+
+
+def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
+    """Return a slope per head, in float32 on the CPU.
+
+    >>> alibi_slopes(4).tolist()
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
+    slopes += between[: heads - power]
+    return torch.tensor(slopes, dtype=torch.float32, device="cpu")
+
+
+class RelativeBias(Wrapper):
+    """score(q, k) + b[bucket(j − i)], a learned bias per bucket and head. Raffel et al. 2020, 2.1.
+
+    Scores are (…, [heads,] n, m), b is (heads, buckets). Half of the buckets are for each direction
+    (``bidirectional``), or all for the past. Near distances have a bucket each, farther ones share
+    buckets in logarithmic steps up to ``farthest``.
+
+    >>> from regard.attention.scores import Dot
+    >>> RelativeBias(Dot(heads=2)).bias.shape
+    torch.Size([2, 32])
+    """
+
+    def __init__(
+        self,
+        inner: Score,
+        *,
+        buckets: int = 32,
+        farthest: int = 128,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__(inner)
+        self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
+        self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
+
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
+        rows, columns = positions
+        bias = self.bias if self.heads else self.bias[0]
+        if in_steps(rows) and in_steps(columns):
+            # One number per diagonal, in the gradient too: no table of buckets, no scattering.
+            n, m = len(rows), len(columns)
+            apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
+            return bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
+        bucket = self.buckets_of(distance(positions))
+        if bucket.ndim == 2 or not self.heads:
+            return bias[..., bucket]
+        return bias.T[bucket].movedim(-1, -3).squeeze(-4)
+
+    def buckets_of(self, apart: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+        """Return the bucket of each distance."""
+        return t5_bucket(apart, self.buckets, self.farthest, self.bidirectional)
+
+
+def in_steps(positions: Int[Tensor, "... n"]) -> bool:
+    """Return whether these are known, without waiting for a GPU, to be consecutive positions."""
+    if positions.ndim != 1 or not on_cpu(positions):
+        return False
+    return len(positions) > 0 and bool((positions.diff() == 1).all())
+
+
+def t5_bucket(
+    distance: Int[Tensor, "..."], buckets: int, farthest: int, bidirectional: bool
+) -> Int[Tensor, "..."]:
+    """Return T5's bucket of j − i: exact if near, logarithmic up to ``farthest``, then the last.
+
+    >>> t5_bucket(torch.tensor([-200, -9, -1, 0, 1, 9, 200]), 32, 128, True).tolist()
+    [15, 8, 1, 0, 17, 24, 31]
+    """
+    first = torch.zeros_like(distance)
+    if bidirectional:
+        buckets //= 2
+        first = (distance > 0) * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    steps = (distance.clamp(min=1).double() / exact).log() / math.log(farthest / exact)
+    far = (exact + (steps * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return first + torch.where(distance < exact, distance, far)
+
+
+class Kerple(Wrapper):
+    """score(q, k) − r₁ ln(1 + r₂ |i − j|), with r₁, r₂ > 0 learned per head. Chi et al. 2022.
+
+    This is the paper's logarithmic kernel. Scores are (…, [heads,] n, m). r = softplus(parameter)
+    starts at 1 for r₂ and, over the heads, between 0.1 and 2 for r₁.
+
+    >>> from regard.attention.scores import Dot
+    >>> Kerple(Dot(heads=4)).slopes().flatten()
+    tensor([0.1000, 0.7333, 1.3667, 2.0000], grad_fn=...)
+    """
+
+    name = "kerple"
+
+    def __init__(self, inner: Score) -> None:
+        super().__init__(inner)
+        shape = (inner.heads, 1, 1) if inner.heads else ()
+        start = torch.linspace(0.1, 2.0, inner.heads).view(shape) if inner.heads else torch.ones(())
+        self.slope = nn.Parameter(_unsoftplus(start))
+        self.reach = nn.Parameter(_unsoftplus(torch.ones(shape)))
+
+    def slopes(self) -> Tensor:
+        """Return r₁ of each head."""
+        return softplus(self.slope)
+
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
+        far = distance(positions).abs()
+        bias = -self.slopes() * torch.log1p(softplus(self.reach) * far)
+        return bias.to(as_tuple(queries)[0].dtype)
+
+
+def _unsoftplus(x: Tensor) -> Tensor:
+    """Return y with softplus(y) = x."""
+    return x + torch.log(-torch.expm1(-x))
+
+
+class FireAcceleration(WrapperAcceleration):
+    """The acceleration of `Fire`: hidden units are in memory for each pair."""
+
+    def __init__(self, score: "Fire") -> None:
+        super().__init__(score)
+        self.linear = False
+
+    def numbers_per_pair(self, score: "Fire", keys: Prepared) -> int:  # type: ignore[override]
+        return max(super().numbers_per_pair(score, keys), score.hidden)
+
+
+class Fire(Wrapper):
+    """score(q, k) + f(ψ(|i − j|) / ψ(max(i, L))), ψ(x) = ln(1 + c x). Li et al. 2024.
+
+    Scores are (…, [heads,] n, m). f has one hidden layer of ``hidden`` ReLUs and a number per head;
+    c > 0 and L > 0 are learned and start at 0.1 and 512. Distances are relative
+    to the query's position i, so that those of longer texts are in the trained range.
+
+    >>> from regard.attention.scores import Dot
+    >>> sum(x.numel() for x in Fire(Dot(heads=2)).parameters())
+    132
+    """
+
+    name = "fire"
+    options: ClassVar[Mapping[str, int]] = {"hidden": 1}
+
+    def __init__(self, inner: Score, *, hidden: int = 32) -> None:
+        super().__init__(inner)
+        if hidden != int(hidden) or hidden < 1:
+            raise RegardError(f"fire needs at least one hidden unit, not {hidden}")
+        self.hidden = int(hidden)
+        self.function = nn.Sequential(
+            nn.Linear(1, self.hidden), nn.ReLU(), nn.Linear(self.hidden, inner.heads or 1)
+        )
+        self.c = nn.Parameter(_unsoftplus(torch.tensor(0.1)))
+        self.threshold = nn.Parameter(torch.tensor(512.0))
+
+    @property
+    def acceleration(self) -> Acceleration:  # type: ignore[override]
+        return FireAcceleration(self)
+
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
+        c, dtype = softplus(self.c), as_tuple(queries)[0].dtype
+        far = torch.log1p(c * distance(positions).abs())
+        longest = positions[0].to(c.dtype).maximum(self.threshold.abs())[..., None]
+        values: Tensor = self.function((far / torch.log1p(c * longest))[..., None])
+        if not self.heads:
+            return values.to(dtype).squeeze(-1)
+        of_heads = values.to(dtype).movedim(-1, -3)
+        return of_heads if values.ndim == 3 else of_heads.squeeze(-4)
+
+
+class ColumnsAcceleration(WrapperAcceleration):
+    """The acceleration of `ExtraColumns`: that of its inner score, of fewer columns."""
+
+    def scale(self, score: "ExtraColumns", width: int) -> float:  # type: ignore[override]
+        return self.inner.scale(score.inner, width - score.columns)
+
+    def fast_compare(
+        self,
+        score: "ExtraColumns",  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared,
+        positions: Positions,
+    ) -> Tensor:
+        return score.compare(queries, keys, positions)
+
+
+class ExtraColumns(Wrapper):
+    """score(q, k) + a(i)·b(j), as further columns of an inner product; a base class.
+
+    The sum stays an inner product, which torch's fused kernels serve. A subclass defines ``rows``
+    and ``beside``. Raise a RegardError if the inner score is no inner product.
+    """
+
+    adds = False
+    columns: ClassVar[int] = 1
+
+    def __init__(self, inner: Score) -> None:
+        super().__init__(inner)
+        if not self.takes(inner):
+            raise RegardError(
+                f"position {self.name!r} needs an inner product such as scaled-dot, not "
+                f"{inner.name}; use alibi"
+            )
+
+    @classmethod
+    def takes(cls, inner: Score) -> bool:
+        return inner.acceleration.inner_product
+
+    @property
+    def acceleration(self) -> Acceleration:  # type: ignore[override]
+        return ColumnsAcceleration(self)
+
+    def rows(self, queries: Tensor, positions: Tensor) -> Tensor:
+        """Return a(i) of each query, (…, n, columns)."""
+        raise NotImplementedError(f"{type(self).__name__} has no rows(queries, positions)")
+
+    def beside(self, keys: Tensor, positions: Tensor) -> Tensor:
+        """Return b(j) of each key, (…, m, columns)."""
+        raise NotImplementedError(f"{type(self).__name__} has no beside(keys, positions)")
+
+    def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
+        prepared = self.inner.prepare_queries(queries, positions)
+        assert isinstance(prepared, Tensor)
+        return joined(prepared, self.rows(prepared, positions))
+
+    def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
+        prepared = self.inner.prepare_keys(keys, positions)
+        assert isinstance(prepared, Tensor)
+        columns = self.beside(prepared, positions)
+        of_heads = columns.ndim > 2 and columns.shape[-3] > 1
+        return joined(repeat_kv(prepared, self.heads) if of_heads else prepared, columns)
+
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        return self.acceleration.scale(self, queries.shape[-1]) * queries @ keys.mT
+
+
+def joined(x: Tensor, columns: Tensor) -> Tensor:
+    """Return x with further columns, over the batch of both and in the dtype of x."""
+    batch = torch.broadcast_shapes(x.shape[:-2], columns.shape[:-2])
+    columns = columns.to(x.dtype)
+    return torch.cat([x.expand(*batch, -1, -1), columns.expand(*batch, -1, -1)], -1)
+
+
+class SignedAlibi(ExtraColumns):
+    """score(q, k) + slope · (j − i), with the slopes of `Alibi`. Press et al. 2022.
+
+    Under a causal mask this is ALiBi, as four more columns of an inner product: positions in two
+    digits of base 256, which bfloat16 holds exactly up to position 65,535.
+
+    >>> from regard.attention.scores import Dot
+    >>> places = torch.arange(2)
+    >>> score, x = SignedAlibi(Dot(2, 2)), torch.zeros(2, 2)
+    >>> prepared = score.prepare_queries(x, places), score.prepare_keys(x, places)
+    >>> score.compare(*prepared, (places, places))
+    tensor([[ 0.0000,  0.0039],
+            [-0.0039,  0.0000]])
+    """
+
+    name = "alibi-signed"
+    columns: ClassVar[int] = 4
+
+    def __init__(self, inner: Score) -> None:
+        super().__init__(inner)
+        slopes = alibi_slopes(inner.heads or 1)
+        self.slopes = slopes[:, None, None] if inner.heads else slopes[0].view(1, 1)
+
+    # Slope and digits stand in columns of different sides: each is exact, and so is a product.
+    def rows(self, queries: Tensor, positions: Tensor) -> Tensor:
+        digits, slopes = self._columns(queries, positions)
+        return torch.cat([-digits, slopes], -1)
+
+    def beside(self, keys: Tensor, positions: Tensor) -> Tensor:
+        digits, slopes = self._columns(keys, positions)
+        return torch.cat([slopes, digits], -1)
+
+    def _columns(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        scale = self.inner.acceleration.scale(self.inner, x.shape[-1])
+        slopes = (self.slopes.to(x.device, non_blocking=True) / scale).to(x.dtype)
+        high = positions.div(256, rounding_mode="floor") * 256
+        digits = torch.stack([high, positions - high], -1).to(x.dtype)
+        batch = torch.broadcast_shapes(digits.shape[:-2], slopes.shape[:-2])
+        size = (*batch, digits.shape[-2], 2)
+        return digits.expand(size), slopes.expand(size)

@@ -1,0 +1,1 @@
+"""Errors, settings, tables of parts, files and trust: what every folder uses."""

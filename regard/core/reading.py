@@ -1,0 +1,241 @@
+"""Validated reading of files: within a size limit, of a known kind, with errors of one line.
+
+Files are not trusted: their source may be a stranger, a full disk or another version. JSON has no
+numbers that are not finite and none past 64 bits, no object has a key twice, nothing is nested
+deeper than `DEEPEST`, and what is read has the fields of the class that it is read as.
+"""
+
+import json
+import math
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regard.core.errors import RegardError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from torch import Tensor
+
+T = TypeVar("T")
+MOST = 100_000_000  # bytes of a JSON file
+DEEPEST = 100  # lists and objects inside each other
+WIDEST = 1 << 63  # of a whole number
+
+
+def read_bytes(path: Path, most: int = MOST) -> bytes:
+    """Return a file's content. Errors: no file, or unreadable; more than ``most`` bytes."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            raise RegardError(f"{path} cannot be read: it is no file")
+        if status.st_size > most:
+            raise RegardError(f"{path} is larger than {most:,} bytes")
+        with path.open("rb") as file:
+            return file.read(status.st_size)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise RegardError(f"{path} cannot be read: {_why(error)}") from None
+
+
+def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
+    """Return the value of a JSON document; ``source`` names it in errors.
+
+    Errors: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; a key twice in an
+    object; nested deeper than `DEEPEST`.
+
+    >>> parse_json("[1, 2.5]", "example")
+    [1, 2.5]
+    >>> parse_json("[1e999]", "example")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: example is not sound JSON: 1e999 is no finite number
+    """
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        value = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_float=_finite,
+            parse_int=partial(_whole, widest),
+            parse_constant=_finite,
+        )
+        _must_be_shallow(value)
+    except (ValueError, RecursionError) as error:
+        raise RegardError(f"{source} is not sound JSON: {_why(error)}") from None
+    return value
+
+
+def read_json(path: Path, most: int = MOST, widest: int = WIDEST) -> dict[str, Any]:
+    """Return the object of a JSON file. Errors: of `read_bytes`, of `parse_json`; no object."""
+    value = parse_json(read_bytes(path, most), path, widest)
+    if not isinstance(value, dict):
+        raise RegardError(f"{path} is not a JSON object")
+    return value
+
+
+def parse_rows(data: bytes, source: object) -> Iterator[dict[str, Any]]:
+    """Return the object of each line. Errors, by line: those of `parse_json`; no object."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip():
+            value = parse_json(line, f"{source}:{number}")
+            if not isinstance(value, dict):
+                raise RegardError(f"{source}:{number} is not a JSON object")
+            yield value
+
+
+#: What a value must be, by the kind of a pydantic error; the fields are those of its context.
+KINDS = {
+    "int_": "must be a whole number",
+    "float_": "must be a number",
+    "decimal_": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_": "must be true or false",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_": "must be an object",
+    "dataclass_": "must be an object",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be greater than {gt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be less than {lt:g}",
+    "string_too_long": "must have at most {max_length:,} characters",
+    "string_too_short": "must have at least {min_length:,} characters",
+    "too_long": "must have at most {max_length:,} items",
+    "too_short": "must have at least {min_length:,} items",
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+}
+
+
+def problem(error: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, from an error of pydantic, in the words of regard.
+
+    >>> problem({"type": "int_parsing", "msg": "Input should be a valid integer, …"})
+    'must be a whole number'
+    >>> problem({"type": "greater_than", "ctx": {"gt": 0}, "msg": "Input should be …"})
+    'must be greater than 0'
+    """
+    if "error" in error.get("ctx", {}):  # raised by regard
+        return str(error["ctx"]["error"])
+    name = next((name for name in KINDS if str(error["type"]).startswith(name)), "")
+    says = KINDS.get(str(error["type"]), KINDS.get(name, ""))
+    return says.format(**error.get("ctx", {})) if says else str(error["msg"]).lower()
+
+
+def checked(kind: type[T], value: Any, source: object) -> T:
+    """Return a plain value as a dataclass, a TypedDict or any type that pydantic knows.
+
+    Errors: a field of another type, one that is missing or unknown, by its name.
+
+    >>> checked(dict[str, int], {"a": "x"}, "example")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: example: a is 'x': must be a whole number
+    """
+    from pydantic import ValidationError  # a tenth of a second that `regard.attend` does without
+
+    if is_dataclass(kind) and isinstance(value, dict):
+        known = {field.name for field in fields(kind)}
+        if odd := sorted(map(str, value.keys() - known)):
+            raise RegardError(f"{source}: unknown field {odd[0]!r:.60}")
+    try:
+        adapter: "TypeAdapter[T]" = _adapter(kind)  # type: ignore[arg-type]
+        converted = adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        says = problem(first)
+        if first["type"] == "missing":
+            raise RegardError(f"{source}: {where:.100} {says}") from None
+        raise RegardError(f"{source}: {where:.100} is {first['input']!r:.60}: {says}") from None
+    return converted
+
+
+def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
+    """Return the tensors of a safetensors file. Errors: it is damaged."""
+    import safetensors
+    import safetensors.torch
+
+    try:
+        return dict(safetensors.torch.load(data))
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise RegardError(f"{source} is no sound safetensors file: {_why(error)}") from None
+
+
+def open_tensors(path: Path) -> "dict[str, Tensor]":
+    """Return the tensors of a safetensors file, read when they are used. Errors: as parse_tensors.
+
+    The file must not change while they are in use; it may be deleted.
+    """
+    import safetensors
+
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (
+        safetensors.SafetensorError,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        RuntimeError,
+    ) as error:
+        raise RegardError(f"{path} is no sound safetensors file: {_why(error)}") from None
+
+
+@cache
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = Counter(key for key, _ in pairs)
+        raise ValueError(f"the key {keys.most_common(1)[0][0]!r:.60} occurs twice in one object")
+    return value
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number:.20} is no finite number")
+    return value
+
+
+def _whole(widest: int, number: str) -> int:
+    if len(number) > 400 or not -widest <= (found := int(number)) < widest:
+        raise ValueError(f"{number:.20}… is larger than {widest.bit_length()} bits hold")
+    return found
+
+
+def _must_be_shallow(value: Any) -> None:
+    """Errors: a value whose lists and objects are nested deeper than `DEEPEST`."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            part
+            for whole in level
+            if isinstance(whole, dict | list)
+            for part in (whole.values() if isinstance(whole, dict) else whole)
+            if isinstance(part, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos + 1}"
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return first[:200]

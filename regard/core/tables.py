@@ -1,0 +1,139 @@
+"""Tables of parts by name: regard's own rows, those of installed packages, and a user's files."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from regard.core.errors import RegardError
+from regard.core.plugins import a, is_part, load_object, one_line
+from regard.core.trusted import must_be_trusted
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+class Table(Mapping[str, T], Generic[T]):
+    """Rows by name, in order; a name that is no row is looked for elsewhere.
+
+    A row may be written "module:NAME", and is imported when it is first asked for. A name
+    ``FILE.py:NAME`` is an object in a user's own file, which runs only if it is trusted
+    (`regard.core.trusted`). Any other name may be an entry point of an installed package, in the
+    ``group`` "regard.models", say; those come after the rows where names are listed, and are read
+    only for a list or a name that is no row. What is loaded must be a ``kind``, or with ``classes``
+    a subclass of it; errors call it ``what``, and show ``example`` as the way to write one.
+
+    >>> table = Table({"one": 1, "pi": "math:pi"}, "regard.numbers", (int, float), "number")
+    >>> table["one"], table["pi"] > 3, "two" in table, list(table)
+    (1, True, False, ['one', 'pi'])
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, T | str],
+        group: str,
+        kind: type | tuple[type, ...],
+        what: str,
+        *,
+        classes: bool = False,
+        example: str = "",
+    ) -> None:
+        self.rows, self.group, self.what = dict(rows), group, what
+        self.kinds = kind if isinstance(kind, tuple) else (kind,)
+        self.classes, self.example = classes, example
+
+    @cached_property
+    def _points(self) -> "dict[str, EntryPoint]":
+        """The entry points of the group that take no row's name."""
+        from importlib.metadata import entry_points
+
+        points = {point.name: point for point in entry_points(group=self.group)}
+        return {name: point for name, point in points.items() if name not in self.rows}
+
+    def __getitem__(self, name: str) -> T:
+        """Return a row. Errors: a file that is not trusted, does not run, or holds another kind."""
+        if name in self.rows:
+            row = self.rows[name]
+            if isinstance(row, str):
+                row = self.rows[name] = self._checked(name, load(row, self.what))
+            return row
+        if is_part(name):
+            return self._checked(name, load(name, self.what))
+        if name not in self._points:
+            raise KeyError(name)
+        try:
+            loaded = self._points[name].load()
+        except Exception as error:  # whatever an installed package raises
+            raise RegardError(
+                f"the {self.what} {name!r} of {self._points[name].value} cannot be loaded: "
+                f"{one_line(error)}"
+            ) from error
+        row = self.rows[name] = self._checked(name, loaded)
+        return row
+
+    def _checked(self, name: str, loaded: Any) -> T:
+        if isinstance(loaded, self.kinds) and not self.classes:
+            return cast("T", loaded)
+        if self.classes and isinstance(loaded, type) and issubclass(loaded, self.kinds):
+            return cast("T", loaded)
+        kind, of = self.kinds[0], a(type(loaded).__name__)
+        if not self.classes:
+            remedy = (
+                f"write {name.rpartition(':')[2]} = {self.example}"
+                if self.example
+                else f"name {a(kind.__name__)}"
+            )
+            raise RegardError(f"{name} is {of}, not {a(self.what)}: {remedy}")
+        if not isinstance(loaded, type):
+            raise RegardError(f"{name} is {of}, not a class: name the {self.what} class")
+        base = f"{kind.__module__.rpartition('.')[0]}.{kind.__name__}"
+        raise RegardError(f"{name} is no {self.what}: write `class {loaded.__name__}({base}):`")
+
+    def __repr__(self) -> str:
+        """Return a line for each row: its name and what it is, without importing it.
+
+        >>> print(Table({"pi": "math:pi", "int": int}, "regard.numbers", (int, type), "number"))
+        2 of the kind number:
+          pi   math:pi
+          int  int([x]) -> integer
+        """
+        wide = max(map(len, self), default=0)
+        rows = [f"  {name:<{wide}}  {_line(self.rows.get(name, self.group))}" for name in self]
+        return "\n".join([f"{len(self)} of the kind {self.what}:", *rows])
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (
+            name in self.rows or is_part(name) or name in self._points
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.fromkeys([*self.rows, *self._points])
+
+    def __len__(self) -> int:
+        return len({*self.rows, *self._points})
+
+
+def _line(row: object) -> str:
+    """Return a row in one line: where it is, its description, or the first line of its text."""
+    if isinstance(row, str):
+        return row
+    words = getattr(row, "description", "") or getattr(row, "question", "") or row.__doc__ or ""
+    return words.strip().partition("\n")[0] or repr(row)
+
+
+def load(spec: str, what: str) -> Any:
+    """Return the object that "module:NAME" or ``FILE.py:NAME`` names.
+
+    Errors: a file that is not trusted or does not run; it has no such name.
+
+    >>> load("math:tau", "number") > 6
+    True
+    """
+    if is_part(spec):
+        must_be_trusted({what: spec}, Path(f"the {what}"))
+        return load_object(spec)
+    module, _, name = spec.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,146 @@
+"""Python functions for the commands: `regard.train` and `regard.compare`."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.core.settings import pairs
+from regard.lab.cli import compare as command
+from regard.lab.cli.console import bar, err, hidden, say
+from regard.lab.cli.train import as_pairs, follow, planned, pretrained_beside, usual_folder, wanted
+
+if TYPE_CHECKING:
+    from regard.lab.runs import Run
+    from regard.lab.studies.arms import Arm
+    from regard.lab.studies.result import Comparison
+
+Place = str | os.PathLike[str]
+
+
+def train(
+    task: str,
+    *,
+    model: str = "",
+    data: Place = "",
+    budget: str = "",
+    init: Place = "",
+    config: Place = "",
+    pretrain_on: Place = "",
+    pretrain_budget: str = "",
+    out: Place | None = None,
+    end: bool = False,
+    progress: bool | None = None,
+    **settings: Any,
+) -> "Run":
+    """Train a model on a task like ``regard train`` and return its completed run.
+
+    ``settings`` are those listed by ``regard train TASK --settings``; the other arguments are the
+    options of the command: ``budget`` is "10m", "500 steps", "3 epochs" or "2M tokens", ``init`` a
+    run to start from. ``out`` defaults to ``runs/TASK-MODEL``, or if that is occupied to a folder
+    named by the settings, which is printed. The same call
+    resumes an interrupted training, with ``end`` completes it as it is, and returns a completed run
+    unchanged; other settings need another ``out``. ``progress`` shows a bar, by default on a
+    terminal.
+
+    Errors: unknown task, model or setting (raised before torch is loaded); a folder with another
+    run; unreadable data.
+
+    >>> train("classification", model="trasformer")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: no model is called 'trasformer'; did you mean transformer? ...
+    """
+    from regard.lab import runs
+
+    given = [*pairs({"data": data}), *pairs(settings), *as_pairs(budget)]
+    model, overrides, chosen = wanted(
+        task,
+        model,
+        given,
+        init=Path(init) if init else None,
+        config=Path(config) if config else None,
+        texts=os.fspath(pretrain_on),
+        budget=pretrain_budget,
+    )
+    texts, own_budget = os.fspath(pretrain_on), as_pairs(pretrain_budget)
+    first, config_of = planned(task, model, overrides, chosen, texts, own_budget)
+    place = Path(out or usual_folder(task, model, given, config_of, first))
+    if first:
+        begun = runs.go_on(pretrained_beside(place), first)
+        ends = end and not begun.complete
+        follow(begun, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
+        end = end and not ends  # --end has completed the pretraining; train the task fully
+    run = runs.go_on(place, config_of(place))
+    done = " (already complete)" if run.complete else ""
+    follow(run, f"{model} on {task}", end=end, shown=shows(progress))
+    if out is None:
+        say(f"run: {place}{done}", quiet=True)
+    return run
+
+
+def compare(
+    task: str,
+    arms: "str | Sequence[str | Arm]",
+    *,
+    data: Place = "",
+    seeds: int = 3,
+    budget: str = "",
+    reference: str = "",
+    ladder: bool = False,
+    tune: int | None = None,
+    tune_space: Sequence[str] = (),
+    sampler: str = "random",
+    tune_seed: int = 0,
+    out: Place | None = None,
+    workers: int | None = None,
+    launch: str = "",
+    progress: bool | None = None,
+    **settings: Any,
+) -> "Comparison":
+    """Train every arm with every seed like ``regard compare`` and return the comparison.
+
+    ``arms`` is "mean,transformer:heads=2" or a list of such; ``settings`` apply to every arm whose
+    model has them; the other arguments are the options of the command. ``out`` defaults to
+    ``runs/compare-TASK-DATA``, which is printed; it holds the runs, ``comparison.json`` and
+    ``report.html``. The same call resumes an interrupted comparison. In a script, call it below
+    ``if __name__ == "__main__":``, since every worker imports the script.
+
+    Errors: unknown names and settings; a folder with other runs; all arms fail.
+
+    >>> compare("classification", "mean,lstm")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: no model is called 'lstm'; did you mean rnn? ...
+    """
+    from regard.lab.studies.compare import compare as run
+    from regard.lab.studies.launchers import parse_launcher
+
+    search = command.search_of(tune, sampler, tune_seed, tune_space)
+    overrides = [*pairs({"data": data}), *pairs(settings)]
+    options: dict[str, Any] = {
+        "seeds": seeds,
+        "budget": budget or None,
+        "reference": reference or None,
+        "overrides": overrides,
+        "search": search,
+    }
+    launcher = parse_launcher(launch, workers) if launch else None
+    place = Path(out or command.usual_folder(task, os.fspath(data), arms, options))
+    if out is None:
+        say(f"runs: {place}", quiet=True)
+    with bar("runs") if shows(progress) else hidden() as show:
+        comparison = run(
+            task,
+            arms,
+            out=place,
+            **options,
+            workers=workers,
+            launcher=launcher,
+            ladder=ladder,
+            on_event=command.Watch(show) if shows(progress) else None,
+        )
+    return command.with_report(comparison)
+
+
+def shows(progress: bool | None) -> bool:
+    """Return whether to show progress; None means only on a terminal."""
+    return err.is_terminal if progress is None else progress

@@ -1,0 +1,481 @@
+"""``regard compare``: compare models over several seeds with one budget."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.core.errors import RegardError, look_up
+from regard.core.plugins import short
+from regard.lab.cli import completion
+from regard.lab.cli.console import (
+    WIDE,
+    Bar,
+    Browse,
+    Json,
+    bar,
+    browse,
+    emit_json,
+    err,
+    out,
+    say,
+    showable,
+)
+from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
+from regard.lab.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT, noted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.lab.studies.arms import Arm
+    from regard.lab.studies.compare import Study
+    from regard.lab.studies.launch import Event
+    from regard.lab.studies.result import ArmResult, Comparison
+    from regard.lab.studies.search import Sampler, Search
+    from regard.lab.studies.statistics import Difference
+    from regard.lab.tasks.units import Unit
+
+
+def compare(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help=f"Task to learn: {TASKS_IN_WORDS}. With --predictions: the first file.",
+            autocompletion=completion.tasks,
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Settings for all arms; a model setting applies to the arms whose model has it. "
+            "`regard train TASK --model NAME --settings` lists them.",
+            autocompletion=completion.settings,
+        ),
+    ] = None,
+    arms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arms",
+            "-a",
+            help="Comma-separated models: mean,transformer,tfidf, or for tasks that write text "
+            "gru,bahdanau,transformer. Settings of one arm follow a colon: "
+            "transformer:score=additive,heads=2 (a comma before key=value continues the arm, a "
+            "semicolon always ends it). Repeatable.",
+            autocompletion=completion.models,
+        ),
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Named data (see `regard data list`) or a .csv, .tsv or .jsonl file (also .gz). "
+            "Labelled texts may also be a .txt (label, tab, text), a .parquet, a folder with one "
+            "file or folder per label, or neg.txt,pos.txt; pairs also FILE,FILE. Other splits: "
+            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1.",
+            autocompletion=completion.data,
+        ),
+    ] = "",
+    seeds: Annotated[
+        int,
+        typer.Option(min=1, help="Runs per arm; one seed compares two models, not two methods."),
+    ] = 3,
+    budget: Annotated[
+        str, typer.Option(help="Budget per run: 10m, '500 steps', '3 epochs' or '2M tokens'.")
+    ] = "",
+    reference: Annotated[
+        str,
+        typer.Option(help="Arm to compare all others with.", show_default="the first arm"),
+    ] = "",
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="Also compare each network with the previous one.")
+    ] = False,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Tune the settings of each arm on the validation split with N trials, the first "
+            "with default settings; each has the budget of a run. The seeds use the best.",
+        ),
+    ] = None,
+    tune_space: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=RANGE",
+            help="Search range of a setting, replacing or adding to the default ones: low..high, "
+            "low..high:log or a,b,c. Repeatable.",
+        ),
+    ] = None,
+    sampler: Annotated[
+        str, typer.Option(help="Optuna sampler: random, or tpe, which learns from earlier trials.")
+    ] = "random",
+    tune_seed: Annotated[int, typer.Option(min=0, help="Random seed of the search.")] = 0,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Output folder for runs and report.",
+            show_default="runs/compare-TASK-DATA, with --tune runs/tune-TASK-DATA",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of parallel runs, one thread each.", show_default="all cores"
+        ),
+    ] = None,
+    launch: Launch = "",
+    jobs: Jobs = False,
+    open_page: Browse = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run some steps per arm; forecast time and memory.")
+    ] = False,
+    predictions: Annotated[
+        bool,
+        typer.Option(
+            "--predictions",
+            help="Compare existing predictions instead of training: one file per arm and seed, "
+            "FILE or NAME=FILE (.jsonl, .csv or .tsv with columns label and predicted; optional: "
+            "probabilities, group, and id, source or text to match rows). The seed N is read from "
+            "ARM.N.jsonl, ARM-seed-N.jsonl or ARM/seed-N/predictions.jsonl.",
+        ),
+    ] = False,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="Metric with --predictions: accuracy, macro-f1, balanced-accuracy, log-loss, or "
+            "bleu for texts. To train, use metric=NAME.",
+            show_default="accuracy",
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Train models with several seeds and test which one is better.
+
+    Confidence intervals and p-values are for paired differences per seed, including the variance of
+    the test examples (or of their groups), with Holm's correction over all arms against the
+    reference. Without evidence, the verdict reports the smallest difference that could have been
+    detected. Translations are compared by the BLEU of the whole test split. Run the same command
+    again to resume; a larger --seeds adds runs.
+
+    regard compare classification --arms mean,transformer,tfidf
+
+    regard compare classification --arms "transformer,transformer:score=additive"
+
+    regard compare classification --data reviews.csv --seeds 5 --budget 10m
+
+    regard compare translation --data multi30k --arms gru,bahdanau --seeds 1
+
+    regard compare classification --arms tfidf,transformer --tune 12
+
+    regard compare classification --seeds 50 --launch slurm:partition=cpu,time=4h
+
+    regard compare --predictions mine.0.jsonl mine.1.jsonl theirs.0.jsonl theirs.1.jsonl
+    """
+    from regard.lab.studies.compare import Study
+    from regard.lab.studies.compare import compare as run
+
+    if predictions:
+        trains = {"--arms": arms, "--data": data, "--budget": budget, "--workers": workers,
+                  "--ladder": ladder, "--dry-run": dry_run, "--launch": launch,
+                  "--jobs": jobs}  # fmt: skip
+        if given := [name for name, value in trains.items() if value]:
+            raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
+        _of_files([task, *(settings or [])], metric, reference, folder, json, open_page)
+        return
+    if metric:
+        raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
+    overrides = [*(settings or []), *([f"data={data}"] if data else [])]
+    search = search_of(tune, sampler, tune_seed, tune_space or [])
+    options: dict[str, Any] = {
+        "search": search,
+        "seeds": seeds,
+        "budget": budget or None,
+        "reference": reference or None,
+        "overrides": overrides,
+    }
+    launcher = launcher_of(launch, jobs, workers)
+    options["out"] = folder or usual_folder(task, data, arms or [], options)
+    if dry_run:
+        _forecast(Study.plan(task, arms or [], **options), workers, json)
+        return
+    with listing(jobs, "runs"), bar("runs") as show:
+        comparison = run(
+            task, arms or [], **options, workers=workers, launcher=launcher, ladder=ladder,
+            on_event=Watch(show),
+        )  # fmt: skip
+    comparison = _shown(comparison, json, open_page)
+    if comparison.failures:
+        raise typer.Exit(2)
+
+
+def usual_folder(
+    task: str, data: str, arms: "str | Sequence[str | Arm]", options: Mapping[str, Any]
+) -> Path:
+    """Return the default folder of a comparison, by task and data, or if occupied by settings, too.
+
+    `options`: the arguments of `Study.plan`, but its folder.
+    """
+    from regard.lab.runs.places import default_folder
+    from regard.lab.studies.compare import Study
+
+    kind = "tune" if options["search"] else "compare"
+    base = Path("runs") / f"{kind}-{short(task)}{f'-{Path(data).stem}' if data else ''}"
+    pairs = [pair for pair in options["overrides"] if not pair.startswith("data=")]
+    pairs += [f"budget={budget}"] if (budget := options["budget"]) else []
+    folder = default_folder(base, pairs, lambda path: Study.plan(task, arms, **options, out=path))
+    return noted(folder, base)
+
+
+def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":
+    """Return the search for the options. Errors: search options without --tune."""
+    from regard.lab.studies.search import SAMPLERS, Search
+
+    drawn: Mapping[str, Sampler] = {name: name for name in SAMPLERS}
+    chosen = look_up(drawn, sampler, "sampler")
+    if trials is not None:
+        return Search(trials, chosen, seed, tuple(space))
+    options = {"--tune-space": bool(space), "--sampler": sampler != "random", "--tune-seed": seed}
+    for option, is_given in options.items():
+        if is_given:
+            raise RegardError(f"{option} needs a search; add --tune N, the number of trials")
+    return None
+
+
+def _of_files(
+    files: Sequence[str],
+    metric: str,
+    reference: str,
+    folder: Path | None,
+    json: bool,
+    open_page: bool,
+) -> None:
+    """Compare the predictions of other programs."""
+    from regard.lab.studies.predictions import OUT, compare_predictions
+
+    place = folder or Path(OUT)
+    comparison = compare_predictions(
+        files, metric=metric or "accuracy", reference=reference or None, out=place
+    )
+    _shown(comparison, json, open_page)
+
+
+def _shown(comparison: "Comparison", json: bool, open_page: bool) -> "Comparison":
+    """Write the report, and print the comparison."""
+    comparison = with_report(comparison)
+    if json:
+        emit_json(comparison.json())
+    else:
+        show_comparison(comparison)
+    if open_page:
+        browse(Path(comparison.report))
+    return comparison
+
+
+class Watch:
+    """Show the events of all jobs in one progress bar, and a line for each finished job."""
+
+    def __init__(self, show: Bar) -> None:
+        self.show = show
+        self.done: dict[str, float] = {}
+        self.warned: set[str] = set()  # arms with a printed warning
+
+    def __call__(self, event: "Event") -> None:
+        name = event.name
+        self.done[name] = event.done
+        if event.kind == "finished":
+            say(f"{name}: {event.message}", quiet=True)
+        elif event.kind == "failed":
+            say(f"{name}: error: {event.message}", quiet=True)
+        elif event.kind == "restarted":
+            say(f"{name}: {event.message}", quiet=True)
+        elif event.kind == "warning" and event.arm not in self.warned:
+            self.warned.add(event.arm)
+            say(f"{event.arm}: {event.message}", quiet=True)
+        words = f"{name}: {event.message}" if event.kind == "progress" else ""
+        self.show(round(sum(self.done.values()), 2), event.total, words, event.left)
+
+
+def with_report(comparison: "Comparison") -> "Comparison":
+    """Write the report next to the runs and its path into the comparison."""
+    from dataclasses import replace
+
+    from regard.lab.reports.comparison import write_report
+
+    comparison = replace(comparison, report=str(comparison.folder / "report.html"))
+    comparison.save()
+    write_report(comparison.record(), comparison.folder)
+    return comparison
+
+
+def show_comparison(comparison: "Comparison") -> None:
+    """Print the arms, the verdicts and the path of the report."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    from regard.lab.reports.search import best_settings, search_table
+    from regard.lab.runs import below
+    from regard.lab.studies.compare import models_of
+    from regard.lab.tasks import TASKS
+
+    place = out if out.is_terminal else Console(width=WIDE)  # do not fold lines in a file
+    whole = _table(comparison)
+    if Measurement.get(place, place.options.update(max_width=WIDE), whole).maximum <= place.width:
+        place.print(whole)
+    else:
+        place.print(_table(comparison, costs=False))
+        say()
+        place.print(_table(comparison, verdicts=False))
+    say()
+    for note in comparison.about.get("notes", []):
+        say(f"data: {note}")
+    for difference in (*comparison.verdicts, *comparison.rungs):
+        say(difference.sentence)
+    for result in comparison.arms:
+        if not result.trained:
+            say(f"{result.arm.name}: {result.training()}: {_remedy(result)}")
+    if "tuning" in comparison.about:
+        tuning = comparison.about["tuning"]
+        say(f"\n{search_table(tuning).text()}")
+        for name, chosen in best_settings(tuning).items():
+            say(f"best settings of {name}: {chosen}")
+    if not comparison.verdicts:
+        say(f"nothing to compare with: the reference {comparison.reference} has no result")
+    models = models_of(comparison.task) if comparison.task in TASKS else {}
+    baselines = [name for name, entry in models.items() if entry.baseline]
+    if baselines and not any(result.arm.model in baselines for result in comparison.arms):
+        say(f"no arm is a baseline; add {' or '.join(baselines)} to see what a network gains")
+    for failure in comparison.failures:
+        err.print(f"error: {failure}", markup=False)
+    if repeat := comparison.about.get("repeat"):
+        say(f"\nto repeat it on another machine, by steps: {shlex.join(repeat)}")
+    say(f"\nreport: {comparison.report}")
+    drawn = showable(below(comparison.folder))
+    follows = (
+        [f"regard show {shlex.quote(str(drawn))} {SAMPLES.get(comparison.task, TEXT)}"]
+        if drawn
+        else []
+    )
+    follows += [f"regard serve {shlex.quote(str(comparison.folder))}"] if models else []
+    for head, command in zip(("next:", ""), follows, strict=False):
+        say(f"{head:<8}{command}")
+
+
+def _remedy(result: "ArmResult") -> str:
+    """Return what to do about an arm whose training did not converge."""
+    from regard.lab.runs.convergence import ONE_LABEL, RISING, TRIVIAL, UNKNOWN
+
+    if {RISING, UNKNOWN} & set(result.ended):
+        return "use a longer --budget, or none"
+    if {ONE_LABEL, TRIVIAL} & set(result.ended):
+        return "it learned nothing; try another learning_rate="
+    return "run the command again to retry the failed runs"
+
+
+def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = True) -> "Table":
+    """Return a table with a row per arm: score and verdict, costs and other scores, or both."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from regard.lab.studies.result import COSTS
+    from regard.lab.tasks import unit_of
+
+    against = {difference.a: difference for difference in comparison.verdicts}
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    longest = max(len(result.arm.name) for result in comparison.arms)
+    table.add_column("arm", overflow="fold", min_width=min(longest, 24))
+    headings, known = [], comparison.costs if costs else []
+    others = comparison.other_metrics if costs else []
+    if verdicts:
+        over = "better than" if comparison.unit.lower else "against"
+        headings = [
+            f"{comparison.metric}{comparison.unit.sign} (95 %)",
+            f"{over} {comparison.reference}",
+        ]
+        headings += ["p (Holm)", "verdict"]
+    headings += [COSTS[i] for i in known] + [f"{name}{unit_of(name).sign}" for name in others]
+    trained = costs and any(result.ended for result in comparison.arms)
+    headings += ["training"] if trained else []
+    for heading in headings:
+        table.add_column(escape(heading), justify="left" if heading in LEFT else "right")
+    for result in comparison.arms:
+        difference, spent = against.get(result.arm.name), result.costs()
+        cells = _verdict(comparison.unit, result, difference) if verdicts else []
+        cells += [spent[i] for i in known] + [result.other(name) for name in others]
+        cells += [result.training()] if trained else []
+        table.add_row(escape(result.arm.name), *cells)
+    for name, value in comparison.trivial.items() if verdicts else ():
+        table.add_row(name, comparison.unit.write(value), style="dim")
+    return table
+
+
+def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None") -> list[str]:
+    mean, low, high = (unit.write(v) for v in (result.mean, result.low, result.high))
+    score = f"{mean} ({low} to {high})"
+    if difference is None:
+        return [score, "", "", ""]
+    ends = (difference.mean, difference.low, difference.high)
+    points = [unit.write(value, "+") for value in ends]
+    against = f"{points[0]} ({points[1]} to {points[2]})"
+    p = f"{difference.p:.3f}" if difference.p >= 0.001 else "< 0.001"
+    verdict = "[green]better[/]" if difference.mean > 0 else "[red]worse[/]"
+    if difference.significant and not difference.claimed:
+        verdict = "no claim"
+    return [score, against, p, verdict if difference.significant else "no evidence"]
+
+
+LEFT = {"verdict", "training"}
+
+
+def _forecast(study: "Study", workers: int | None, json: bool) -> None:
+    """Run some steps of each arm and print the forecast for all runs."""
+    import os
+
+    from regard.lab.reports.scales import forecast as ahead
+    from regard.lab.studies.forecasts import Planned, costs, total
+
+    jobs, trials = study.jobs(), study.trials
+    planned = [
+        Planned(arm.name, mine[0].task, len(mine))
+        for arm in study.arms
+        for mine in [[job for job in jobs if job.arm == arm.name]]
+    ]
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for one, cost in costs(planned):
+        rows.append(
+            {"name": one.name, "runs": one.times, "trials": trials[one.name], **cost.json()}
+        )
+        notes += [note for note in cost.notes if note not in notes]
+    many = [row["runs"] + row["trials"] for row in rows]
+    parallel = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))
+    seconds, most = total(rows, many, parallel)
+    if json:
+        emit_json(
+            {"task": study.task, "workers": parallel, "seconds": seconds, "most_seconds": most,
+             "arms": rows}
+        )  # fmt: skip
+        return
+    for note in notes:
+        say(f"data: {note}")
+    wide = max(len(row["name"]) for row in rows)
+    for row in rows:
+        say(
+            f"{row['name']:<{wide}}  {_times(row)} × {ahead(row['seconds'], row['most_seconds'])}, "
+            f"{row['steps']:,} steps, {row['parameters']:,} parameters, {row['memory_mb']:,.0f} MB"
+        )
+    for name, warning in ((row["name"], text) for row in rows for text in row["warnings"]):
+        say(f"{name}: {warning}")
+    early = any(row["steps"] < row["most_steps"] for row in rows)
+    say(
+        f"{ahead(seconds, most)} with {parallel} parallel runs"
+        + ("; at most, if validation keeps improving" if early else "")
+        + "; nothing was written"
+    )
+
+
+def _times(row: dict[str, Any]) -> str:
+    return f"({row['trials']} trials + {row['runs']})" if row["trials"] else str(row["runs"])

@@ -1,0 +1,41 @@
+"""``regard export``: write a run as a folder for another program."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from regard.lab.cli.console import Json, RunFolder, emit_json, opened, say
+
+
+def export(
+    run: RunFolder,
+    to: Annotated[
+        Literal["huggingface", "marian", "ctranslate2", "onnx"],
+        typer.Option(help="Target program or format."),
+    ],
+    out: Annotated[Path, typer.Option(help="Output folder; it must not exist yet.")],
+    quantization: Annotated[
+        str, typer.Option(help="Number type for CTranslate2: float32, int8, bfloat16, ….")
+    ] = "float32",
+    json: Json = False,
+) -> None:
+    """Export a run for transformers, CTranslate2 or onnxruntime.
+
+    Writes weights, tokenizer and a model card; the same texts yield the same logits and
+    translations. The README of an ONNX folder has a script that runs it without torch. An error
+    names a setting that the format does not support and a supported value.
+
+    regard export runs/translation --to ctranslate2 --quantization int8 --out fast
+
+    regard export runs/mine --to onnx --out mine-onnx
+    """
+    from regard.lab.runs.export import export as write
+
+    exported = write(opened(run, "export"), to, out, quantization=quantization)
+    size = sum(path.stat().st_size for path in exported.folder.iterdir())
+    if json:
+        emit_json({"run": str(run), "to": to, "folder": str(out), "bytes": size})
+        return
+    say(f"{out}: {size:,} bytes in {len(list(out.iterdir()))} files")
+    say(f"load it with {exported.load}")

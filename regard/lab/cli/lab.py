@@ -1,0 +1,103 @@
+"""``regard lab``: list the labs or run one."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.lab.cli.console import Bar, Browse, Json, Left, bar, browse, emit_json, say
+from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
+from regard.lab.labs import LABS, LabRequest, open_lab
+
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in LABS if name.startswith(incomplete)]
+
+
+def lab(
+    name: Annotated[
+        str,
+        typer.Argument(help="Lab or FILE.py:NAME (default: list all).", autocompletion=_names),
+    ] = "",
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Settings of the lab and its arms. An unknown key lists the valid ones.",
+        ),
+    ] = None,
+    data: Annotated[str, typer.Option(help="Named data set or file; default: built-in data.")] = "",
+    seeds: Annotated[int, typer.Option(min=0, help="Number of seeds.", show_default=False)] = 0,
+    budget: Annotated[str, typer.Option(help="Budget of each run: 10m, 500 steps, 3 epochs.")] = "",
+    x: Annotated[str, typer.Option(help="Columns to predict from: a,b (kernel-regression).")] = "",
+    y: Annotated[str, typer.Option(help="Column to predict (kernel-regression).")] = "",
+    only: Annotated[
+        str, typer.Option(help="Comparisons: a,b (replications, mechanisms).", metavar="NAMES")
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of parallel runs, one thread each.")
+    ] = None,
+    launch: Launch = "",
+    jobs: Jobs = False,
+    open_page: Browse = False,
+    as_json: Json = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Forecast time and memory without training.")
+    ] = False,
+) -> None:
+    """Answer a question by an experiment, in about a minute."""
+    if not name:
+        _list(as_json)
+        return
+    chosen = open_lab(name)
+    flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
+    launcher = launcher_of(launch, jobs, workers)
+    request = LabRequest(data, seeds, budget, out, workers, [*flags, *(overrides or ())], launcher)
+
+    follow = Follow()
+
+    def tell(text: str) -> None:
+        follow.close()
+        say(text, quiet=as_json or jobs)
+
+    try:
+        with listing(jobs, "comparison"):
+            result = chosen.dry_run(request, tell) if dry_run else chosen.run(request, tell, follow)
+    finally:
+        follow.close()
+    if as_json:
+        emit_json(result)
+    if open_page and result.get("report"):
+        browse(Path(result["report"]))
+
+
+class Follow:
+    """A progress bar that opens on the first progress and closes before other output."""
+
+    def __init__(self) -> None:
+        self.open = ExitStack()
+        self.bar: Bar | None = None
+
+    def __call__(self, done: float, total: float, says: str, left: Left | None = None) -> None:
+        if self.bar is None:
+            self.bar = self.open.enter_context(bar("runs"))
+        self.bar(round(done, 2), total, says, left)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self.open.close()
+        self.bar = None
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        emit_json(
+            {"labs": [{"name": name, "question": lab.question} for name, lab in LABS.items()]}
+        )
+        return
+    wide = max(map(len, LABS))
+    for name, lab in LABS.items():
+        say(f"{name:<{wide}}  {lab.question}")
+    say(f"\nRun one: regard lab {next(iter(LABS))}")

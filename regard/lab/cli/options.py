@@ -1,0 +1,37 @@
+"""A hint for settings written as options: ``--epochs 3`` must be ``epochs=3``."""
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+from regard.core.errors import RegardError
+from regard.core.settings import Settings
+from regard.core.usual import meant
+
+
+class TakesSettings(TyperCommand):
+    """A command with KEY=VALUE arguments, which users often write as options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Errors: an unknown option that has the name of a setting."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # its class is in typer's private copy of click
+            option = str(getattr(error, "option_name", ""))
+            names = meant(option, settings()) if option.startswith("--") else []
+            if not names:
+                raise
+            raise RegardError(
+                f"unknown option {option}; write a setting without dashes: "
+                f"{' or '.join(f'{name}=VALUE' for name in names)}"
+            ) from None
+
+
+def settings() -> list[str]:
+    """Return the names of all settings of all tasks, models and the training."""
+    from regard.lab.tasks import TASKS
+    from regard.training.settings import TrainingSettings
+
+    kinds: list[type[Settings]] = [TrainingSettings, *(task.settings for task in TASKS.values())]
+    kinds += [entry.settings for task in TASKS.values() for entry in task.models.values()]
+    return sorted({key for kind in kinds for key in kind.model_fields})

@@ -1,0 +1,378 @@
+"""``regard predict``: predictions for texts from the command line, a file or a pipe."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from regard.core.errors import RegardError
+from regard.lab.cli.answers import Answer, must_be_known, unknown_of, write
+from regard.lab.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
+
+if TYPE_CHECKING:
+    from regard.lab.data.examples import Example
+    from regard.lab.runs import Run
+    from regard.lab.tasks.writing.searching import Search
+
+CHUNK = 512  # texts per batch, so that a pipe of any length fits into memory
+T = TypeVar("T")
+
+
+def predict(
+    run: RunFolder,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Input texts (default: read stdin)."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="Input file: one text per line, per row of a .csv, .tsv, .jsonl or .parquet, or "
+            "per parsed sentence of a .conllu.",
+        ),
+    ] = None,
+    column: Annotated[
+        str,
+        typer.Option(
+            "--text",
+            help="Text column of the table.",
+            show_default="the one of the training, else detected",
+        ),
+    ] = "",
+    top: Annotated[
+        int, typer.Option(min=0, help="Print the N most likely labels.", show_default=False)
+    ] = 0,
+    best: Annotated[
+        int, typer.Option(min=0, help="Print the N best outputs with ln p.", show_default=False)
+    ] = 0,
+    beam: Annotated[
+        int, typer.Option(min=0, help="Beam size; 1 = greedy search.", show_default="the run's")
+    ] = 0,
+    penalty: Annotated[
+        float | None, typer.Option(help="Length penalty for beam search.", show_default="the run's")
+    ] = None,
+    longest: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Maximum number of tokens to generate; a language model may exceed its context "
+            "length.",
+            show_default="the run's",
+        ),
+    ] = 0,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Sampling temperature: 1 = the model's distribution, lower = more likely tokens, "
+            "0 = always the most likely token.",
+            show_default="0.8 for language models, else 0",
+        ),
+    ] = None,
+    top_k: Annotated[
+        int, typer.Option(min=0, help="Sample from the k most likely tokens; 0 = all.")
+    ] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the top tokens with this total probability.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for sampling.")] = 0,
+    score: Annotated[
+        bool,
+        typer.Option("--score", help="Score given targets: each text is SOURCE<tab>TARGET."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write the answers to this file instead of stdout: a .csv with texts and "
+            "answers, a .jsonl with one object per text, or a .tsv or .txt with the lines as "
+            "printed. It appears when all are written.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Predict labels or generate texts, line by line.
+
+    A line is a label and its probability, or a generated text. Columns are separated by tabs.
+
+    --top 3: the three most likely labels on each line, each with its probability.
+    --best 5: up to five lines per text, best first, each with the number of the text, ln p and the
+    output. --score: ln p, token count and perplexity of each given pair. Texts that are too long
+    are truncated, with a warning on stderr.
+
+    A language model samples a continuation: --seed 1 samples another one, --temperature 0 takes the
+    most likely tokens. With --longest it may exceed its context length: whenever the context is
+    full, generation continues from its last half.
+
+    regard predict runs/classification-transformer 'not a bad film' 'not a good film'
+
+    cat reviews.txt | regard predict runs/classification-transformer
+
+    regard predict runs/classification-transformer --file new.csv --text body --out answers.csv
+
+    regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
+
+    regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
+    """
+
+    from regard.lab.tasks.task import unknown_phrase
+    from regard.training.ranks import ranks
+
+    if texts and file:
+        raise RegardError("texts and --file exclude each other; give only one of them")
+    table = file is not None and not score and is_table(file)
+    if column and not table:
+        raise RegardError(
+            "--text names a table column; add --file FILE.csv, .tsv, .jsonl or .parquet"
+        )
+    if output:
+        must_be_known(output)
+    if not (texts or file) and ranks().world > 1:
+        raise RegardError("several processes cannot share stdin; give texts or --file")
+    options: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
+    options |= {"top_k": top_k, "seed": seed}
+    chosen = {key: value for key, value in options.items() if value}
+    chosen |= {"penalty": penalty} if penalty is not None else {}
+    chosen |= {"temperature": temperature} if temperature is not None else {}
+    chosen |= {"top_p": top_p} if top_p != 1 else {}
+    loaded = opened(run, "predict")
+    answer = _how(loaded, chosen, score, top)
+    name = str(file) if file else "text" if texts else "stdin"
+
+    if file and table and not column:
+        column = own_column(loaded, file)
+
+    def source() -> "Iterable[str | Example]":
+        if texts:
+            return [as_utf8(text) for text in texts]
+        if file and table:
+            return rows_of(file, column)
+        own = loaded.task.read_file(file) if file else None
+        return lines(file) if own is None else own
+
+    def answers(show: Bar) -> Iterator[Answer]:
+        total = sum(1 for _ in source()) if file and output else 0
+        done = empty = unknown = 0
+        for chunk in chunks(source()):
+            for number, (printed, values) in enumerate(answer(chunk, name, done), done + 1):
+                if words := unknown_of(values):
+                    unknown += 1
+                    if texts:
+                        say(f"{name}:{number}: {unknown_phrase(words)}", quiet=True)
+                yield printed, values
+            done += len(chunk)
+            empty += sum(isinstance(text, str) and not text.strip() for text in chunk)
+            if total:
+                show(done, total, "texts")
+        if empty:
+            say(f"{name}: {empty:,} of {done:,} texts empty, yet answered", quiet=True)
+        if unknown and not texts:
+            say(
+                f"{name}: {unknown:,} of {done:,} texts have words that are unknown to the model; "
+                "--json and --out FILE.csv name them",
+                quiet=True,
+            )
+
+    if output:
+        with bar("predict") if err.is_terminal else hidden() as show:
+            count = write(output, answers(show), first=ranks().first)
+        if json:
+            emit_json({"run": str(run), "out": str(output), "texts": count})
+        else:
+            say(f"{output}: {count:,} texts")
+        return
+    collected: list[dict[str, object]] = []
+    with hidden() as show:
+        for printed, values in answers(show):
+            if json:
+                collected.append(values)
+            else:
+                sys.stdout.write("".join(f"{line}\n" for line in printed))
+                sys.stdout.flush()
+    if json:
+        emit_json({"run": str(run), **loaded.task.about(), "predictions": collected})
+
+
+def is_table(file: Path) -> bool:
+    """Return whether a file has columns."""
+    from regard.lab.data.files import table_kind
+
+    return table_kind(file) is not None or file.suffix.lower() == ".parquet"
+
+
+def own_column(run: "Run", file: Path) -> str:
+    """Return the text column of a run's training if the table has a column of that name, or ""."""
+    from regard.lab.data.guess import head
+    from regard.lab.data.titles import place_of
+
+    settings = run.task.settings
+    own = getattr(settings, "source_name", "") or getattr(settings, "text", "")
+    return own if own and place_of(file.name, head(file)[0], own) is not None else ""
+
+
+def rows_of(file: Path, column: str) -> Iterator[str]:
+    """Return the texts of a table's column in order, empty ones included."""
+    from regard.lab.data import arrow
+    from regard.lab.data.text_files import files_at
+    from regard.lab.data.text_rows import text_rows
+
+    if file.suffix.lower() == ".parquet":
+        return arrow.texts(files_at(str(file))[0], column)
+    return text_rows(file, column, empty=True)
+
+
+def _how(
+    run: "Run", asked: dict[str, Any], score: bool, top: int
+) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
+    """Return a function that answers a chunk of texts. Errors: options for other kinds of runs."""
+    from regard.lab.tasks.writing.searching import Writes
+
+    run.must_be_complete()
+    option = next(iter(asked), "").replace("_", "-")
+    task = run.task
+    if top and not task.ranks:
+        raise RegardError("--top needs a run that predicts labels; for texts use --best N")
+    if score:
+        task.unscorable([])
+        if asked:
+            raise RegardError(f"--score generates no text; leave --{option} out")
+        return lambda texts, name, done: _scored(run, texts, name, done)
+    if unused := {"beam", "penalty"} & asked.keys():
+        if asked.get("temperature"):
+            raise RegardError(
+                f"--{min(unused)} and --temperature exclude each other; give only one"
+            )
+        asked = {**asked, "temperature": 0.0}
+    if isinstance(task, Writes):
+        search = replace(task.search, **asked)
+        slides = search.slides(task.context)
+        if search.longest > (most := task.limits.longest) and not slides:
+            say(f"--longest {search.longest}: this run generates at most {most} tokens", quiet=True)
+        several = "best" in asked
+        return lambda texts, name, done: _written(run, search, several, texts, name, done)
+    if asked:
+        raise RegardError(f"--{option} needs a run that generates texts; leave it out for this run")
+
+    def labelled(given: "Sequence[str | Example]", name: str, done: int) -> Iterator[Answer]:
+        texts = [x if isinstance(x, str) else x.text for x in given]
+        _warn(run, texts, name, done)
+        for text, answer in zip(texts, run.predict(list(given)), strict=True):
+            if top:
+                several = [{"label": x, "probability": p} for x, p in answer.top(top)]
+                yield [answer.line(top)], {"text": text, **answer.json(), "top": several}
+            else:
+                yield [answer.line()], {"text": text, **answer.json()}
+
+    return labelled
+
+
+def _written(
+    run: "Run", search: "Search", ranked: bool, texts: Sequence[str], name: str, done: int
+) -> Iterator[Answer]:
+    """Generate a line for each text, or if ``ranked`` one line for each of its best outputs."""
+    _warn(run, texts, name, done)
+    outputs = run.best(texts, replace(search, behind=done))
+    for number, (text, several) in enumerate(zip(texts, outputs, strict=True), done + 1):
+        if not ranked:
+            yield [several[0].line()], {"text": text, **several[0].json()}
+            continue
+        lines = [one.ranked(number) for one in several]
+        yield lines, {"text": text, "best": [one.json() for one in several]}
+
+
+def _scored(run: "Run", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
+    """Score each target. Errors: a line that is not a pair, with its file:line."""
+    pairs: list[tuple[str, str]] = []
+    wrong = ""
+    for number, text in enumerate(texts, done + 1):
+        source, tab, target = text.partition("\t")
+        if not tab:
+            wrong = f"{name}:{number}: no tab found; --score needs SOURCE<tab>TARGET"
+            break
+        (why,) = run.task.unscorable([(source, target)])
+        if why:
+            wrong = f"{name}:{number}: {why}"
+            break
+        pairs.append((source, target))
+    _warn(run, [source for source, _ in pairs], name, done)
+    for (source, target), score in zip(pairs, run.score(pairs), strict=True):
+        yield [score.line()], {"text": source, "target": target, **score.json()}
+    if wrong:  # after the answers to the lines before it
+        raise RegardError(wrong)
+
+
+def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
+    """Warn about each truncated text."""
+    which = {"head": "last", "tail": "first", "ends": "middle"}[run.task.keeps]
+    for number, left in enumerate(run.left_out(texts), done + 1):
+        if left:
+            say(
+                f"{name}:{number}: text is too long; its {which} {left:,} tokens are ignored"
+                + ("; split it into sentences" if run.task.keeps == "head" else ""),
+                quiet=True,
+            )
+
+
+def as_utf8(text: str) -> str:
+    """Return a command line argument with a question mark for each invalid UTF-8 byte.
+
+    Python stores each byte that the locale's encoding lacks, in ASCII both of "é", as a surrogate.
+    """
+    try:
+        return text.encode().decode()
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode(errors="replace").replace("\ufffd", "?")
+
+
+def lines(file: Path | None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file or of stdin, empty ones included to keep answers aligned.
+
+    Errors: no such file; a line that is not UTF-8 or too long, with its file:line.
+    """
+    name = str(file) if file else "stdin"
+    if not file and sys.stdin is None:
+        raise RegardError("stdin is closed; give texts or --file")
+    if not file and sys.stdin.isatty():
+        say("reading stdin, one text per line; end with Ctrl-D", quiet=True)
+    try:
+        stream = file.open("rb") if file else sys.stdin.buffer
+    except OSError as error:
+        raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
+    from regard.lab.data.lines import Lines
+
+    with stream:
+        read = Lines(stream, name)
+        try:
+            for line in read:
+                if problem := read.complaint():
+                    raise RegardError(f"{read.here}: {problem}")
+                yield line.rstrip("\r\n")
+        except OSError as error:
+            raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+def chunks(texts: Iterable[T]) -> Iterator[list[T]]:
+    """Yield lists of at most `CHUNK` texts, also the texts before an error.
+
+    >>> [len(chunk) for chunk in chunks(["a"] * 1025)]
+    [512, 512, 1]
+    """
+    chunk: list[T] = []
+    try:
+        for text in texts:
+            chunk.append(text)
+            if len(chunk) == CHUNK:
+                yield chunk
+                chunk = []
+    except RegardError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk

@@ -1,0 +1,204 @@
+"""Birthplaces: texts to pretrain on, questions to fine-tune on, questions to evaluate.
+
+"birthplaces" is the data of Stanford CS224N 2022, assignment 5 (``wiki.txt``,
+``birth_places_train.tsv``, ``birth_dev.tsv``, ``birth_test_inputs.tsv``), "biographies" a small
+version with invented people (`regard.lab.data.biographies`); or your own questions and answers in a
+``.tsv``, with the texts that contain the answers in another file.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from regard.core.errors import RegardError
+from regard.lab.data.biographies import passages, people
+from regard.lab.data.fetch import fetch, present
+from regard.lab.data.files import BadRow, Lines, open_binary
+from regard.lab.data.pairs import Pair
+from regard.lab.data.spelling import likeness
+
+MASK_CHARACTER: Final = "⁇"  # as assignment 5 prints them: U+2047 and U+25A1
+PAD_CHARACTER: Final = "□"
+FILES: Final = {
+    "texts": "wiki.txt",
+    "train": "birth_places_train.tsv",
+    "dev": "birth_dev.tsv",
+    "test": "birth_test_inputs.tsv",
+}
+ASKS: Final = "Where was {} born?"
+
+
+@dataclass(frozen=True)
+class Birthplaces:
+    """Texts, and questions with their answers.
+
+    ``dev`` evaluates the fine-tuned model; none of its questions is in ``train``.
+    """
+
+    name: str
+    texts: Sequence[str]
+    train: Sequence[Pair]
+    dev: Sequence[Pair]
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> str:
+        """Return the first line that assignment 5 prints: total and distinct characters.
+
+        Line ends and the two symbols ⁇ and □ are counted.
+        """
+        return counted(self.texts, MASK_CHARACTER + PAD_CHARACTER)
+
+
+def counted(texts: Sequence[str], symbols: str = "") -> str:
+    """Return what assignment 5 prints of texts: characters with line ends, and distinct ones.
+
+    >>> counted(["a", "ba"], symbols="⁇")
+    'data has 5 characters, 4 unique.'
+    """
+    characters = sum(map(len, texts)) + len(texts)
+    kinds = set(symbols).union("\n", *texts)
+    return f"data has {characters} characters, {len(kinds)} unique."
+
+
+def load_birthplaces(
+    data: str = "biographies",
+    *,
+    texts: str = "",
+    test: str = "",
+    data_dir: Path | str | None = None,
+) -> Birthplaces:
+    """Return the data by name, or from a file of questions and answers.
+
+    A file has a question, a tab and its answer on each line; `texts` is the file of texts, one per
+    line, and `test` the file of test questions.
+
+    Errors: unknown data; a file without `texts` and `test`; a bad line, by file:line.
+
+    >>> found = load_birthplaces("biographies")
+    >>> len(found.texts), len(found.train), len(found.dev), found.dev[0].source
+    (360, 60, 60, 'Where was Cyro Polmann born?')
+    """
+    if data == "biographies":
+        return _biographies()
+    if data == "birthplaces":
+        place = present("birthplaces", data_dir) or fetch("birthplaces", data_dir)[0].parent
+        paths = {what: place / name for what, name in FILES.items()}
+    else:
+        if not (texts and test):
+            raise RegardError(
+                f"data={data} needs texts=FILE, the texts that contain the answers, and "
+                "test=FILE, questions that are not in it (or use biographies or birthplaces)"
+            )
+        paths = {"texts": Path(texts), "train": Path(data), "dev": Path(test)}
+    dev = read_answers(paths["dev"])
+    test_questions = {likeness(pair.source) for pair in dev}
+    every = read_answers(paths["train"])
+    train = [pair for pair in every if likeness(pair.source) not in test_questions]
+    if not train:
+        raise RegardError(
+            f"{data}: all {len(every)} questions also occur in {paths['dev'].name}, so none is "
+            "left to train on; add other questions"
+        )
+    notes = (
+        [f"{len(every) - len(train)} questions that also occur in dev dropped from train"]
+        if len(train) < len(every)
+        else []
+    )
+    lines = read_lines(paths["texts"])
+    return Birthplaces(
+        data if data == "birthplaces" else Path(data).name,
+        lines,
+        train,
+        dev,
+        _fingerprint(lines, train, dev),
+        tuple(notes),
+    )
+
+
+def placed(path: Path) -> Path:
+    """Return the path of a file; the name of a file of the assignment is looked for in its data."""
+    if path.name != str(path) or path.name not in FILES.values() or path.exists():
+        return path
+    folder = present("birthplaces")
+    return folder / path.name if folder else path
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the non-empty lines of a UTF-8 file. Errors: by file:line."""
+    path = placed(path)
+    with open_binary(path) as file:
+        lines = Lines(file, path.name)
+        texts = []
+        for line in lines:
+            if says := lines.complaint():
+                raise RegardError(f"{lines.here}: {says}")
+            if line.strip():
+                texts.append(line.rstrip("\r\n"))
+    if not texts:
+        raise RegardError(f"{path}: contains no text")
+    return texts
+
+
+def read_answers(path: Path, *, answered: bool = True) -> list[Pair]:
+    """Return tab-separated questions and answers; the answer is optional unless `answered`."""
+    pairs = []
+    for row in _rows(path):
+        if isinstance(row, BadRow):
+            raise RegardError(f"{row.source}: {row.why}")
+        if answered and not row.target:
+            raise RegardError(f"{row.place}: the question has no tab and answer")
+        pairs.append(row)
+    return pairs
+
+
+def _rows(path: Path) -> list[Pair | BadRow]:
+    rows: list[Pair | BadRow] = []
+    path = placed(path)
+    with open_binary(path) as file:
+        lines = Lines(file, path.name)
+        for line in lines:
+            parts = [part.strip() for part in line.rstrip("\r\n").split("\t")]
+            if problem := lines.complaint():
+                rows.append(BadRow(lines.here, problem))
+            elif not any(parts):
+                continue
+            elif len(parts) > 2 or not parts[0]:
+                why = f"expected a question, a tab and an answer, found {len(parts)} fields"
+                why = why if parts[0] else "the question is empty"
+                rows.append(BadRow(lines.here, why))
+            else:
+                rows.append(Pair(parts[0], parts[1] if len(parts) > 1 else "", lines.here))
+    if not rows:
+        raise RegardError(f"{path}: contains no questions")
+    return rows
+
+
+def _biographies() -> Birthplaces:
+    everyone = people()
+    pairs = [
+        Pair(ASKS.format(person.name), person.place, f"biographies:{row}")
+        for row, person in enumerate(everyone, 1)
+    ]
+    half = len(pairs) // 2
+    texts = passages()
+    return Birthplaces(
+        "biographies",
+        texts,
+        pairs[:half],
+        pairs[half:],
+        _fingerprint(texts, pairs[:half], pairs[half:]),
+    )
+
+
+def _fingerprint(texts: Sequence[str], *parts: Sequence[Pair]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(f"{len(text)} {text}\n".encode())
+    for part in parts:
+        for pair in part:
+            digest.update(f"{len(pair.source)} {pair.source}\t{pair.target}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,545 @@
+"""Checks of labelled texts before training: errors, oddities and truncation costs."""
+
+import math
+import re
+import shlex
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.core.errors import RegardError
+from regard.lab.data import imdb
+from regard.lab.data.balance import ADVICE, imbalance
+from regard.lab.data.class_files import name_of
+from regard.lab.data.fetch import Show
+from regard.lab.data.files import BadRow, Example, Remark, is_folder, path_of, scan
+from regard.lab.data.guess import guess
+from regard.lab.data.labels import (
+    advice,
+    hardly_repeat,
+    look_over,
+    number_of,
+    parse_labels,
+    rename,
+    spelt,
+    why_no_number,
+)
+from regard.lab.data.named import DATA, is_own
+from regard.lab.data.near_copies import leak
+from regard.lab.data.sources import (
+    Corpus,
+    find_imdb,
+    hold_out,
+    load_corpus,
+    must_be_classes,
+    split_test,
+)
+from regard.lab.data.spelling import likeness, meaningless
+from regard.lab.data.tagged import load_tagged, read_tagged, tags_by_name
+from regard.lab.data.titles import OtherFileError, listed
+from regard.lab.data.tokenizers import train_tokenizer
+
+QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest": 1.0}
+SIZES = {"shortest": "least", "longest": "largest"}  # titles of these quantiles for numbers
+LENGTHS = (100, 200, 400, 800)  # words; reported truncation lengths, beside the requested one
+LABELS_SHOWN = 12
+BLOCK, LONG = 1_000, 10_000  # texts between progress reports; fewer texts than LONG need none
+EXAMPLES = 10  # labels listed that a part lacks
+SHOWN = 20  # locations in the text report; the JSON has all
+
+# Control and private-use characters, the replacement character, and UTF-8 decoded as
+# Windows-1252 ("Ã©", "â€™").
+_odd = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd]|Ã[\x80-¿]|â€")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The cost of keeping only the first `length` words of each text."""
+
+    length: int
+    texts: float  # fraction of texts that lose words
+    words: float  # fraction of all words that is lost
+
+
+@dataclass(frozen=True)
+class Part:
+    """Statistics of one split."""
+
+    name: str
+    rows: int
+    labels: dict[str, int]
+    words: dict[str, int]  # quantiles of the texts' lengths
+    cuts: list[Cut]
+    copies: int  # rows whose text occurred in an earlier row
+    bad: list[BadRow]
+    groups: int  # distinct ones; 0 where no column was named
+    numbers: dict[str, float]  # quantiles of number labels; `labels` is then empty
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One text in two places, with its label in each."""
+
+    first: str
+    second: str
+    labels: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The result of `check`. `problems` are sentences, none for clean data."""
+
+    name: str
+    length: int  # words kept per text
+    parts: list[Part]
+    shared: list[Pair]  # texts in two parts
+    conflicts: list[Pair]  # texts with two labels
+    odd: dict[str, list[str]]  # suspicious characters, and the rows that contain them
+    problems: list[str]
+    groups: dict[str, list[str]]  # groups in two parts, and their first row in each
+    uneven: list[str]  # sentences about rare or dominant labels
+    remarks: list[str]  # how ambiguous files were read
+
+    def json(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Return a text report: a table, the problems, then their locations."""
+        titles = ["", *(part.name for part in self.parts)]
+        body = [f"{self.name}", "", *_table([titles, *self._rows()]), ""]
+        body += [f"! {problem}" for problem in self.problems] or ["no problems found"]
+        body += [f"note: {sentence}" for sentence in (*self.remarks, *self.uneven)]
+        body += [f"      {ADVICE}"] if self.uneven else []
+        places = [f"{row.source}: {row.why}" for part in self.parts for row in part.bad]
+        places += [f"{p.second}: same text as {p.first}" for p in self.shared]
+        places += [
+            f"{p.second}: label {p.labels[1]!r}; same text at {p.first}: label {p.labels[0]!r}"
+            for p in self.conflicts
+        ]
+        places += [f"{b}: same group as {a}, {g!r}" for g, (a, b) in self.groups.items()]
+        if places:
+            body += ["", *places[:SHOWN]]
+        if len(places) > SHOWN:
+            body.append(f"… and {len(places) - SHOWN:,} more; --json lists all")
+        return body
+
+    def _rows(self) -> list[list[str]]:
+        parts = self.parts
+        labels = list(dict.fromkeys(label for part in parts for label in part.labels))
+        rows = [["rows", *(f"{part.rows:,}" for part in parts)]]
+        for label in labels[:LABELS_SHOWN]:
+            rows.append([f"label {label[:30]}", *(_share(part, label) for part in parts)])
+        if len(labels) > LABELS_SHOWN:
+            rows.append([f"… and {len(labels) - LABELS_SHOWN} more labels", *("" for _ in parts)])
+        if parts[0].numbers:
+            for name in QUANTILES:
+                title = f"number, {SIZES.get(name, name)}"
+                rows.append([title, *(f"{part.numbers.get(name, math.nan):g}" for part in parts)])
+        if any(part.groups for part in parts):
+            rows.append(["groups", *(f"{part.groups:,}" for part in parts)])
+        for name in QUANTILES:
+            rows.append([f"words, {name}", *(f"{part.words[name]:,}" for part in parts)])
+        for place, cut in enumerate(parts[0].cuts):
+            title = f"truncated to {cut.length} words: texts cut, words lost"
+            if cut.length != self.length and not any(part.cuts[place].texts for part in parts):
+                continue
+            costs = (part.cuts[place] for part in parts)
+            rows.append([title, *(f"{cost.texts:.1%}, {cost.words:.1%}" for cost in costs)])
+        rows.append(["duplicate texts", *(f"{part.copies:,}" for part in parts)])
+        rows.append(["rows without text or label", *(f"{_empty(p.bad):,}" for p in parts)])
+        rows.append(["other bad rows", *(f"{len(p.bad) - _empty(p.bad):,}" for p in parts)])
+        return rows
+
+
+def check(
+    data: Corpus | Path | str,
+    *,
+    test: str | None = None,
+    validation: str | None = None,
+    text: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
+    labels: str = "",
+    length: int = 400,
+    numbers: bool = False,
+    tags: bool = False,
+    data_dir: Path | str | None = None,
+    show: Show | None = None,
+) -> Findings:
+    """Check labelled texts: named data, a file (with test and validation files), or a corpus.
+
+    `test` and `validation` are files, `labels` renames the labels of all of them. Bad rows are
+    collected, not raised; an error that makes a file unreadable is raised. Words are those of the
+    tokenizer "words". Named data is checked before anything is dropped from train. With a `group`
+    column, a group in two parts is a leak. Without `validation` a tenth is held out as in training,
+    to detect near copies (`regard.lab.data.near_copies`). ``numbers``: the labels are regression
+    targets (`regard train regression`), which is also assumed where they are numbers that hardly
+    repeat. ``tags``: sentences with a tag per word (`regard train tagging`), also recognised by
+    the file name.
+    """
+    if length < 1:
+        raise RegardError(f"length must be at least 1 word, not {length}")
+    parts_read: list[Found]
+    remarks: list[str] = []
+    named = "" if isinstance(data, Corpus) else str(data)
+    own = bool(named) and is_own(named)
+    used_for = DATA[named].used_for if named in DATA else ""
+    numbers = numbers or used_for == "regression"
+    tags = tags or used_for == "tagging" or (own and not used_for and tags_by_name(named))
+    if isinstance(data, Corpus):
+        name, parts_read = data.name, [("train", data.train, []), ("test", data.test, [])]
+    else:
+        columns = {"text": text, "label": label, "group": group}
+        files = {"validation": validation, "test": test}
+        try:
+            if tags:
+                name, parts_read = _tagged(str(data), files, columns, labels, remarks)
+            else:
+                name, parts_read = _gather(
+                    str(data), files, columns, labels, data_dir, remarks, numbers
+                )
+        except OtherFileError as error:
+            raise RegardError(f"{error}; {_advice(str(data))}") from None
+    if (
+        not tags
+        and not numbers
+        and (numbers := hardly_repeat([example.label for example in parts_read[0][1]]))
+    ):
+        remarks.append("the labels are numbers that hardly repeat; use regard train regression")
+    if numbers:
+        parts_read = [(part, *_with_numbers(examples, bad)) for part, examples, bad in parts_read]
+    lengths = _lengths([example.text for part in parts_read for example in part[1]], show)
+    parts = []
+    for title, examples, bad in parts_read:
+        parts.append(_part(title, examples, bad, lengths[: len(examples)], length, numbers, tags))
+        lengths = lengths[len(examples) :]
+    shared: list[Pair] = []
+    conflicts: list[Pair] = []
+    seen: dict[str, tuple[str, Example]] = {}
+    reported: set[tuple[str, str]] = set()
+    for title, examples, _ in parts_read:
+        for example in examples:
+            key = likeness(example.text)
+            where, first = seen.setdefault(key, (title, example))
+            pair = Pair(first.source, example.source, (first.label, example.label))
+            if where != title and (key, title) not in reported:
+                reported.add((key, title))
+                shared.append(pair)
+            alike = numbers and number_of(first.label) == number_of(example.label)
+            if first.label != example.label and not alike:
+                conflicts.append(pair)
+    odd: dict[str, list[str]] = {}
+    for _, examples, _ in parts_read:
+        for example in examples:
+            strange = [*_odd.findall(example.text), *meaningless.findall(example.text)]
+            for character in dict.fromkeys(strange):
+                odd.setdefault(character, []).append(example.source)
+    remarks += _decomposed([example for _, examples, _ in parts_read for example in examples])
+    groups = _shared_groups([examples for _, examples, _ in parts_read])
+    examples = parts_read[0][1]
+    classes = not numbers and not tags
+    later_parts = parts_read[1:] if classes else []
+    strange = [_strange_labels(examples, later, part) for part, later, _ in later_parts]
+    problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
+    if classes:
+        try:
+            problems += look_over(examples)
+            if own and len(counts_of := Counter(x.label for x in examples)) > 1:
+                must_be_classes(name, examples)
+                if not test:
+                    split_test(name, examples, counts_of)
+        except RegardError as refusal:  # what training would say
+            problems.append(str(refusal))
+    if own and not validation:
+        problems += leak(*hold_out(examples), "validation", "validation=FILE")
+    counts = {part.name: part.labels for part in parts}
+    uneven = imbalance(parts[0].labels, counts.get("test")) if classes else []
+    return Findings(name, length, parts, shared, conflicts, odd, problems, groups, uneven, remarks)
+
+
+Lengths = NDArray[np.int64]
+Found = tuple[str, list[Example], list[BadRow]]
+
+
+def _advice(data: str) -> str:
+    """Return what to do about a file whose columns were not found: options with likely columns."""
+    try:
+        guessed = guess(data)
+    except RegardError:
+        guessed = None
+    if guessed and guessed.task == "classification" and guessed.settings:
+        columns = (f"--{key} {shlex.quote(name)}" for key, name in guessed.settings.items())
+        return f"they seem to be {' '.join(columns)}"
+    return (
+        "regard data check only reads texts with labels; text pairs and texts without labels are "
+        "checked when regard train reads them"
+    )
+
+
+def _gather(
+    data: str,
+    files: dict[str, str | None],
+    columns: dict[str, str | None],
+    labels: str,
+    data_dir: Path | str | None,
+    remarks: list[str],
+    numbers: bool,
+) -> tuple[str, list[Found]]:
+    path = path_of(data)
+    archive = imdb.is_packed(path)
+    if data == "imdb" or path.is_dir() or archive:
+        place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
+        if place is not None:
+            if any(files.values()):
+                raise RegardError(f"{data} has its own test part; remove --test and --validation")
+            if labels or any(columns.values()):
+                raise RegardError(f"{data} has no columns; remove the column names and --labels")
+            train, held = imdb.load(place)
+            return data, [("train", train, []), ("test", held, [])]
+    if data in DATA or not (path.is_file() or is_folder(path)):
+        corpus = load_corpus(
+            data,
+            data_dir=data_dir,
+            test=files["test"],
+            validation=files["validation"],
+            text=columns["text"],
+            label=columns["label"],
+            group=columns["group"],
+            labels=labels,
+            numbers=numbers,
+        )
+        return data, [("train", corpus.train, []), ("test", corpus.test, [])]
+    beside = {part: path_of(file) for part, file in files.items() if file}
+    places = {"train" if beside else "rows": path, **beside}
+    names = parse_labels(labels)
+    parts = [_scan(part, place, columns, remarks) for part, place in places.items()]
+    rename([example for _, examples, _ in parts for example in examples], names)  # errors
+    return name_of(path), [
+        (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in parts
+    ]
+
+
+def _tagged(
+    data: str,
+    files: dict[str, str | None],
+    columns: dict[str, str | None],
+    labels: str,
+    remarks: list[str],
+) -> tuple[str, list[Found]]:
+    if labels:
+        raise RegardError("--labels does not rename tags; remove --labels")
+    if data == "entities":
+        corpus = load_tagged(data)
+        return data, [("train", corpus.train, []), ("test", corpus.test, [])]
+    beside = {part: file for part, file in files.items() if file}
+    parts: list[Found] = []
+    for part, place in {"train" if beside else "rows": data, **beside}.items():
+        names = {key: value or "" for key, value in columns.items()}
+        read = read_tagged(place, word=names["text"], tag=names["label"], group=names["group"])
+        remarks += read.notes
+        parts.append((part, read.examples, []))
+    return name_of(path_of(data)), parts
+
+
+def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[str]) -> Found:
+    examples: list[Example] = []
+    bad: list[BadRow] = []
+    for row in scan(path, **columns):
+        if isinstance(row, Example):
+            examples.append(row)
+        elif isinstance(row, Remark):
+            remarks.append(row.says)
+        else:
+            bad.append(row)
+    return title, examples, bad
+
+
+def _with_numbers(examples: list[Example], bad: list[BadRow]) -> tuple[list[Example], list[BadRow]]:
+    """Return the rows whose label is a number, and the others as bad rows."""
+    odd = [example for example in examples if number_of(example.label) is None]
+    why = [BadRow(x.source, f"the label {why_no_number(x.label)}") for x in odd]
+    return [example for example in examples if number_of(example.label) is not None], [*bad, *why]
+
+
+def _part(
+    name: str,
+    examples: list[Example],
+    bad: list[BadRow],
+    lengths: Lengths,
+    length: int,
+    numbers: bool,
+    tags: bool,
+) -> Part:
+    quantiles = np.quantile(lengths, list(QUANTILES.values())) if examples else np.zeros(5)
+    label_lists = (x.label.split(" ") if tags else [x.label] for x in examples if not numbers)
+    labels = Counter(label for each in label_lists for label in each)
+    sizes = [number_of(example.label) or 0.0 for example in examples if numbers]
+    spread = np.quantile(sizes, list(QUANTILES.values())).tolist() if sizes else []
+    return Part(
+        name,
+        rows=len(examples) + len(bad),
+        labels=dict(sorted(labels.items())),
+        words={name: int(words) for name, words in zip(QUANTILES, quantiles, strict=True)},
+        cuts=[_cut(lengths, at) for at in sorted({length, *LENGTHS})],
+        copies=len(examples) - len({likeness(example.text) for example in examples}),
+        bad=bad,
+        groups=len({example.group for example in examples} - {""}),
+        numbers=dict(zip(QUANTILES, spread, strict=False)),
+    )
+
+
+def _decomposed(examples: Sequence[Example]) -> list[str]:
+    """Return a remark on texts with letters and accents apart (NFD), as file names of macOS."""
+    apart = [x.source for x in examples if not unicodedata.is_normalized("NFC", x.text)]
+    if not apart:
+        return []
+    return [
+        f"{_count(len(apart), 'text')} not in Unicode's composed form (NFC), first {apart[0]}; "
+        "tokenizer=words composes them, others read them as they are"
+    ]
+
+
+def _shared_groups(parts: Sequence[Sequence[Example]]) -> dict[str, list[str]]:
+    """Return the groups that occur in several parts, with their first row in each."""
+    firsts: dict[str, dict[int, str]] = {}
+    for place, part in enumerate(parts):
+        for example in part:
+            firsts.setdefault(example.group, {}).setdefault(place, example.source)
+    return {g: list(rows.values()) for g, rows in firsts.items() if g and len(rows) > 1}
+
+
+def _lengths(texts: Sequence[str], show: Show | None) -> Lengths:
+    cutter = train_tokenizer("words", ["any word"], minimum=1)  # unknown words count as well
+    lengths: list[int] = []
+    for start in range(0, len(texts), BLOCK):
+        lengths += map(len, cutter.encode(texts[start : start + BLOCK]))
+        if show is not None and len(texts) > LONG:
+            show(len(lengths), len(texts), "texts")
+    return np.array(lengths, dtype=np.int64)
+
+
+def _cut(lengths: Lengths, length: int) -> Cut:
+    lost = np.maximum(lengths - length, 0)
+    return Cut(
+        length,
+        texts=float((lost > 0).mean()) if len(lengths) else 0.0,
+        words=float(lost.sum() / max(1, lengths.sum())),
+    )
+
+
+def _problems(
+    parts: Sequence[Part],
+    strange: Iterable[str],
+    shared: Sequence[Pair],
+    conflicts: Sequence[Pair],
+    odd: dict[str, list[str]],
+    groups: dict[str, list[str]],
+) -> list[str]:
+    problems = []
+    for part in parts:
+        if empty := _empty(part.bad):
+            problems.append(f"{part.name}: {_count(empty, 'row')} without text or label")
+        if bad := len(part.bad) - empty:
+            problems.append(f"{part.name}: {_count(bad, 'unreadable row')}")
+        if part.copies:
+            problems.append(f"{part.name}: {_count(part.copies, 'row')} with a duplicate text")
+        if not part.labels and not part.numbers:
+            problems.append(f"{part.name}: no row with a text and a label")
+        if len(part.labels) == 1:
+            problems.append(f"{part.name}: the only label is {next(iter(part.labels))!r}")
+    problems += strange
+    two = "both train and " + parts[1].name if len(parts) == 2 else "two parts"
+    first = "train" if len(parts) == 2 else "the earlier one"
+    if shared:
+        problems.append(f"{_count(len(shared), 'text')} in {two}; training drops them from {first}")
+    if groups:
+        problems.append(f"{_count(len(groups), 'group')} in {two}; training keeps them in both")
+    if conflicts:
+        problems.append(f"{_count(len(conflicts), 'row')} with a different label than a duplicate")
+    for kind, found in _odd_kinds(odd).items():
+        rows = list(dict.fromkeys(source for c in found for source in odd[c]))
+        codes = ", ".join(" ".join(f"U+{ord(c):04X}" for c in pair) for pair in found[:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        problems.append(f"{kind} in {_count(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
+    return problems
+
+
+def _strange_labels(train: Sequence[Example], later: Sequence[Example], part: str) -> str:
+    """Return a sentence on labels that only a later part has, with a likely cause."""
+    known = {example.label for example in train}
+    new = sorted({example.label for example in later} - known)
+    if not new:
+        return ""
+    cause = _cause(known, new, [example.text for example in later], part)
+    return f"labels in {part} only: {listed(new, EXAMPLES)}" + (f"; {cause}" if cause else "")
+
+
+def _cause(known: set[str], new: Sequence[str], texts: Sequence[str], part: str) -> str:
+    """Return why a part may have other labels than train, and the remedy; "" if unknown."""
+    if not known:
+        return ""
+    if sum(text in known for text in texts) > len(texts) / 2:
+        return (
+            f"texts and labels seem to be swapped: the texts of {part} are labels of train; use "
+            "the same column order in both files, or set --text and --label"
+        )
+    alike = {spelt(label): label for label in sorted(known)}
+    if all(spelt(label) in alike for label in new):
+        return (
+            f"they differ from train only in case, whitespace or number format ({new[0]!r:.40} "
+            f"is {alike[spelt(new[0])]!r:.40} in train); "
+            f"{advice(new[0], alike[spelt(new[0])])}"
+        )
+    numbers = [all(number_of(x) is not None for x in labels) for labels in (new, known)]
+    if numbers[0] != numbers[1]:
+        first, second = ("numbers", "names") if numbers[0] else ("names", "numbers")
+        return f"{part} has {first} where train has {second}; use the same labels in both files"
+    return ""
+
+
+def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for character in sorted(odd, key=lambda character: -len(odd[character])):
+        if character == "\ufffd":
+            kind = "replacement characters (decoding errors)"
+        else:
+            kind = (
+                "invisible characters"
+                if meaningless.match(character)
+                else "unprintable characters"
+                if len(character) == 1
+                else "UTF-8 decoded as Windows-1252"
+            )
+        kinds.setdefault(kind, []).append(character)
+    return kinds
+
+
+def _empty(bad: Iterable[BadRow]) -> int:
+    return sum(row.empty for row in bad)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("s" if count != 1 else "")
+
+
+def _share(part: Part, label: str) -> str:
+    count = part.labels.get(label, 0)
+    return f"{count:,} ({count / max(1, sum(part.labels.values())):.1%})"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,321 @@
+"""Text pairs from files: two aligned files, TSV, CSV, JSON lines, or a zip of them.
+
+The file name decides the format:
+
+* ``train.de,train.en``, or ``train`` with the names de and en: line i belongs to line i.
+* ``.tsv``, ``.tab``, ``.txt``: source and target separated by a tab, optionally a third column
+  (Tatoeba's attributions), which is ignored, and a header. Quotes are text.
+* ``.csv``: with a header.
+* ``.jsonl``, ``.ndjson``: one object per line, optionally nested in "translation".
+* ``.zip``: one such file, or two aligned ones, streamed, never extracted; ``a.zip/member.tsv``
+  selects one of several.
+
+Default names are source and target, src and tgt, input and output, or two languages, the first of
+them the source. All but a zip may also be .gz. Texts are UTF-8; surrounding whitespace is removed.
+"""
+
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from regard.core.errors import RegardError
+from regard.lab.data.archives import open_member, open_zip
+from regard.lab.data.files import (
+    FILE_LIMIT,
+    KINDS,
+    TOLERATED,
+    BadRow,
+    open_binary,
+    path_of,
+)
+from regard.lab.data.pair_rows import STREAMED, Row, rows_of, side_by_side
+from regard.lab.data.pairs import Pair
+from regard.lab.data.titles import listed
+
+PAIR_KINDS = {**KINDS, ".txt": "tsv"}
+LONGEST = 2_000  # characters of a text: the longest of Multi30k has 255
+MOST = 2_000_000  # maximum pairs in memory: some 1 GB
+PACKED = 4  # assumed compression ratio
+
+
+TooLong = Literal["drop", "refuse"]
+
+
+class TooManyError(RegardError):
+    """More pairs than fit into memory."""
+
+
+@dataclass
+class PairStream:
+    """Pairs that are streamed from a file on each iteration.
+
+    ``notes`` describe what the last complete iteration skipped.
+    """
+
+    name: str
+    scan: Callable[[], Iterator[Row]] = field(repr=False)
+    longest: int = LONGEST
+    too_long: TooLong = "drop"
+    notes: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Pair]:
+        good = empty = long = 0
+        first = first_empty = first_long = ""
+        for row in self.scan():
+            if isinstance(row, BadRow):
+                if not row.empty:
+                    raise RegardError(f"{row.source}: {row.why}")
+                empty += 1
+                first = first or f"{row.source}: {row.why}"
+                first_empty = first_empty or row.source
+                continue
+            size = max(len(row.source), len(row.target))
+            if 0 < self.longest < size:
+                if self.too_long == "refuse":
+                    raise RegardError(
+                        f"{row.place}: a text of {size:,} characters exceeds the limit of "
+                        f"{self.longest:,}; shorten it or increase longest="
+                    )
+                long += 1
+                first_long = first_long or row.place
+                continue
+            good += 1
+            yield row
+        rows = good + empty + long
+        if empty > TOLERATED * rows:
+            raise RegardError(
+                f"{first}; {empty:,} of {rows:,} pairs are incomplete, more than {TOLERATED:.0%}; "
+                "fix them, the files may be misaligned"
+            )
+        if not good:
+            why = f": all {long:,} are longer than {self.longest:,} characters" if long else ""
+            raise RegardError(f"{self.name}: contains no text pairs{why}")
+        self.notes = tuple(
+            f"{_pairs(count)} skipped, {why}, first {place}"
+            for count, place, why in (
+                (empty, first_empty, "with an empty side"),
+                (long, first_long, f"longer than {self.longest:,} characters"),
+            )
+            if count
+        )
+
+
+def iterate_pairs(
+    data: Path | str,
+    target: Path | str | None = None,
+    *,
+    source_name: str = "",
+    target_name: str = "",
+    longest: int = LONGEST,
+    too_long: TooLong = "drop",
+) -> PairStream:
+    """Return a stream of the pairs of a file (or of two) that can be iterated repeatedly.
+
+    `target` is the second of two aligned files; the names are columns, keys or the suffixes of two
+    files. A pair with a text of more than `longest` characters (0: no limit) is skipped and noted,
+    or refused.
+
+    Errors, as file:line: two files of different length; bytes that are not UTF-8; a row that is not
+    a pair; more than 1 % of the pairs with an empty side (fewer are skipped and noted; two empty
+    lines are ignored); no pairs at all.
+    """
+    path, beside = files_of(str(data), str(target or ""), source_name, target_name)
+    if beside is not None:
+        second = beside
+
+        def scan() -> Iterator[Row]:
+            with open_binary(path) as left, open_binary(second) as right:
+                yield from side_by_side(left, path.name, right, second.name)
+    else:
+
+        def scan() -> Iterator[Row]:
+            yield from _scan_one(path, source_name, target_name)
+
+    return PairStream(path.name, scan, longest, too_long)
+
+
+def read_pairs(
+    data: Path | str,
+    target: Path | str | None = None,
+    *,
+    source_name: str = "",
+    target_name: str = "",
+    longest: int = 0,
+    most: int = MOST,
+) -> list[Pair]:
+    """Return all pairs of a file in order, in memory; see `iterate_pairs`.
+
+    Errors: those of `iterate_pairs`, and more than `most` pairs.
+    """
+    stream = iterate_pairs(
+        data,
+        target,
+        source_name=source_name,
+        target_name=target_name,
+        longest=longest,
+        too_long="refuse",
+    )
+    return collect(stream, most)
+
+
+def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
+    """Return all pairs of a stream. Errors: more than `most`."""
+    pairs = []
+    for pair in stream:
+        pairs.append(pair)
+        if len(pairs) > most:
+            raise TooManyError(
+                f"{stream.name}: more than {most:,} pairs do not fit into memory; use a smaller "
+                "file"
+            )
+    return pairs
+
+
+def files_of(
+    data: str, target: str, source_name: str, target_name: str
+) -> tuple[Path, Path | None]:
+    """Return the one or two files that `data` names."""
+    path = path_of(data)
+    if target:
+        return path, path_of(target)
+    if path.is_file() or _member(path) is not None:
+        return path, None
+    beside = source_name and target_name and not path.is_dir()
+    sides = [_plain_or_packed(path, name) for name in (source_name, target_name) if beside]
+    if "," in data and not any(sides):
+        first, _, second = data.partition(",")
+        return path_of(first.strip()), path_of(second.strip())
+    if beside:
+        if sides[0] is None and sides[1] is None:
+            raise RegardError(
+                f"{path}: no such file, nor {path.name}.{source_name} and {path.name}.{target_name}"
+            )
+        for side, name, other in zip(sides, (source_name, target_name), sides[::-1], strict=True):
+            if side is None:
+                raise RegardError(f"{path}.{name}: no such file next to {other}")
+        assert sides[0] is not None
+        return sides[0], sides[1]
+    return path, None
+
+
+def _plain_or_packed(prefix: Path, ending: str) -> Path | None:
+    plain = prefix.with_name(f"{prefix.name}.{ending}")
+    packed = prefix.with_name(f"{prefix.name}.{ending}.gz")
+    return next((path for path in (plain, packed) if path.is_file()), None)
+
+
+def holding(path: Path) -> Path:
+    """Return the file that a path names, or the archive of the member that it names."""
+    named = _member(path)
+    return path if named is None else named[0]
+
+
+def called(path: Path) -> str:
+    """Return the archive member that a path names, or else its suffixes."""
+    named = _member(path)
+    return named[1] if named else "".join(path.suffixes).lower()
+
+
+def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
+    """Return the bytes of text in one or two files; for .gz an estimate."""
+    total = 0
+    for path in files_of(data, target, source_name, target_name):
+        if path is None or not holding(path).is_file():
+            continue
+        if holding(path).suffix.lower() == ".zip":
+            total += _unpacked(path, (source_name, target_name))
+        else:
+            total += path.stat().st_size * (PACKED if path.suffix.lower() == ".gz" else 1)
+    return total
+
+
+def _unpacked(path: Path, names: tuple[str, str]) -> int:
+    """Return the unpacked bytes of the archive members that are read."""
+    place, member = _member(path) or (path, "")
+    with open_zip(place) as archive:
+        chosen = _members(archive, place, member, names)
+        return sum(archive.getinfo(name).file_size for name in chosen)
+
+
+def _member(path: Path) -> tuple[Path, str] | None:
+    """Return the archive and the member that ``a.zip/b.tsv`` names, or None."""
+    for parent in path.parents:
+        if parent.suffix.lower() == ".zip" and parent.is_file():
+            return parent, path.relative_to(parent).as_posix()
+    return None
+
+
+def _scan_one(path: Path, source_name: str, target_name: str) -> Iterator[Row]:
+    names = source_name, target_name
+    named = _member(path)
+    if named is None and path.suffix.lower() != ".zip":
+        kind = _kind(path.name)
+        if kind is None:
+            raise RegardError(
+                f"{path}: unsupported file type; use a .tsv, .txt, .csv, .jsonl or .zip file of "
+                "pairs, or two aligned files: FILE,FILE"
+            )
+        with open_binary(path) as file:
+            yield from rows_of(file, path.name, kind, names, STREAMED)
+        return
+    archive, member = named or (path, "")
+    yield from _scan_zip(archive, member, names)
+
+
+def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
+    with open_zip(path) as archive, ExitStack() as stack:
+        chosen = _members(archive, path, member, names)
+        files = [stack.enter_context(open_member(archive, path, name)) for name in chosen]
+        titles = [Path(name).name for name in chosen]
+        if len(chosen) == 2:
+            yield from side_by_side(files[0], titles[0], files[1], titles[1])
+        else:
+            kind = _kind(titles[0]) or "tsv"
+            yield from rows_of(files[0], titles[0], kind, names, FILE_LIMIT)
+
+
+def _members(
+    archive: zipfile.ZipFile, path: Path, member: str, names: tuple[str, str]
+) -> list[str]:
+    """Return the one member with pairs, or the two with the suffixes of the sides."""
+    files = [
+        name for name in archive.namelist()
+        if not (name.endswith("/") or name.startswith("__MACOSX/") or f"/{name}".count("/._"))
+    ]  # fmt: skip
+    if member:
+        if member not in files:
+            raise RegardError(f"{path}: no member {member!r}; members: {listed(files)}")
+        return [_unpackable(path, member)]
+    if all(names):
+        sides = [[name for name in files if name.endswith(f".{side}")] for side in names]
+        if len(sides[0]) == len(sides[1]) == 1:
+            return [_unpackable(path, name) for name in sides[0] + sides[1]]
+    tables = [
+        name for name in files
+        if _kind(name) and not Path(name).name.lower().startswith(("_", ".", "readme", "license"))
+    ]  # fmt: skip
+    if len(tables) != 1:
+        raise RegardError(
+            f"{path}: cannot tell which member contains the pairs; give {path}/NAME; members: "
+            f"{listed(tables or files) or 'none'}"
+        )
+    return [_unpackable(path, name) for name in tables]
+
+
+def _unpackable(path: Path, member: str) -> str:
+    """Return the member. Errors: one that is itself compressed."""
+    if member.lower().endswith((".gz", ".zip")):
+        raise RegardError(f"{path}: {member!r:.80} is compressed twice; unpack it first")
+    return member
+
+
+def _kind(name: str) -> str | None:
+    """Return tsv, csv or jsonl by the name, or None."""
+    return PAIR_KINDS.get(Path(name.lower().removesuffix(".gz")).suffix)
+
+
+def _pairs(count: int) -> str:
+    return f"{count:,} pair" + ("s" if count != 1 else "")

@@ -1,0 +1,197 @@
+"""Parsing of text pairs from two aligned files, tables or JSON lines."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from regard.core.errors import RegardError
+from regard.lab.data.delimited import table_rows
+from regard.lab.data.files import BadRow, Binary, Lines, json_object
+from regard.lab.data.pairs import Pair
+from regard.lab.data.spelling import repeats
+from regard.lab.data.titles import LABEL_NAMES, TEXT_NAMES, listed, must_be_distinct, place_of
+
+PAIRED = (
+    *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output")),
+    *(("from", "to"), ("question", "answer"), ("text", "translation")),
+)
+LANGUAGES = frozenset(
+    "ar bg bn ca cs cy da de el en es et eu fa fi fr ga gl gu he hi hr hu hy is it ja ka kk km "
+    "kn ko lt lv mk ml mn mr ms my nb ne nl nn no pa pl pt ro ru sk sl sq sr sv sw ta te th tr uk "
+    "ur uz vi zh ara deu eng fra ita jpn kor nld pol por rus spa zho".split()
+)
+STREAMED = 1_000_000_000_000  # byte limit of files that are streamed
+
+Row = Pair | BadRow
+
+
+def side_by_side(left: Binary, left_name: str, right: Binary, right_name: str) -> Iterator[Row]:
+    """Yield line i of one file with line i of the other; two empty lines are skipped."""
+    sides = Lines(left, left_name, most=STREAMED), Lines(right, right_name, most=STREAMED)
+    while True:
+        source, target = (next(lines, None) for lines in sides)
+        if source is None or target is None:
+            _end_together(sides, source, target)
+            return
+        for lines in sides:
+            if problem := lines.complaint():
+                raise RegardError(f"{lines.here}: {problem}")
+        if source.strip() or target.strip():
+            yield _pair(source, target, sides[0].here)
+
+
+def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | None) -> None:
+    """Raise an error unless both files have ended, except for empty lines."""
+    if source is None and target is None:
+        return
+    longer, shorter = sides if source is not None else sides[::-1]
+    ended, alone = longer.number - 1, 0
+    if (source or target or "").strip():
+        alone = longer.number
+    for line in longer:
+        if not alone and line.strip():
+            alone = longer.number
+    if alone:
+        raise RegardError(
+            f"{longer.name}:{alone}: line without a counterpart: {shorter.name} has {ended:,} "
+            f"lines, {longer.name} {longer.number:,}; line i of one file must belong to line i of "
+            "the other"
+        )
+
+
+def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: int) -> Iterator[Row]:
+    """Yield the rows of a table or of JSON lines; `kind` is tsv, csv or jsonl."""
+    lines = Lines(file, name, most=most)
+    if kind == "jsonl":
+        return _json_rows(lines, names)
+    return _table_rows(lines, kind, names)
+
+
+def _table_rows(lines: Lines, kind: str, names: tuple[str, str]) -> Iterator[Row]:
+    width = 0
+    header: Sequence[str] = ()
+    for number, fields in table_rows(lines, kind, quotes=False):
+        here = f"{lines.name}:{number}"
+        if isinstance(fields, str):
+            yield BadRow(here, fields)
+        elif not any(field.strip() for field in fields):
+            continue
+        elif not width:
+            width = len(fields)
+            source, target, titled = _columns(here, fields, kind, names)
+            if titled:
+                header = fields
+            else:
+                yield _pair(fields[source], fields[target], here)
+        elif len(fields) != width:
+            yield BadRow(here, f"{len(fields)} fields, but the first row has {width}")
+        elif not repeats(fields, header):  # of joined files
+            yield _pair(fields[source], fields[target], here)
+
+
+def _json_rows(lines: Lines, names: tuple[str, str]) -> Iterator[Row]:
+    keys: Sequence[str] = ()
+    for line in lines:
+        here = lines.here
+        if not line.strip():
+            continue
+        row = lines.complaint() or json_object(line)
+        if isinstance(row, str):
+            yield BadRow(here, row)
+            continue
+        inside = row.get("translation")
+        if isinstance(inside, dict):
+            row = inside
+        if not keys:
+            header = list(row)
+            source, target, _ = _columns(here, header, "jsonl", names)
+            keys = header[source], header[target]
+        if missing := [key for key in keys if key not in row]:
+            yield BadRow(here, f"missing key {missing[0]!r}; keys: {listed(list(row))}")
+            continue
+        texts = ["" if row[key] is None else row[key] for key in keys]
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            yield BadRow(here, f"a text must be a string, not {json.dumps(wrong[0])[:40]}")
+        elif any(not text.isascii() and _halves(text) for text in texts):
+            yield BadRow(here, "a text contains an unpaired surrogate")
+        else:
+            yield _pair(texts[0], texts[1], here)
+
+
+def _halves(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _columns(
+    here: str, header: Sequence[str], kind: str, asked: tuple[str, str]
+) -> tuple[int, int, bool]:
+    """Return the columns of source and target, and whether this row is a header."""
+    names = [name.strip().casefold() for name in header]
+    wanted = [name.strip().casefold() for name in asked]
+    if all(wanted):
+        named = [place_of(here, header, name) for name in asked]
+        places = [place for place in named if place is not None]
+        titled = len(places) == 2
+        if titled:
+            must_be_distinct(here, header)
+        elif kind != "jsonl" and all(name.isdecimal() for name in wanted):
+            places, titled = (
+                [int(name) - 1 for name in wanted],
+                _usual_titles(header, kind) is not None,
+            )
+            if not all(0 <= place < len(names) for place in places):
+                raise RegardError(
+                    f"{here}: {len(names)} columns, so no column {max(map(int, wanted))}"
+                )
+        else:
+            missing = asked[named.index(None)]
+            raise RegardError(f"{here}: unknown column {missing!r}; columns: {listed(header)}")
+        if places[0] == places[1]:
+            raise RegardError(f"{here}: source and target are the same column, {asked[0]!r}")
+        return places[0], places[1], titled
+    if any(wanted):
+        raise RegardError(f"{here}: name both sides or none, not only {asked[0] or asked[1]!r}")
+    if usual := usual_sides(here, header, kind):
+        must_be_distinct(here, header)
+        return *usual, True
+    if set(names) & set(TEXT_NAMES) and set(names) & set(LABEL_NAMES) - {"target"}:
+        raise RegardError(
+            f"{here}: the columns {listed(header)} look like texts with labels; use regard train "
+            "classification, or for pairs set source_name=NAME target_name=NAME"
+        )
+    if kind == "tsv" and len(names) in (2, 3) and not {*header} <= LANGUAGES:
+        return 0, 1, False
+    if kind == "tsv" and len(names) == 1:
+        raise RegardError(f"{here}: no tab, so no second text; give two aligned files as FILE,FILE")
+    raise RegardError(
+        f"{here}: cannot tell source and target among the columns {listed(header)}; set "
+        "source_name=NAME and target_name=NAME"
+    )
+
+
+def usual_sides(here: str, header: Sequence[str], kind: str) -> tuple[int, int] | None:
+    """Return the columns of both sides if their names are common ones. Errors: of `place_of`."""
+    places = [place_of(here, header, title) for title in _usual_titles(header, kind) or ()]
+    sides = [place for place in places if place is not None]
+    return (sides[0], sides[1]) if sides else None
+
+
+def _usual_titles(header: Sequence[str], kind: str) -> tuple[str, str] | None:
+    """Return the titles of source and target if they are common ones.
+
+    A tab-separated table may have no header: there Hi and Ja are words, hi and ja languages.
+    """
+    names = [name.strip().casefold() for name in header]
+    for sides in PAIRED:
+        if {*sides} <= {*names}:
+            return sides
+    spelled = names if kind != "tsv" else [name.strip() for name in header]
+    languages = [header[place] for place, name in enumerate(spelled) if name in LANGUAGES]
+    return (languages[0], languages[1]) if len(languages) == 2 else None
+
+
+def _pair(source: str, target: str, here: str) -> Row:
+    source, target = (text.replace("\ufeff", "").strip() for text in (source, target))
+    if source and target:
+        return Pair(source, target, here)
+    empty = "source" if target else "target" if source else "pair"
+    return BadRow(here, f"the {empty} is empty", empty=True)

@@ -1,0 +1,382 @@
+"""Puzzles on symbols with exact answers, which tell attention mechanisms apart.
+
+An example is a row of symbols, with an answer at some of its positions. Examples are a function of
+the sizes and the seed.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Int
+from numpy.random import Generator, default_rng
+from numpy.typing import NDArray
+
+from regard.core.errors import RegardError
+
+UNASKED = -1  # the target of a position without an answer
+PARTS = ("train", "validation", "test")
+AT_ONCE = 1 << 22  # random numbers drawn at once
+Symbols = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Examples of one length: symbols, and the index of the answer at each position."""
+
+    symbols: Int[Symbols, "count time"]
+    targets: Int[Symbols, "count time"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of examples and their lengths.
+
+    Training and validation examples have lengths from ``shortest`` to ``train_length``, equally
+    often; ``shortest=0`` gives all ``train_length``. Test examples have ``test_length``.
+    """
+
+    examples: int
+    held_out: int
+    train_length: int
+    test_length: int
+    shortest: int = 0
+
+
+class Puzzle(ABC):
+    """A puzzle: its symbols, its answers, and how examples are drawn."""
+
+    #: True if an example contains its answers, each one position after it is asked for. Then only
+    #: models that read from left to right may learn it.
+    contains_answers: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def words(self) -> list[str]:
+        """Return the name of each symbol."""
+
+    @property
+    @abstractmethod
+    def answers(self) -> list[str]:
+        """Return the name of each answer."""
+
+    @abstractmethod
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        """Draw examples of a length. Errors: a length that the other sizes do not allow."""
+
+    def parts(self, sizes: Sizes, seed: int) -> Mapping[str, list[Rows]]:
+        """Return train, validation and test, each as rows of several lengths."""
+        parts = {}
+        for number, part in enumerate(PARTS):
+            rng = default_rng([seed, number])
+            count = sizes.examples if part == "train" else sizes.held_out
+            longest = sizes.test_length if part == "test" else sizes.train_length
+            shortest = longest if part == "test" else sizes.shortest or longest
+            each = np.bincount(rng.integers(shortest, longest + 1, count), minlength=longest + 1)
+            parts[part] = [
+                self.draw(rng, int(some), length) for length, some in enumerate(each) if some
+            ]
+        return parts
+
+
+@dataclass(frozen=True)
+class Recall(Puzzle):
+    """Multi-query associative recall (MQAR): key-value pairs, then the keys among other symbols.
+
+    The first 2 · ``pairs`` symbols are k₁ v₁ k₂ v₂ …, with different keys and different values.
+    Each key comes once again, and there the answer is its value. Near repetitions are more
+    frequent, by a power law. The other positions are random symbols, which may be keys, and have no
+    answer. One half of the ``symbols`` are keys, the other half values. Arora et al. 2023
+    (Zoology): 8,192 symbols, length 64, 4 pairs.
+    """
+
+    symbols: int
+    pairs: int
+
+    @property
+    def words(self) -> list[str]:
+        half = self.symbols // 2
+        return [f"k{i}" for i in range(half)] + self.answers
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"v{i}" for i in range(self.symbols - self.symbols // 2)]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        half, context = self.symbols // 2, 2 * self.pairs
+        if length < 2 * context:
+            raise RegardError(
+                f"pairs={self.pairs} need at least {2 * context} symbols, not {length}; set "
+                f"train_length, test_length and shortest to {2 * context} or more"
+            )
+        if half - 1 < self.pairs:
+            raise RegardError(
+                f"{self.pairs} different keys need symbols={2 * self.pairs + 2} or more, not "
+                f"{self.symbols}"
+            )
+        keys = 1 + distinct(rng, count, self.pairs, half - 1)
+        values = distinct(rng, count, self.pairs, self.symbols - half)
+        space = (length - context) // 2
+        weights = np.arange(1, space + 1) ** (0.01 - 1.0)
+        # The largest u^(1/w) are a draw by weight without replacement: Efraimidis, Spirakis 2006.
+        gaps = (np.log(rng.random((count, space))) / weights).argsort(1)[:, ::-1][:, : self.pairs]
+        rows = rng.integers(0, self.symbols, (count, length), dtype=np.int32)
+        targets = np.full((count, length), UNASKED, np.int32)
+        rows[:, 0:context:2], rows[:, 1:context:2] = keys, half + values
+        np.put_along_axis(rows, context + 2 * gaps, keys, 1)
+        np.put_along_axis(targets, context + 2 * gaps, values, 1)
+        return Rows(rows, targets)
+
+
+@dataclass(frozen=True)
+class Induction(Puzzle):
+    """Different symbols, then a part of them again: predict the next symbol of the repetition.
+
+    The repetition is a third of the ``length`` and begins at a random symbol, so that its distance
+    from the original differs between examples. Olsson et al. 2022 repeat the whole sequence.
+    """
+
+    symbols: int
+    contains_answers = True
+
+    @property
+    def words(self) -> list[str]:
+        return [f"s{i}" for i in range(self.symbols)]
+
+    @property
+    def answers(self) -> list[str]:
+        return self.words
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        again = length // 3
+        first = length - again
+        if not again:
+            raise RegardError(f"induction needs at least 3 symbols, not {length}; set shortest=3")
+        if first > self.symbols:
+            raise RegardError(
+                f"{length} symbols of which {first} are different need symbols={first} or more, "
+                f"not {self.symbols}"
+            )
+        rows = distinct(rng, count, first, self.symbols)
+        places = rng.integers(0, first - again, (count, 1)) + np.arange(again + 1)
+        repeated = np.take_along_axis(rows, places, 1)
+        targets = np.full((count, length), UNASKED, np.int32)
+        targets[:, first:] = repeated[:, 1:]
+        return Rows(np.concatenate([rows, repeated[:, :-1]], 1), targets)
+
+
+@dataclass(frozen=True)
+class SelectiveCopying(Puzzle):
+    """Symbols among noise, then as many "write": repeat the symbols in order, without the noise.
+
+    ``copied`` symbols stand at random places among ``length``. Gu & Dao 2023 (Mamba), section 4.1:
+    16 symbols to copy among 4,096.
+    """
+
+    symbols: int
+    copied: int
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.answers, "noise", "write"]
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"s{i}" for i in range(self.symbols)]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        if length < self.copied:
+            raise RegardError(
+                f"{length} symbols have no room for copied={self.copied}; set train_length, "
+                f"test_length and shortest to {self.copied} or more"
+            )
+        rows = np.full((count, length + self.copied), self.symbols, np.int32)
+        rows[:, length:] = self.symbols + 1
+        drawn = rng.integers(0, self.symbols, (count, self.copied), dtype=np.int32)
+        places = np.sort(distinct(rng, count, self.copied, length), 1)
+        np.put_along_axis(rows, places, drawn, 1)
+        targets = np.full_like(rows, UNASKED)
+        targets[:, length:] = drawn
+        return Rows(rows, targets)
+
+
+@dataclass(frozen=True)
+class Sorting(Puzzle):
+    """Symbols in random order, with repetitions, then "sort" and the same symbols in order.
+
+    The model predicts each symbol of the result from those before it. An example is right if all
+    are, which is when the model writes the result by itself.
+    """
+
+    symbols: int
+    contains_answers = True
+    verb: ClassVar[str] = "sort"
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.answers, self.verb]
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"s{i}" for i in range(self.symbols)]
+
+    def result(self, drawn: Symbols) -> Symbols:
+        """Return the symbols in the order in which they are to be written."""
+        return np.sort(drawn, 1)
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        drawn = rng.integers(0, self.symbols, (count, length), dtype=np.int32)
+        result = self.result(drawn)
+        verb = np.full((count, 1), self.symbols, np.int32)
+        targets = np.full((count, 2 * length), UNASKED, np.int32)
+        targets[:, length:] = result
+        return Rows(np.concatenate([drawn, verb, result[:, :-1]], 1), targets)
+
+
+@dataclass(frozen=True)
+class Reversing(Sorting):
+    """Symbols in random order, then "reverse" and the same symbols from the last to the first.
+
+    Answers and their score are those of `Sorting`.
+    """
+
+    verb: ClassVar[str] = "reverse"
+
+    def result(self, drawn: Symbols) -> Symbols:
+        return np.ascontiguousarray(drawn[:, ::-1])
+
+
+@dataclass(frozen=True)
+class MaxRetrieval(Puzzle):
+    """Items with a priority and a class, then "max": the class of the item of highest priority.
+
+    A symbol is an item. One item has the highest priority, alone: that of 64 numbers below
+    ``levels`` drawn at random, or of as many as there are items if they are fewer. The other items
+    have random priorities below it. Veličković et al. 2024, section 3, with real priorities.
+    """
+
+    levels: int
+    classes: int
+
+    @property
+    def words(self) -> list[str]:
+        items = [f"{i}x{j}" for i in range(self.levels) for j in range(self.classes)]
+        return [*items, "max"]
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"x{j}" for j in range(self.classes)]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        highest = np.sort(rng.integers(0, self.levels, (count, min(length, 64))), 1)[:, -1:]
+        highest = np.maximum(highest, 1)
+        levels = rng.integers(0, highest, (count, length))
+        place = rng.integers(0, length, (count, 1))
+        np.put_along_axis(levels, place, highest, 1)
+        classes = rng.integers(0, self.classes, (count, length))
+        rows = np.full((count, length + 1), self.levels * self.classes, np.int32)
+        rows[:, :length] = levels * self.classes + classes
+        targets = np.full_like(rows, UNASKED)
+        targets[:, -1:] = np.take_along_axis(classes, place, 1)
+        return Rows(rows, targets)
+
+
+@dataclass(frozen=True)
+class IndirectIndexing(Puzzle):
+    """Different symbols, one of them again, and a shift: the symbol so many places away from it.
+
+    "s3 s7 s1 s4 s7 right2" has the answer s4. Shifts are from 1 to ``reach`` places, to the left
+    or to the right. Gopalakrishnan et al. 2025 (PoPE).
+    """
+
+    symbols: int
+    reach: int
+
+    @property
+    def words(self) -> list[str]:
+        shifts = range(1, self.reach + 1)
+        return [*self.answers, *(f"left{i}" for i in shifts), *(f"right{i}" for i in shifts)]
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"s{i}" for i in range(self.symbols)]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        if not 2 <= length <= self.symbols:
+            raise RegardError(
+                f"{length} different symbols are not from 2 to symbols={self.symbols}; set symbols="
+                "or the lengths"
+            )
+        drawn = distinct(rng, count, length, self.symbols)
+        at = np.arange(length)
+        apart = np.abs(at[:, None] - at)
+        pairs = np.argwhere((apart > 0) & (apart <= self.reach))
+        place, other = pairs[rng.integers(0, len(pairs), count)].T
+        shift = other - place
+        rows = np.empty((count, length + 2), np.int32)
+        rows[:, :length], row = drawn, np.arange(count)
+        rows[:, length] = drawn[row, place]
+        rows[:, -1] = self.symbols + np.where(shift < 0, 0, self.reach) + np.abs(shift) - 1
+        targets = np.full_like(rows, UNASKED)
+        targets[:, -1] = drawn[row, other]
+        return Rows(rows, targets)
+
+
+@dataclass(frozen=True)
+class ModularAddition(Puzzle):
+    """Two numbers below ``modulus``, then "equals": the sum modulo ``modulus``.
+
+    There are ``modulus``² examples: a ``share`` of them, chosen by the seed, is for training, and
+    each half of the others for validation and test. Power et al. 2022; Nanda et al. 2023 with
+    modulus 113 and share 0.3.
+    """
+
+    modulus: int
+    share: float
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.answers, "equals"]
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"n{i}" for i in range(self.modulus)]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        p = self.modulus
+        pairs = rng.permutation(p * p)[:count]
+        a, b = pairs // p, pairs % p
+        rows = np.stack([a, b, np.full_like(a, p)], 1).astype(np.int32)
+        targets = np.full_like(rows, UNASKED)
+        targets[:, -1] = (a + b) % p
+        return Rows(rows, targets)
+
+    def parts(self, sizes: Sizes, seed: int) -> Mapping[str, list[Rows]]:
+        """Return train, validation and test, which share no pair."""
+        whole = self.draw(default_rng([seed, 0]), self.modulus**2, 3)
+        n = len(whole.symbols)
+        first = round(self.share * n)
+        ends = [0, first, (first + n) // 2, n]
+        if not 0 < first < n - 1:
+            raise RegardError(f"share={self.share} of {n} pairs leaves a part without examples")
+        return {
+            part: [Rows(whole.symbols[a:b], whole.targets[a:b])]
+            for part, a, b in zip(PARTS, ends, ends[1:], strict=False)
+        }
+
+
+def distinct(rng: Generator, count: int, take: int, among: int) -> NDArray[np.int32]:
+    """Draw ``take`` different numbers below ``among`` in random order, for each of ``count`` rows.
+
+    >>> distinct(default_rng(0), 1, 4, 4).shape, sorted(distinct(default_rng(0), 1, 4, 4)[0])
+    ((1, 4), [np.int32(0), np.int32(1), np.int32(2), np.int32(3)])
+    """
+    parts = [np.empty((0, take), np.int32)]
+    at_once = max(1, AT_ONCE // among)
+    for first in range(0, count, at_once):
+        drawn = rng.random((min(at_once, count - first), among))
+        chosen = drawn.argpartition(take - 1, 1)[:, :take] if take < among else drawn.argsort(1)
+        parts.append(rng.permuted(chosen, axis=1).astype(np.int32))
+    return np.concatenate(parts)

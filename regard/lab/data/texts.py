@@ -1,0 +1,223 @@
+"""Texts without labels for pretraining, by name or from a file."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from regard.core.errors import RegardError, look_up
+from regard.core.plugins import short
+from regard.lab.data import biographies, synthetic
+from regard.lab.data.archives import tar_files
+from regard.lab.data.birthplaces import load_birthplaces
+from regard.lab.data.files import (
+    FILE_LIMIT,
+    LINE_LIMIT,
+    open_binary,
+    path_of,
+    read_examples,
+    table_kind,
+)
+from regard.lab.data.imdb import find, is_packed
+from regard.lab.data.named import DATA, SEED_OF_REVIEWS, parts_of
+from regard.lab.data.sources import find_imdb, leaves, load_corpus
+from regard.lab.data.spelling import likeness
+from regard.lab.data.text_files import files_at, is_address, is_pattern
+from regard.lab.data.text_rows import documents, is_plain, text_rows
+
+NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
+REVIEWS = 20_000  # generated reviews, in addition to the labelled ones
+TEST_SHARE = 0.05
+
+_more = re.compile(r"(?:\./)?aclImdb/train/unsup/\d{1,9}_\d{1,2}\.txt")
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """Documents in three splits; no document is in two of them, unless nothing is held out.
+
+    The fingerprint is a sha256 over all texts in order; ``notes`` describe what was dropped.
+    """
+
+    name: str
+    train: Sequence[str]
+    validation: Sequence[str]
+    test: Sequence[str]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a sha256 over all texts, in order."""
+        digest = hashlib.sha256()
+        for part in (self.train, self.validation, self.test):
+            digest.update(f"{len(part)}\n".encode())
+            for text in part:
+                digest.update(f"{len(text)} {text}\n".encode(errors="replace"))
+        return digest.hexdigest()
+
+
+def load_texts(
+    data: str = "pydoc",
+    *,
+    text: str = "",
+    data_dir: Path | str | None = None,
+    validation: float = 0.05,
+    seed: int = 0,
+    examples: int = 0,
+    without: str = "",
+    without_text: str = "",
+) -> TextCorpus:
+    """Return documents by name or from a file, in train, validation and test.
+
+    * "pydoc": Python's own help text; "biographies": invented people; "reviews": 20,000 generated
+      film reviews, without those of the labelled test part;
+    * "birthplaces": the 2,937 lines of ``wiki.txt``; "imdb": the 75,000 reviews outside the test
+      part, without labels and without duplicates of test;
+    * a ``.txt`` file: passages separated by empty lines, or one per line if no line is empty;
+      ``.jsonl``, ``.csv``, ``.tsv``: the column `text` (by common names if not given). All may be
+      .gz. Also ``.parquet``, a pattern (``texts/*.jsonl``) and an address (``s3://…``).
+
+    A fraction `validation` is held out by a hash of each text, and a twentieth for test; with
+    ``validation=0`` nothing is held out and each split has all documents: for a corpus of facts to
+    memorise. `examples` (0: all) limits the documents, chosen by `seed`. Texts of `without` are
+    excluded first: for a file all texts of its column `without_text`, for "reviews" and "imdb"
+    their test part.
+
+    >>> corpus = load_texts("biographies", validation=0)
+    >>> len(corpus.train), corpus.test[0]
+    (360, 'Lena Cormann was born in Harlem and became a singer in later years .')
+    """
+    texts, notes = read_texts(data, text, data_dir)
+    if without:
+        known, before = labelled_texts(without, without_text, data_dir), len(texts)
+        texts = [text for text in texts if likeness(text) not in known]
+        count = before - len(texts)
+        notes.append(f"{count:,} texts excluded that also occur in {Path(without).name}")
+    if examples and examples < len(texts):
+        texts = _chosen(texts, examples, seed)
+        notes.append(f"{examples:,} documents used, chosen by seed")
+    name = short(data) if data in DATA else Path(data).name
+    if not validation:
+        return TextCorpus(name, texts, texts, texts, tuple(notes))
+    parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    for document in texts:
+        parts[part_of(document, TEST_SHARE, validation, seed)].append(document)
+    if empty := [split for split, found in parts.items() if not found]:
+        raise RegardError(
+            f"{data}: {len(texts)} documents are too few to hold some out for {empty[0]}; add "
+            "documents, or set validation=0 to hold out none"
+        )
+    return TextCorpus(name, parts["train"], parts["validation"], parts["test"], tuple(notes))
+
+
+def part_of(text: str, test: float, validation: float, seed: int) -> str:
+    """Return the split of a document, by a hash of it that ignores case and whitespace."""
+    unit = likeness(text)
+    if leaves(unit, test, f"test {seed}"):
+        return "test"
+    return "validation" if leaves(unit, validation, f"validation {seed}") else "train"
+
+
+def read_texts(
+    data: str, column: str = "", data_dir: Path | str | None = None
+) -> tuple[list[str], list[str]]:
+    """Return all documents by name or of a file, and notes on what was dropped."""
+    if column and (is_plain(data) or data in DATA):
+        raise RegardError(f"{data} has no columns; remove text={column}")
+    if data == "biographies":
+        return biographies.passages(), []
+    if data == "birthplaces":
+        return list(load_birthplaces("birthplaces", data_dir=data_dir).texts), []
+    if data == "reviews":
+        tested = {example.text for example in load_corpus("reviews").test}
+        generated = synthetic.reviews(REVIEWS, SEED_OF_REVIEWS + 1)
+        return [example.text for example in generated if example.text not in tested], []
+    if data == "imdb":
+        return imdb_texts(find_imdb(data_dir))
+    if (parts := parts_of(data, "pretraining", "texts to pretrain on")) is not None:
+        return [str(text) for rows in parts.values() for text in rows], []
+    if not (is_address(data) or is_pattern(data)):
+        path = path_of(data)
+        if not path.exists() and not path.suffix and len(path.parts) == 1:
+            look_up(dict.fromkeys(NAMES), data, "text or file")
+    files = files_at(data)
+    if (size := sum(file.text_bytes for file in files)) > FILE_LIMIT:
+        raise RegardError(
+            f"{data}: about {size:,} bytes of text; this task keeps its texts in memory, at most "
+            f"{FILE_LIMIT:,}: name fewer files, or train language-modeling, which reads tokens "
+            "from the disk"
+        )
+    texts = [text for file in files for text in documents(file, column)]
+    if not texts:
+        raise RegardError(f"{data}: contains no text")
+    return texts, []
+
+
+def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = None) -> set[str]:
+    """Return the `likeness` of texts reserved for evaluation: all of a file, or the test part of
+    named data and of an IMDB folder or archive.
+    """
+    path = path_of(data)
+    if data in ("reviews", "imdb") or is_packed(path) or (path.is_dir() and find(path)):
+        return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
+    if path.is_dir() or table_kind(path) is None:
+        return {likeness(example.text) for example in read_examples(path, text=column or None)}
+    return {likeness(text) for text in text_rows(path, column)}
+
+
+def imdb_texts(place: Path) -> tuple[list[str], list[str]]:
+    """Return all reviews outside the test part, without duplicates of test, and a note."""
+    train, test = (part for part in _labelled(place))
+    known, dropped, texts = {likeness(text) for text in test}, 0, []
+    for text in (*train, *_unlabelled(place)):
+        if likeness(text) in known:
+            dropped += 1
+        else:
+            texts.append(text)
+    return texts, [f"{dropped:,} texts excluded that also occur in test"]
+
+
+def _labelled(place: Path) -> Iterator[list[str]]:
+    from regard.lab.data.imdb import load
+
+    for part in load(place):
+        yield [example.text for example in part]
+
+
+def _unlabelled(place: Path) -> Iterator[str]:
+    if place.is_dir():
+        lines, folder = place / "unsup.jsonl.gz", place / "train" / "unsup"
+        if lines.is_file():
+            yield from text_rows(lines, "text")
+        elif folder.is_dir():
+            for path in sorted(folder.glob("*.txt"), key=_number):
+                with open_binary(path) as file:
+                    yield _decoded(file.read(LINE_LIMIT), str(path))
+        return
+    reviews: dict[Path, str] = {}
+    for name, content in tar_files(place, lambda name: LINE_LIMIT * bool(_more.fullmatch(name))):
+        reviews[Path(name)] = _decoded(content, name)
+    yield from (reviews[path] for path in sorted(reviews, key=_number))
+
+
+def _number(path: Path) -> tuple[int, str]:
+    """Return a review's sort key: 12 for 12_0.txt, the same in every format."""
+    digits = path.stem.partition("_")[0]
+    return int(digits) if digits.isdecimal() else -1, path.name
+
+
+def _decoded(content: bytes, here: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None
+
+
+def _chosen(documents: Sequence[str], count: int, seed: int) -> list[str]:
+    import numpy as np
+
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(documents))
+    return [documents[i] for i in np.sort(order[:count]).tolist()]

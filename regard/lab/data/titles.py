@@ -1,0 +1,182 @@
+"""Finding columns of a table by title, or by number where there is no header."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from regard.core.errors import RegardError
+from regard.lab.data.examples import Remark
+
+TEXT_NAMES = ("text", "review", "sentence", "content", "comment", "body", "message", "document")
+LABEL_NAMES = ("label", "sentiment", "target", "class", "category", "stars", "rating", "polarity")
+
+
+class OtherFileError(RegardError):
+    """A file of an unsupported kind, or without a recognisable column."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The indexes of text, label and group in a row; `titled`: the first row is a header."""
+
+    text: int
+    label: int
+    group: int | None
+    titled: bool
+
+    @property
+    def places(self) -> list[int]:
+        """Return the indexes of text, label and, if given, group."""
+        return [self.text, self.label, *([] if self.group is None else [self.group])]
+
+
+def columns_of(
+    here: str,
+    header: Sequence[str],
+    text: str | None,
+    label: str | None,
+    group: str | None,
+    numbers: bool = True,
+) -> Columns:
+    """Return the columns; `titled` tells whether the first row is a header.
+
+    Errors: no such column; one column for text and label; those of `place_of`, `must_be_distinct`.
+    """
+    names = [name.strip().casefold() for name in header]
+    places, by_number = [], []
+    asked_for: list[tuple[str, str | None, tuple[str, ...]]] = [
+        ("text", text, TEXT_NAMES),
+        ("label", label, LABEL_NAMES),
+    ]
+    if group:
+        asked_for.append(("group", group, ()))
+    for what, given, usual in asked_for:
+        wanted = usual if given is None else (given,)
+        number = numbered(given, names) if given and numbers else None
+        place: int | None
+        if number is not None and 0 <= number < len(header):
+            by_number.append(place := number)
+        else:
+            place = first_of(here, header, wanted)
+            if place is None and number is not None:
+                raise RegardError(f"{here}: {len(header)} columns, so no column {given}")
+        if place is None:
+            raise _no_column(here, header, what, given, numbers)
+        places.append(place)
+    if places[0] == places[1]:
+        raise RegardError(f"{here}: text and label are the same column, {header[places[0]]!r}")
+    usual_names = TEXT_NAMES + LABEL_NAMES
+    by_name = len(by_number) < len(asked_for)  # a name that is found is in a header
+    if by_name:
+        must_be_distinct(here, header)
+    titled = by_name or all(names[place] in usual_names for place in by_number[:2])
+    return Columns(places[0], places[1], places[2] if group else None, titled)
+
+
+def place_of(here: str, header: Sequence[str], title: str) -> int | None:
+    """Return the index of the column with a title, or else with the title in another case, or None.
+
+    >>> place_of("x.csv:1", ["Text", "text", "LABEL"], "text")
+    1
+    >>> place_of("x.csv:1", ["Text", "text", "LABEL"], "label")
+    2
+
+    Errors: several columns have the title, or have it in other cases than asked for.
+    """
+    title = title.strip()
+    names = [name.strip() for name in header]
+    if title not in names:
+        title = title.casefold()
+        spelt = [name for name in names if name.casefold() == title]
+        if len({*spelt}) > 1:
+            raise RegardError(
+                f"{here}: the columns {listed(spelt)} differ in case only; name one exactly"
+            )
+        names = [name.casefold() for name in names]
+    if names.count(title) > 1:
+        raise _duplicate(here, header[names.index(title)].strip())
+    return names.index(title) if title in names else None
+
+
+def first_of(here: str, header: Sequence[str], titles: Sequence[str]) -> int | None:
+    """Return the index of the column with the first of these titles, or None; see `place_of`."""
+    places = (place_of(here, header, title) for title in titles)
+    return next((place for place in places if place is not None), None)
+
+
+def must_be_distinct(here: str, header: Sequence[str]) -> None:
+    """Raise an error if two columns have the same title. Columns without a title may be several."""
+    titles: set[str] = set()
+    for title in filter(None, map(str.strip, header)):
+        if title in titles:
+            raise _duplicate(here, title)
+        titles.add(title)
+
+
+def _duplicate(here: str, title: str) -> RegardError:
+    return RegardError(f"{here}: duplicate column name {title!r:.60}; rename one of them")
+
+
+def unread(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]:
+    """Yield remarks on unused columns: those that seem to tell the parts, or to be meant."""
+    used_names = {names[place].strip().casefold(): names[place] for place in used}
+    for place, name in enumerate(names):
+        if name.strip().casefold() == "split" and place not in used:
+            yield Remark(
+                f"the column {name!r} is not read; if it tells train and test, write the rows of "
+                "each part to a file of its own and give data=TRAIN test=TEST"
+            )
+        read = used_names.get(name.strip().casefold(), "")
+        if read.strip() and place not in used:
+            yield Remark(f"the column {read!r} is read, not {name!r}, which differs in case only")
+
+
+def text_column(here: str, header: Sequence[str], column: str) -> int:
+    """Return the index of the column called `column`, or of one with a common name.
+
+    Errors: there is none; those of `place_of` and `must_be_distinct`.
+    """
+    place = first_of(here, header, (column,) if column else TEXT_NAMES)
+    if place is not None:
+        must_be_distinct(here, header)
+        return place
+    problem = f"unknown column {column!r}" if column else "cannot find the text column"
+    raise RegardError(
+        f"{here}: {problem}; columns: {listed(header)}; set text=NAME (predict, evaluate: "
+        "--text NAME; for without=: without_text=NAME)"
+    )
+
+
+def _no_column(
+    here: str, header: Sequence[str], what: str, given: str | None, numbers: bool
+) -> RegardError:
+    """Return the error for a missing column, named by the user or not recognised."""
+    name = "text=NAME and label=NAME (--text, --label for data check and evaluate)"
+    if what == "group":
+        name = "group=NAME (--group for data check)"
+    if numbers:
+        number = "group=3" if what == "group" else "text=2 label=1"
+        name += f", or numbers from 1: {number}"
+    if not given:
+        problem = f"cannot find the {what} column; columns: {listed(header)}; set {name}"
+        return OtherFileError(f"{here}: {problem}, or let regard init FILE guess them")
+    near = get_close_matches(given, header, n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}? Columns" if near else "columns"
+    return RegardError(f"{here}: unknown column {given!r}; {hint}: {listed(header)}; set {name}")
+
+
+def numbered(given: str, names: Sequence[str]) -> int | None:
+    """Return the index of a column given by its number, from 1; None for a name.
+
+    If the first row is all numbers, as pandas writes unnamed columns, they are names.
+    """
+    number = given.strip()
+    if not number.isdecimal() or (number in names and all(name.isdecimal() for name in names)):
+        return None
+    return int(number) - 1
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return the first names as a list for an error."""
+    shown = [repr(name if len(name) <= 30 else name[:29] + "…") for name in names[:most]]
+    return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -1,0 +1,285 @@
+"""Token streams of texts that do not fit into memory: found on the disk, or written by processes.
+
+The same command finds the shards that are complete, and goes on with the others. One process at a
+time writes a folder; a second one, such as another rank of a training, waits for it.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection, parent_process
+from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from typing import Any
+
+from regard.core.atomic_io import locked, remove_leftovers, told
+from regard.core.errors import RegardError
+from regard.core.memory import cores
+from regard.lab.data.fetch import Show, progress_lines
+from regard.lab.data.text_files import files_at
+from regard.lab.data.token_shards import (
+    INDEX,
+    SPLITS,
+    Index,
+    Shard,
+    TokenStream,
+    finished_shard,
+    kind_of_token,
+    must_have_its_hashes,
+    open_index,
+    streams,
+    write_index,
+)
+from regard.lab.data.tokenizers import Tokenizer, must_be_known
+from regard.lab.data.tokenizing import (
+    TOKENIZER,
+    Recipe,
+    Tokenising,
+    end_of,
+    learn,
+    place_of,
+    recipe_of,
+)
+
+INTERVAL = 0.5  # seconds between two looks at the processes
+LOOKED_AT = 1_000_000  # tokens of train that must be known
+LOCK = ".lock"
+HERE = "memory://"  # an address that no other process can read
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts to tokenise: where they are, how they are split, and the tokenizer to learn."""
+
+    data: str
+    text: str = ""
+    data_dir: str = ""
+    validation: float = 0.05
+    seed: int = 0
+    without: str = ""
+    without_text: str = ""
+    tokenizer: str = "characters"
+    vocabulary: int = 8_000
+    minimum: int = 2
+
+
+@dataclass(frozen=True)
+class TokenCorpus:
+    """The tokens of three splits on the disk; no document is in two of them.
+
+    The fingerprint is a sha256 over all tokens.
+    """
+
+    name: str
+    folder: Path
+    index: Index
+    tokenizer: Tokenizer
+    streams: Mapping[str, TokenStream]
+    notes: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a sha256 over the hashes of all shards."""
+        return self.index.fingerprint
+
+    def verify(self) -> None:
+        """Read all shards and compare their hashes. Errors: one is damaged."""
+        must_have_its_hashes(self.folder, self.index)
+
+
+def load_tokens(
+    texts: Texts,
+    tokenizer: Tokenizer | None = None,
+    *,
+    processes: int = 0,
+    show: Show | None = None,
+) -> TokenCorpus:
+    """Return the tokens of texts, which are written first if they are not on the disk.
+
+    `tokenizer`: by default one is learned from a sample of the training documents. `processes`: 0
+    stands for one for each processor, but no more than files. A file that has changed since counts
+    as another one, so that its folder is written anew.
+
+    Errors: no file, or one that cannot be read, by file:line; no documents for a split; no space;
+    damaged shards.
+    """
+    listed = files_at(texts.data)
+    files = [file for file in listed if file.size]
+    if not files:
+        raise RegardError(f"{texts.data}: the file is empty")
+    if not texts.validation:
+        raise RegardError(
+            f"validation=0 evaluates on all training texts, which are too many in {texts.data}; "
+            "set validation=0.05 (of large data less is taken)"
+        )
+    recipe = recipe_of(
+        files,
+        text=texts.text,
+        validation=texts.validation,
+        seed=texts.seed,
+        without=texts.without,
+        without_text=texts.without_text,
+        data_dir=texts.data_dir,
+    )
+    of_tokenizer = (
+        [texts.tokenizer, texts.vocabulary, texts.minimum] if tokenizer is None
+        else [tokenizer.sha256]
+    )  # fmt: skip
+    folder = place_of(texts.data_dir) / recipe.name(of_tokenizer)
+    if not (folder / INDEX).is_file():
+        with told(folder, 0):
+            folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / LOCK, wait=True):
+            if not (folder / INDEX).is_file():  # else another process has just written it
+                remove_leftovers(folder)
+                work = Tokenising.begin(
+                    folder, recipe, tokenizer or _learned(folder, recipe, texts, show)
+                )
+                _write(work, processes, show or progress_lines("tokenise"))
+    index = open_index(folder)
+    if empty := [split for split in SPLITS if not index.total("documents", split)]:
+        count = sum(index.total("documents", split) for split in SPLITS)
+        raise RegardError(
+            f"{texts.data}: {count:,} documents are too few to hold some out for {empty[0]}; add "
+            "documents"
+        )
+    corpus = TokenCorpus(
+        Path(texts.data).name,
+        folder,
+        index,
+        Tokenizer.load(folder / TOKENIZER),
+        streams(folder, index),
+        tuple(_notes(index, len(listed) - len(files))),
+    )
+    must_be_known([corpus.streams["train"][:LOOKED_AT]])
+    return corpus
+
+
+def _learned(folder: Path, recipe: Recipe, texts: Texts, show: Show | None) -> Tokenizer:
+    """Return the tokenizer of a folder that is not complete, or learn it."""
+    if (folder / TOKENIZER).is_file():
+        return Tokenizer.load(folder / TOKENIZER)
+    tell = show or progress_lines("learn the tokenizer")
+    return learn(recipe, texts.tokenizer, texts.vocabulary, texts.minimum, tell)
+
+
+def _notes(index: Index, empty: int) -> Iterator[str]:
+    train = index.total("tokens", "train")
+    yield (
+        f"{train:,} tokens of train in {index.total('documents', 'train'):,} documents are read "
+        f"from the disk, in {len(index.shards):,} shards"
+    )
+    for split in SPLITS[1:]:
+        count = index.total("documents", split)
+        yield f"{count:,} documents split off as {split}, by a hash of the text"
+    if empty:
+        yield f"{empty:,} empty files skipped"
+
+
+def _write(work: Tokenising, processes: int, show: Show) -> None:
+    """Write the shards that are not complete, then the index."""
+    kind, files = kind_of_token(end_of(work.tokenizer)), work.recipe.sources
+    kept = {i: finished_shard(work.folder, i, kind) for i in range(len(files))}
+    todo = [number for number, shard in kept.items() if shard is None]
+    todo.sort(key=lambda number: -files[number].size)  # the longest first, so that all end together
+    before = sum(files[i].size for i, shard in kept.items() if shard)
+    rows = sum(_rows(shard) for shard in kept.values() if shard)
+    total = sum(file.size for file in files)
+
+    def tell(read: int, count: int) -> None:
+        show(min(before + read, total - 1), total, f"text ({rows + count:,} documents)")
+
+    tell(0, 0)
+    some = min(processes or cores(), len(todo))
+    if some > 1 and not any(file.address.startswith(HERE) for file in files):
+        _in_processes(work.folder, todo, some, tell)
+    else:
+        read = count = 0
+        for number in todo:
+            written = work.write(
+                number,
+                lambda done, some: tell(read + done, count + some),  # noqa: B023
+            )
+            read, count = read + files[number].size, count + _rows(written)
+    found = (finished_shard(work.folder, i, kind) for i in range(len(files)))
+    shards = [shard for shard in found if shard]
+    write_index(work.folder, kind, shards)
+    show(total, total, f"text ({sum(map(_rows, shards)):,} documents)")
+
+
+def _rows(shard: Shard) -> int:
+    return sum(shard.documents.values())
+
+
+def _in_processes(
+    folder: Path, todo: Sequence[int], count: int, tell: Callable[[int, int], None]
+) -> None:
+    """Tokenise files in several processes. Errors: that of a file; a process that died."""
+    context = multiprocessing.get_context("spawn")
+    reached = context.RawArray("q", 2 * len(todo))  # bytes and documents of each file
+    taken, errors = context.Value("q", 0), context.SimpleQueue()
+    workers = [
+        context.Process(
+            target=_serve, args=(str(folder), list(todo), taken, reached, errors), daemon=True
+        )
+        for _ in range(count)
+    ]
+    try:
+        for worker in workers:
+            worker.start()
+        while alive := [worker for worker in workers if worker.is_alive()]:
+            ready = connection.wait([worker.sentinel for worker in alive], INTERVAL)
+            for worker in alive:
+                if worker.sentinel in ready:
+                    worker.join()
+            tell(sum(reached[::2]), sum(reached[1::2]))
+            if not errors.empty():
+                raise RegardError(str(errors.get()))
+            _must_have_ended_well(workers)
+        if not errors.empty():
+            raise RegardError(str(errors.get()))
+        _must_have_ended_well(workers)
+    finally:
+        for worker in workers:
+            if worker.is_alive():
+                worker.kill()
+            if worker.pid is not None:
+                worker.join()
+
+
+def _must_have_ended_well(workers: Sequence[Any]) -> None:
+    if bad := [worker.exitcode for worker in workers if worker.exitcode]:
+        raise RegardError(
+            f"a process that tokenised texts ended with exit code {bad[0]}; run the same command "
+            "again to go on (a script must call regard under if __name__ == '__main__':)"
+        )
+
+
+def _serve(folder: str, todo: Sequence[int], taken: Any, reached: Any, errors: Any) -> None:
+    """Tokenise one file after another, as a process of its own."""
+    signal(SIGINT, SIG_IGN)  # the parent handles Ctrl-C and ends this process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        work = Tokenising(Path(folder))
+        while True:
+            with taken.get_lock():
+                place, taken.value = taken.value, taken.value + 1
+            if place >= len(todo):
+                return
+
+            def report(done: int, documents: int, place: int = place) -> None:
+                reached[2 * place], reached[2 * place + 1] = done, documents
+
+            work.write(todo[place], report)
+            reached[2 * place] = work.recipe.sources[todo[place]].size
+    except RegardError as error:
+        errors.put(str(error))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

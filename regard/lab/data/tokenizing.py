@@ -1,0 +1,200 @@
+"""Texts that do not fit into memory as a stream of tokens: what is written, and one file of it."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from regard.core.atomic_io import write_json
+from regard.core.reading import checked, read_json
+from regard.lab.data.fetch import Show, cache
+from regard.lab.data.spelling import likeness
+from regard.lab.data.streamed import LARGE
+from regard.lab.data.text_files import TextFile, is_address, is_pattern
+from regard.lab.data.text_rows import documents
+from regard.lab.data.texts import TEST_SHARE, labelled_texts, part_of
+from regard.lab.data.token_shards import SPLITS, Shard, ShardWriter
+from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
+from regard.nn.layers.special_tokens import SpecialTokens
+
+RECIPE: Final = "recipe.json"
+TOKENIZER: Final = "tokenizer.json"
+VERSION = 1  # of the format and of the rules; another one writes another folder
+HELD = 1_000_000  # bytes of validation and of test, about
+MOST_TEXT = 1 << 50  # bytes of text in a file
+SAMPLE = 50_000_000  # characters that the tokenizer is learned from
+SAMPLED_FILES = 64  # files that they come from, at most
+DOCUMENTS, CHARACTERS = 1_000, 1_000_000  # tokenised at once, at most
+
+Report = Callable[[int, int], None]  # (bytes read of the file, its documents so far)
+
+
+def is_on_disk(data: str) -> bool:
+    """Return whether the tokens of `data` are kept on the disk rather than in memory.
+
+    They are for an address, for a pattern, and for a local file of more than 200 MB of text.
+    """
+    if is_address(data) or is_pattern(data):
+        return True
+    try:
+        path = Path(data).expanduser()
+        return path.is_file() and TextFile(str(path), path.stat().st_size, "").text_bytes > LARGE
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that the tokens of a stream depend on beside the tokenizer, as JSON has it.
+
+    ``files``: address, size and version of each. ``test`` and ``validation``: the fractions of the
+    documents that are held out.
+    """
+
+    files: list[tuple[str, int, str]]
+    text: str
+    test: float
+    validation: float
+    seed: int
+    without: str = ""
+    without_text: str = ""
+    data_dir: str = ""
+
+    @property
+    def sources(self) -> list[TextFile]:
+        """Return the files to read."""
+        return [TextFile(*identity) for identity in self.files]
+
+    @cached_property
+    def excluded(self) -> frozenset[str]:
+        """Return the `likeness` of texts that are left out."""
+        if not self.without:
+            return frozenset()
+        return frozenset(labelled_texts(self.without, self.without_text, self.data_dir or None))
+
+    def name(self, tokenizer: Sequence[Any]) -> str:
+        """Return the name of the folder: a hash of the recipe and of what gives the tokenizer."""
+        kept = [self.files, self.text, self.test, self.validation, self.seed]
+        digest = hashlib.sha256(json.dumps([VERSION, *kept, *tokenizer]).encode())
+        for text in sorted(self.excluded):
+            digest.update(text.encode(errors="replace") + b"\n")
+        return digest.hexdigest()[:32]
+
+    def split(self, file: TextFile) -> Generator[tuple[str, str], None, None]:
+        """Yield the split and the text of each document of a file."""
+        for text in documents(file, self.text, MOST_TEXT):
+            if not self.excluded or likeness(text) not in self.excluded:
+                yield part_of(text, self.test, self.validation, self.seed), text
+
+    def sample(self) -> Iterator[str]:
+        """Yield training documents of some files, chosen by the seed: 50 million characters.
+
+        Each file gives its beginning, up to an equal share of what is left.
+        """
+        sources = self.sources
+        order = np.random.Generator(np.random.PCG64(self.seed)).permutation(len(sources))
+        chosen = [sources[i] for i in order[:SAMPLED_FILES].tolist()]
+        left = SAMPLE
+        for number, file in enumerate(chosen):
+            share = left // (len(chosen) - number)
+            with closing(self.split(file)) as rows:
+                for part, text in rows:
+                    if part == "train":
+                        yield text
+                        left, share = left - len(text), share - len(text)
+                        if share <= 0:
+                            break
+
+
+def recipe_of(
+    files: Sequence[TextFile],
+    *,
+    text: str,
+    validation: float,
+    seed: int,
+    without: str = "",
+    without_text: str = "",
+    data_dir: str = "",
+) -> Recipe:
+    """Return the recipe for these files; of large ones about 1 MB is held out for each split."""
+    most = HELD / max(sum(file.text_bytes for file in files), 1)
+    shares = min(TEST_SHARE, most), min(validation, most)
+    identities = [(file.address, file.size, file.version) for file in files]
+    return Recipe(identities, text, *shares, seed, without, without_text, data_dir)
+
+
+def place_of(data_dir: str) -> Path:
+    """Return the folder of all token streams: in `data_dir`, REGARD_DATA or the cache."""
+    root = data_dir or os.environ.get("REGARD_DATA") or cache()
+    return Path(root).expanduser() / "tokens"
+
+
+def learn(recipe: Recipe, kind: str, vocabulary: int, minimum: int, show: Show) -> Tokenizer:
+    """Return a tokenizer learned from the recipe's sample."""
+    total = min(SAMPLE, sum(file.text_bytes for file in recipe.sources))
+
+    def shown() -> Iterator[str]:
+        read = 0
+        for text in recipe.sample():
+            yield text
+            read += len(text)
+            show(min(read, total - 1), total, "text for the tokenizer")
+
+    return train_tokenizer(kind, shown(), vocabulary=vocabulary, minimum=minimum)
+
+
+def end_of(tokenizer: Tokenizer) -> int:
+    """Return the id of the token that ends a document."""
+    return SpecialTokens.after(len(tokenizer)).separator
+
+
+class Tokenising:
+    """The work in a folder, as a process of its own finds it there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe = checked(Recipe, read_json(folder / RECIPE), folder / RECIPE)
+        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
+
+    @classmethod
+    def begin(cls, folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> "Tokenising":
+        """Write what a process needs."""
+        tokenizer.save(folder / TOKENIZER)
+        write_json(folder / RECIPE, asdict(recipe))
+        return cls(folder)
+
+    def write(self, number: int, report: Report) -> Shard:
+        """Tokenise one file. Errors: it cannot be read, or changed; no space."""
+        file = self.recipe.sources[number]
+        writer = ShardWriter(self.folder, number, file.address, end_of(self.tokenizer))
+        try:
+            count = 0
+            for some in _portions(self.recipe.split(file)):
+                for split in SPLITS:
+                    if texts := [text for part, text in some if part == split]:
+                        writer.add(split, self.tokenizer.encode(texts))
+                report(min(file.done, file.size), count := count + len(some))
+            file.must_be_unchanged()
+            return writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+
+
+def _portions(rows: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Yield lists of rows of limited size."""
+    while first := next(rows, None):
+        portion, size = [first], len(first[1])
+        for row in islice(rows, DOCUMENTS - 1):
+            portion.append(row)
+            if (size := size + len(row[1])) >= CHARACTERS:
+                break
+        yield portion

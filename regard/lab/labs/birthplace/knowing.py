@@ -1,0 +1,178 @@
+"""Confidence of right and invented answers.
+
+The third part of assignment 5: right and invented answers look alike, so only the model's own
+probability could tell them apart. The answers to names that occur in no text test that too.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.lab.data.birthplaces import ASKS
+from regard.lab.data.pairs import Pair
+from regard.lab.reports.figures import Series, line_chart
+from regard.lab.reports.findings import Figure, Section, Table
+from regard.lab.tasks.birthplace.evaluation import Answered
+from regard.lab.tasks.classification.metrics import Calibration, calibration
+
+SHOWN = 8  # answers of each kind in the table
+STRANGERS = 100
+
+
+@dataclass(frozen=True)
+class Known:
+    """A fine-tuned run's answers to the test questions and about people in no text."""
+
+    arm: str
+    judged: Answered
+    strangers: Sequence[Any]
+
+    @property
+    def right(self) -> NDArray[np.float64]:
+        """Confidence of the right answers."""
+        return self.judged.confidence[self.judged.correct]
+
+    @property
+    def wrong(self) -> NDArray[np.float64]:
+        """Confidence of the wrong answers."""
+        return self.judged.confidence[~self.judged.correct]
+
+    @property
+    def strange(self) -> NDArray[np.float64]:
+        """Confidence of the answers about people in no text."""
+        return np.exp(np.minimum([text.log_probability for text in self.strangers], 0.0))
+
+    @property
+    def calibration(self) -> Calibration:
+        """Confidence against accuracy."""
+        sure = self.judged.confidence
+        chances = np.stack([sure, 1 - sure], 1)
+        # Two "labels", its answer and any other; the predicted one is always the first.
+        chances[sure < 0.5] = np.stack([sure, sure * 0], 1)[sure < 0.5]
+        return calibration(chances, (~self.judged.correct).astype(np.int64))
+
+    @property
+    def separation(self) -> float:
+        """AUC of confidence: P(a right answer has more than a wrong one); chance is 0.5."""
+        return auc(self.right, self.wrong)
+
+
+def auc(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
+    """Return P(a value of ``high`` exceeds one of ``low``), ties count half; NaN if one is empty.
+
+    >>> auc(np.array([0.9, 0.8]), np.array([0.8, 0.1]))
+    0.875
+    """
+    if not len(high) or not len(low):
+        return float("nan")
+    pairs = high[:, None] - low[None, :]
+    return float((np.sign(pairs) + 1).mean() / 2)
+
+
+def strangers(pairs: Sequence[Pair], texts: Sequence[str], seed: int = 0) -> list[str]:
+    """Return questions about people in none of the texts, by recombining first and last names.
+
+    >>> asked = [Pair("Where was Ada By born?", "", ""), Pair("Where was Bo Cy born?", "", "")]
+    >>> strangers(asked, ["Ada By sang.", "Bo Cy sang."])
+    ['Where was Ada Cy born?', 'Where was Bo By born?']
+    """
+    before, after = ASKS.split("{}")
+    names = [pair.source.removeprefix(before).removesuffix(after).split(" ") for pair in pairs]
+    names = [name for name in names if len(name) > 1]
+    known = "\n".join(texts)
+    chance = random.Random(seed)
+    questions: dict[str, None] = {}
+    for first in names:
+        last = chance.choice(names)[-1]
+        name = f"{first[0]} {last}"
+        if name not in known:
+            questions[ASKS.format(name)] = None
+        elif other := next((x[-1] for x in names if f"{first[0]} {x[-1]}" not in known), ""):
+            questions[ASKS.format(f"{first[0]} {other}")] = None
+    return list(questions)[:STRANGERS]
+
+
+def section(known: Known) -> Section:
+    """Return the section that compares the confidence of right and invented answers."""
+    apart = known.separation
+    pairs = (
+        "It has no wrong answer on the test to compare with."
+        if math.isnan(apart)
+        else f"A right answer has a higher one than a wrong answer in {apart:.0%} of pairs "
+        "(chance: 50 %)."
+    )
+    says = [
+        f"{known.arm} answers with a place name whether it has read the answer or not, so the "
+        "words do not distinguish facts from inventions.",
+        f"Only its own probability may. {pairs} It also answers questions about people who occur "
+        f"in no text, with a mean confidence of {known.strange.mean():.0%}.",
+    ]
+    return Section(
+        "Does it know when it does not know?",
+        says,
+        [Figure(_reliability(known), _caption(known))],
+        [_examples(known), _confidences(known)],
+    )
+
+
+def _reliability(known: Known) -> Any:
+    bins = known.calibration
+    share = [100 * x for x in bins.confidence]
+    rates = [100 * x for x in bins.accuracy]
+    return line_chart(
+        "Confidence and accuracy",
+        [
+            Series("perfectly calibrated", [0, 100], [0, 100], faint=True),
+            Series(known.arm, share, rates, look=1, dots=len(share) < 2),
+        ],
+        x_label="confidence, %",
+        y_label="right, %",
+    )
+
+
+def _caption(known: Known) -> str:
+    return (
+        "Answers in 15 bins by the model's probability. On the diagonal accuracy equals "
+        f"confidence; the mean distance is {known.calibration.error:.1%}."
+    )
+
+
+def _examples(known: Known) -> Table:
+    judged = known.judged
+    order = np.argsort(-judged.confidence, kind="stable")
+    rows = []
+    for kind, wanted in (("right", True), ("wrong", False)):
+        chosen = [int(i) for i in order if bool(judged.correct[i]) is wanted]
+        step = max(len(chosen) // SHOWN, 1)
+        for i in chosen[::step][:SHOWN]:
+            pair, text = judged.pairs[i], judged.written[i]
+            sure = f"{100 * float(judged.confidence[i]):.0f}"
+            rows.append([pair.source, text.text, sure, kind, pair.target])
+    return Table(
+        "Right and wrong answers, by decreasing confidence",
+        ["question", "answer", "confidence, %", "verdict", "reference"],
+        rows,
+    )
+
+
+def _confidences(known: Known) -> Table:
+    groups = [
+        ("right answers", known.right),
+        ("wrong answers", known.wrong),
+        ("people in no text", known.strange),
+    ]
+    rows: list[list[str | float | int]] = [
+        [name, len(sure), 100 * float(sure.mean()), 100 * float((sure > 0.5).mean())]
+        for name, sure in groups
+        if len(sure)
+    ]
+    return Table(
+        "Confidence by kind of answer",
+        ["kind", "answers", "mean, %", "above 50 %, %"],
+        rows,
+    )

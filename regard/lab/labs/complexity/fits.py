@@ -1,0 +1,170 @@
+"""Exponents and crossings fitted to the measurements of the lab ``complexity``."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from regard.analysis.growth import crossing, exponent
+from regard.lab.labs.complexity.layers import Size, skips_blocks
+from regard.lab.labs.complexity.measures import Measured
+
+#: A window's order is that of sequences of so many windows and more.
+MANY = 16
+#: The order by the table, and its exponents of n and d.
+ORDERS: dict[str, tuple[str, int, int]] = {
+    "cnn": ("O(k·n·d²)", 1, 2),
+    "rnn": ("O(n·d²)", 1, 2),
+    "self-attention": ("O(n²·d)", 2, 1),
+    "linformer": ("O(r·n·d)", 1, 1),
+    "window": ("O(w·n·d)", 1, 1),
+}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Exponents of a layer's counted operations in n, d and k, beside those of the table.
+
+    `lengths`: where the one in n was fitted.
+    """
+
+    name: str
+    order: str
+    table: tuple[int, int, int | None]
+    counted: tuple[float, float, float | None]
+    lengths: Sequence[int]
+
+    @property
+    def off(self) -> float:
+        """The largest distance from the table."""
+        pairs = zip(self.counted, self.table, strict=True)
+        return max(abs(a - b) for a, b in pairs if a is not None and b is not None and a == a)
+
+    @property
+    def says(self) -> str:
+        """The counted exponents."""
+        return _powers(self.counted, "{:.2f}")
+
+    @property
+    def table_says(self) -> str:
+        """The table's."""
+        return _powers(self.table, "{}")
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """From which length `ours` undercuts `theirs`: by operations, by time with the earliest and
+    latest that its interval allows. 0: at every length; infinite: at none."""
+
+    ours: str
+    theirs: str
+    operations: float
+    times: Mapping[str, tuple[float, float, float]]
+
+    def says(self, how: str, lengths: Sequence[int]) -> str:
+        """Return the fit of a pass's time in words."""
+        return between(*self.times[how], lengths)
+
+
+def between(at: float, early: float, late: float, lengths: Sequence[int]) -> str:
+    """Return a length and its interval in words.
+
+    >>> between(1234, 1100, 1390, [128, 2048])
+    'from n ≈ 1,200 on (1,100 to 1,400)'
+    >>> between(0, 0, 0, [128, 2048]), between(math.inf, 900, math.inf, [128, 2048])
+    ('from n = 128 on, the shortest measured', 'at no n up to 2,048, or from 900 on')
+    """
+    first, last = lengths[0], lengths[-1]
+    if at == math.inf:
+        perhaps = "" if early == math.inf else f", or from {rounded(max(early, first))} on"
+        return f"at no n up to {last:,}{perhaps}"
+    if at == 0:
+        perhaps = "" if late == 0 else f", or {'at none' if late == math.inf else ''}"
+        perhaps += f"from {rounded(late)} on" if 0 < late < math.inf else ""
+        return f"from n = {first:,} on, the shortest measured{perhaps}"
+    least = f"below {first:,}" if early == 0 else rounded(early)
+    most = f"above {last:,}" if late == math.inf else rounded(late)
+    return f"from n ≈ {rounded(at)} on ({least} to {most})"
+
+
+def briefly(
+    at: float, lengths: Sequence[int], ends: tuple[float, float] = (math.nan, math.nan)
+) -> str:
+    """Return the same for a table.
+
+    >>> briefly(1234, [128, 2048], (0, 1390)), briefly(math.inf, [128, 2048])
+    ('1,200 [≤ 128, 1,400]', '> 2,048')
+    """
+
+    def one(place: float) -> str:
+        if place == 0:
+            return f"≤ {lengths[0]:,}"
+        return f"> {lengths[-1]:,}" if place == math.inf else rounded(place)
+
+    known = [one(end) for end in ends if not math.isnan(end)]
+    return one(at) + (f" [{', '.join(known)}]" if set(known) - {one(at)} else "")
+
+
+def rounded(value: float) -> str:
+    """Return the number with two significant figures and commas.
+
+    >>> rounded(1234.5), rounded(67.8), rounded(4.56)
+    ('1,200', '68', '4.6')
+    """
+    places = 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def fit(measured: Measured, name: str) -> Fit:
+    """Return the exponents of a layer's counted operations, and those of the table.
+
+    A window's are fitted where the order has a meaning: at lengths of `MANY` windows and more (the
+    ends of a sequence see less, which is w/2n of the whole) at which blocks out of its sight are
+    left out.
+    """
+    settings, counted = measured.settings, measured.counted
+    used = list(range(len(settings.lengths)))
+    if name == "window":
+        used = [i for i in used if is_linear(settings.size(settings.lengths[i]))]
+    order, of_n, of_d = ORDERS[name]
+    lengths = [settings.lengths[i] for i in used]
+    over_n = math.nan
+    if len(lengths) > 1:
+        over_n = exponent(lengths, [counted.over_n[name][i] for i in used])
+    return Fit(
+        name,
+        order,
+        (of_n, of_d, 1 if name == "cnn" else None),
+        (
+            over_n,
+            exponent(settings.widths, counted.over_d[name]),
+            exponent(settings.kernels, counted.over_k) if name == "cnn" else None,
+        ),
+        lengths,
+    )
+
+
+def is_linear(size: Size) -> bool:
+    """Return whether a window's cost is in proportion to the length."""
+    return size.n >= MANY * size.window and skips_blocks(size)
+
+
+def cross(measured: Measured, ours: str, theirs: str) -> Crossing:
+    """Return the length from which one layer is cheaper than another, by operations and by time."""
+    lengths, counted = measured.settings.lengths, measured.counted.layers
+
+    def by_time(how: str) -> tuple[float, float, float]:
+        ratios, one = measured.ratios(how, ours, theirs), [1.0] * len(lengths)
+        at, early, late = (crossing(lengths, side, one) for side in zip(*ratios, strict=True))
+        return at, early, late
+
+    return Crossing(
+        ours,
+        theirs,
+        crossing(lengths, counted[ours], counted[theirs]),
+        {how: by_time(how) for how in measured.settings.passes},
+    )
+
+
+def _powers(values: Sequence[float | None], form: str) -> str:
+    powers = zip("ndk", values, strict=True)
+    return " ".join(f"{x}^{form.format(p)}" for x, p in powers if p is not None and p == p)

@@ -1,0 +1,285 @@
+"""The figures of the kernel regression lab."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.lab.labs.kernel_regression.arms import AVERAGE, LEARNED
+from regard.lab.labs.kernel_regression.points import Numbers, Points, variance
+from regard.lab.reports.figures import Row, Series, interval_chart, line_chart
+from regard.lab.reports.findings import Figure, Table, film
+from regard.lab.reports.maps import heat_map
+from regard.lab.reports.markup import Html
+from regard.lab.runs.kernel_estimator import KernelRegression
+from regard.nn.models.kernel_regression import KERNELS
+
+if TYPE_CHECKING:
+    from regard.lab.labs.kernel_regression.arms import Lab
+    from regard.lab.reports.findings import Cell
+
+ALONG = 160  # places that a curve is drawn at
+FRAMES = 14
+SHOWN = 400  # points of a cloud
+SQUARE = 60  # rows of a heat map
+PEERS = ("KNeighborsRegressor", "KernelRidge")
+
+
+def fits(lab: "Lab", table: Table) -> list[Figure]:
+    """Return the errors of all; the fits, or what was said beside what was true."""
+    rows = [_row(cells) for cells in table.rows]
+    errors = interval_chart(
+        f"What each arm leaves of the variance of {lab.points.target}",
+        rows, x_label="% of the variance at held-out points", reference=lab.fixed,
+    )  # fmt: skip
+    look = "The further left the better. Bars: 95 % intervals over the held-out points; squares: "
+    parts = [Figure(errors, f"{look}scikit-learn. The dashed line is {lab.fixed}.")]
+    if len(lab.w) > 1:
+        return [*parts, *_said_and_true(lab)]
+    first = [AVERAGE, lab.fixed, LEARNED]
+    second = ["Epanechnikov", "boxcar", "k-nearest", "KernelRidge"]
+    what = f"{lab.points.target} over {lab.points.names[0]}"
+    see = "w = 1 smooths over a width of 1; the learned w follows the curve and not the noise."
+    if not lab.points.built_in:
+        see = "The fixed w smooths over a standard deviation; the learned w as far as the data say."
+    if lab.points.built_in:
+        see += " Faint: the curve without its noise."
+    return [
+        Figure(_fit_chart(lab, "The average, the fixed w, the learned w", first), see),
+        *parts,
+        Figure(
+            _fit_chart(lab, f"Other kernels: {what}", second),
+            "Boxcar and k-nearest jump where a point enters or leaves their reach; Epanechnikov "
+            "has kinks there; the ridge is smooth.",
+        ),
+        *_residuals(lab, 0),
+    ]
+
+
+def _row(cells: "Sequence[Cell]") -> Row:
+    name, mean, low, high = str(cells[0]), *(float(x) for x in cells[1:4])
+    return Row(name, mean, low, high, "baseline" if name in PEERS else "attention")
+
+
+def _along(points: Points) -> Numbers:
+    return np.linspace(points.x[:, 0].min(), points.x[:, 0].max(), ALONG)
+
+
+def _thinned(points: Points) -> tuple[Numbers, Numbers]:
+    """Return some of the points, sorted by the first column."""
+    order = np.argsort(points.x[:, 0], kind="stable")
+    chosen = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
+    return points.x[chosen], points.y[chosen]
+
+
+def _cloud(points: Points, count: int = SHOWN) -> Series:
+    x, y = _thinned(points)
+    return Series("", list(x[:, 0]), list(y), faint=True, dots=True)
+
+
+def _truth(points: Points) -> list[Series]:
+    from regard.lab.data.curve import truth
+
+    if not points.built_in:
+        return []
+    along = _along(points)
+    return [Series("", list(along), list(truth(along)), faint=True)]
+
+
+def _fit_chart(lab: "Lab", title: str, names: Sequence[str]) -> Html:
+    along = _along(lab.points)
+    lines = [
+        Series(name, list(along), list(lab.fitted[name].model.predict(along[:, None])), look=i)
+        for i, name in enumerate(names)
+    ]
+    return line_chart(
+        title, [_cloud(lab.points), *_truth(lab.points), *lines],
+        x_label=lab.points.names[0], y_label=lab.points.target,
+    )  # fmt: skip
+
+
+def _residuals(lab: "Lab", place: int) -> list[Figure]:
+    """Return what was true less what was said, over one column, for the fixed and the learned w."""
+    x = lab.points.new_x[:, place]
+    some = np.argsort(x, kind="stable")
+    some = some[np.linspace(0, len(some) - 1, min(SHOWN, len(some))).astype(int)]
+    series = {
+        name: Series(
+            "", list(x[some]), list((lab.points.new_y - lab.fitted[name].said)[some]), dots=True
+        )
+        for name in (lab.fixed, LEARNED)
+    }
+    zero = Series("", [float(x.min()), float(x.max())], [0.0, 0.0], faint=True)
+    column = lab.points.names[place]
+    return [
+        Figure(
+            line_chart(
+                f"Residuals: {name}", [zero, one], x_label=column, y_label="true − said",
+                width=330, height=250, same_scale=list(series.values()),
+            ),
+            f"{name}: a pattern along {column} is what the fit has missed.",
+            small=True,
+        )
+        for name, one in series.items()
+    ]  # fmt: skip
+
+
+def _said_and_true(lab: "Lab") -> list[Figure]:
+    some = np.linspace(0, len(lab.points.new_y) - 1, min(SHOWN, len(lab.points.new_y))).astype(int)
+    true = lab.points.new_y[some]
+    ends = [float(true.min()), float(true.max())]
+    figures = []
+    for name in (lab.fixed, LEARNED):
+        cloud = Series("", list(true), list(lab.fitted[name].said[some]), dots=True)
+        both = [
+            Series("", list(true), list(lab.fitted[n].said[some])) for n in (lab.fixed, LEARNED)
+        ]
+        chart = line_chart(
+            f"Said and true: {name}", [Series("", ends, ends, faint=True), cloud],
+            x_label=f"{lab.points.target}, true", y_label="said",
+            width=330, height=290, same_scale=both,
+        )  # fmt: skip
+        figures.append(Figure(chart, "On the faint line all would be said as it is.", small=True))
+    return figures
+
+
+def learning(lab: "Lab") -> list[Figure]:
+    """Return the figures of learning: w by step, the criterion over w, the fit, the weights."""
+    history = lab.learned.history_
+    steps = [float(step.number) for step in history]
+    per = lab.points.scale if len(lab.w) > 1 else np.ones(1)
+    lines = [
+        Series(name if len(lab.w) > 1 else "w", steps,
+               [step.w[i] * float(per[i]) for step in history], look=i)
+        for i, name in enumerate(lab.points.names)
+    ]  # fmt: skip
+    unit = "w per standard deviation" if len(lab.w) > 1 else "w"
+    walk = Figure(
+        line_chart("w while it is learned", lines, x_label="step", y_label=unit, log_y=True),
+        f"From {'its start' if lab.how.w != 1 else 'w = 1'} to "
+        + ", ".join(f"{w * float(s):.3g}" for w, s in zip(lab.w, per, strict=True))
+        + f"; {lab.how.steps} steps of Adam.",
+    )
+    if len(lab.w) > 1:
+        return [walk]
+    return [_film(lab), walk, _criterion(lab), *_weights(lab)]
+
+
+def _film(lab: "Lab") -> Figure:
+    history = lab.learned.history_
+    last = len(history) - 1
+    # More frames where w still moves.
+    chosen = sorted(
+        {round(last * (i / (FRAMES - 1)) ** 2.5) for i in range(FRAMES)} | set(range(3))
+    )
+    along = _along(lab.points)
+    frames: list[tuple[str, list[float]]] = []
+    for number in chosen[: last + 1]:
+        step = history[number]
+        model = KernelRegression(widths=1 / step.w[0]).fit(lab.points.x, lab.points.y)
+        predicted = model.predict(along[:, None])
+        frames.append((f"step {step.number}: w = {step.w[0]:.2f}", list(predicted)))
+    like = [Series("", list(along), y) for _, y in frames]
+    pictures = [
+        (says, line_chart(
+            "The fit while w is learned",
+            [_cloud(lab.points), *_truth(lab.points), Series("fit", list(along), y, look=2)],
+            x_label=lab.points.names[0], y_label=lab.points.target, same_scale=like,
+        ))
+        for says, y in frames
+    ]  # fmt: skip
+    return Figure(
+        film("The fit while w is learned", pictures),
+        "Move the slider: as w grows each point listens to nearer ones, until their noise shows.",
+    )
+
+
+def _criterion(lab: "Lab") -> Figure:
+    tried = sorted((w[0], error) for w, error in lab.grid.tried)
+    spread = variance(lab.points.y)
+    x = [w for w, _ in tried]
+    lines = [Series("leaving one out", x, [100 * e / spread for _, e in tried], look=0)]
+    if lab.points.small:
+        itself = []
+        for w in x[::3]:
+            fitted = KernelRegression(widths=1 / w).fit(lab.points.x, lab.points.y)
+            wrong = fitted.predict(lab.points.x) - lab.points.y
+            itself.append(100 * float(np.square(wrong).mean()) / spread)
+        lines.append(Series("asking itself too", x[::3], itself, look=1))
+    mark = Series(
+        "", [lab.w[0]], [100 * lab.grid.learned / spread], look=2, dots=True,
+        low=[0.0], high=[100 * lab.grid.learned / spread],
+    )  # fmt: skip
+    chart = line_chart(
+        "The error that w is learned by", [*lines, mark],
+        x_label="w, one over the width", y_label="% of the variance of y left", log_x=True,
+    )  # fmt: skip
+    return Figure(
+        chart,
+        f"The upright line: the learned w = {lab.w[0]:.3g}; the least on the grid is at "
+        f"{lab.grid.best[0]:.3g}. If a point may ask itself, the error only falls: no minimum.",
+    )
+
+
+def _weights(lab: "Lab") -> list[Figure]:
+    """Return the heat map of the weights among points sorted by x."""
+    import torch
+
+    order = np.argsort(lab.points.x[:, 0], kind="stable")
+    order = order[np.linspace(0, len(order) - 1, min(SQUARE, len(order))).astype(int)]
+    rows = torch.from_numpy(lab.points.x[order])
+    span = (0.0, float(len(order) - 1))
+    figures = []
+    for name, widths in ((lab.fixed, lab.points.unit), (LEARNED, lab.learned.widths_)):
+        weights = _look(rows, widths)
+        chart = heat_map(
+            f"Weights: {name}", weights, x_label="key, by x", y_label="query, by x",
+            x_span=span, y_span=span, width=330,
+        )  # fmt: skip
+        what = f"w = {1 / float(widths[0]):.3g}: the {len(order)} points in the order of x."
+        figures.append(Figure(chart, what, small=True))
+    return figures
+
+
+def _look(rows: Any, widths: Numbers) -> Numbers:
+    from regard.nn.models.kernel_regression import NadarayaWatson
+
+    model = NadarayaWatson("gaussian", list(1 / widths)).requires_grad_(False)
+    weights: Numbers = model.weights(rows, rows).numpy()
+    return weights
+
+
+def columns(lab: "Lab") -> list[Figure]:
+    """Return the charts of w per standard deviation of each column, and of the residuals."""
+    late = lab.learned.history_[-max(2, len(lab.learned.history_) // 4) :]
+    rows = []
+    for i, name in enumerate(lab.points.names):
+        scale = float(lab.points.scale[i])
+        values = [step.w[i] * scale for step in late]
+        rows.append(Row(name, lab.w[i] * scale, min(values), max(values)))
+    chart = interval_chart(
+        "w of each column", rows, x_label="w per standard deviation of the column"
+    )
+    figures = [
+        Figure(chart, "Bars: from the least to the most over the last quarter of the steps.")
+    ]
+    for place in range(min(len(rows), 4)):
+        figures += _residuals(lab, place)[1:]
+    return figures
+
+
+def shapes() -> list[Figure]:
+    """Return the chart of three kernels over the distance, at widths that smooth equally."""
+    u = np.linspace(0, 3, 121)
+    reach = {name: KERNELS[name].reach for name in ("epanechnikov", "boxcar")}
+    lines = [
+        Series("Gaussian", list(u), list(np.exp(-np.square(u) / 2)), look=0),
+        Series("Epanechnikov", list(u), list(np.maximum(1 - (u / reach["epanechnikov"]) ** 2, 0)),
+               look=1),
+        Series("boxcar", list(u), list((u <= reach["boxcar"]).astype(float)), look=2),
+    ]  # fmt: skip
+    chart = line_chart(
+        "How much a point counts, by its distance", lines,
+        x_label="distance, in widths of the Gaussian", y_label="K, as a share of K(0)",
+    )  # fmt: skip
+    return [Figure(chart, "Each at the width at which it smooths as the Gaussian does.")]

@@ -1,0 +1,217 @@
+"""Which mechanism of attention is better at what, and at what cost?
+
+Every mechanism of the table `regard.attention.MECHANISMS` replaces multi-head attention in the same
+decoder, on three puzzles and on a language model of letters. All arms of a task have equal
+parameters, by the hidden layer of their feed-forward networks, and equal steps; a second table
+compares them at equal time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import regard
+from regard.attention.mechanisms import MECHANISMS
+from regard.lab.labs.collection import CollectionLab, Member, finished
+from regard.lab.labs.comparison import (
+    AHEAD,
+    AHEAD_SO_FAR,
+    BEHIND,
+    BEHIND_SO_FAR,
+    UNCLEAR,
+    ComparisonLab,
+    Plan,
+    Preset,
+    Result,
+    Values,
+)
+from regard.lab.labs.equal import equal_parameters
+from regard.lab.reports.answer import percent
+from regard.lab.reports.findings import Cell, Section, Table
+from regard.lab.reports.scales import number
+from regard.lab.studies.arms import Arm
+from regard.lab.studies.statistics import format_p
+from regard.lab.tasks import unit_of
+from regard.lab.tasks.pretraining.evaluation import Likelihoods
+
+PLAIN = "multi-head"
+BY_TOKENS = Likelihoods.compared  # the metric of language models, which are validated by loss
+QUICK_ARMS = (PLAIN, "gated", "linear", "delta")
+#: Options of mechanisms: blocks of the default size would hold most of these short inputs.
+OPTIONS = {"moba": "moba-4-2"}
+NETWORK: Values = {
+    "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "rotary", "dropout": 0.0,
+    "batch_size": 64, "learning_rate": 3e-3, "schedule": "linear",
+}  # fmt: skip
+
+
+def equalized(plan: Plan) -> Plan:
+    """Give all arms as many parameters as multi-head attention has."""
+    arms = equal_parameters(plan.task, plan.arms, plan.overrides, PLAIN)
+    return replace(plan, arms=arms)
+
+
+@dataclass(frozen=True)
+class AtTime:
+    """An arm when the fastest arm of the same seed had ended: its score, and its own seconds.
+
+    ``score`` is None if a seed was not validated until then.
+    """
+
+    score: float | None
+    seconds: float
+
+
+def at_equal_time(result: Result) -> dict[str, AtTime]:
+    """Return the mean over seeds of each arm's last validation until the fastest arm had ended.
+
+    The score is the metric, or the loss in nats for a language model. Seeds that not all arms have
+    completed are left out.
+    """
+    logs = {
+        arm.name: {folder.name: regard.load(folder).metrics() for folder in finished(arm)}
+        for arm in result.arms
+    }
+    seeds = set.intersection(*map(set, logs.values())) if logs else set()
+    if not seeds:
+        return {}
+    key = "validation_loss" if result.record["metric"] == BY_TOKENS else "validation"
+    ends = {seed: min(runs[seed][-1]["seconds"] for runs in logs.values()) for seed in seeds}
+    scores = {}
+    for name, runs in logs.items():
+        last = [
+            [row[key] for row in runs[seed]
+             if row["seconds"] <= ends[seed] and row["validation"] is not None][-1:]
+            for seed in seeds
+        ]  # fmt: skip
+        score = float(np.mean([value for (value,) in last])) if all(last) else None
+        seconds = float(np.mean([runs[seed][-1]["seconds"] for seed in seeds]))
+        scores[name] = AtTime(score, seconds)
+    return scores
+
+
+def shown(result: Result, score: float | None) -> str:
+    """Return a validation score with its unit: a share in per cent, a loss in nats."""
+    if score is None:
+        return "not validated yet"
+    return f"{score:.3f} nats" if result.record["metric"] == BY_TOKENS else f"{percent(score)} %"
+
+
+def times_section(result: Result) -> list[Section]:
+    """Return the table of scores at equal time."""
+    scores: Mapping[str, AtTime] = result.measured
+    if not scores:
+        return []
+    fastest = min(one.seconds for one in scores.values())
+    rows: list[Sequence[Cell]] = [
+        [name, shown(result, one.score), f"{one.seconds:.1f}", f"{one.seconds / fastest:.2f}"]
+        for name, one in scores.items()
+    ]
+    title = f"Validation after {number(fastest)} seconds, when the fastest arm had ended"
+    columns = ["mechanism", "score", "seconds of its training", "of the fastest"]
+    note = (
+        "The learning rate of the fastest arm has fallen to zero by then, that of a slower arm has "
+        "not, so that a slower arm is at a disadvantage."
+    )
+    return [Section("At equal time", tables=[Table(title, columns, rows, note)])]
+
+
+def rows(task: str, result: Result) -> list[list[Cell]]:
+    """Return the rows of a task in the summary."""
+    unit = unit_of(str(result.record["metric"]))
+    plain = result.arm(PLAIN)
+    table: list[list[Cell]] = []
+    for row in result.record["arms"]:
+        mean, low, high = (unit.write(row[key]) for key in ("mean", "low", "high"))
+        verdict = result.verdict(row["name"], PLAIN)
+        ends = (
+            [unit.write(verdict[key], "+") for key in ("difference", "low", "high")]
+            if verdict
+            else []
+        )
+        table.append(
+            [
+                task, str(row["name"]), f"{mean}{unit.sign} ({low} to {high})",
+                f"{ends[0]} ({ends[1]} to {ends[2]}), {format_p(verdict['p'])}" if verdict else "",
+                f"{row['seconds'] / plain['seconds']:.2f}" if plain and row["seconds"] else "",
+                str(row["training"]),
+                result.standing(str(row["name"]), PLAIN) if verdict else "",
+            ]
+        )  # fmt: skip
+    return table
+
+
+def member(name: str, question: str, task: str, settings: Values, quick: Values, data: str = "",
+           seeds: int = 3) -> Member:  # fmt: skip
+    """Return the comparison of all mechanisms on a task."""
+    arms = [Arm(one, "gpt", (f"attention={OPTIONS.get(one, one)}",)) for one in MECHANISMS]
+    lab = ComparisonLab(
+        question=question,
+        task=task,
+        arms=arms,
+        reference=PLAIN,
+        presets={data or task: Preset(seeds=seeds, settings={**NETWORK, **settings})},
+        adapt=equalized,
+        measure=at_equal_time,
+        figures=times_section,
+    )
+    return Member(name, lab, lambda result: rows(name, result), quick=quick, quick_arms=QUICK_ARMS)
+
+
+def answer(table: Sequence[Sequence[Cell]]) -> list[str]:
+    """Return which mechanisms are ahead, behind, or neither, by task."""
+    sentences = []
+    for task in dict.fromkeys(str(row[0]) for row in table):
+        parts = []
+        for verdict in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, UNCLEAR):
+            names = [str(row[1]) for row in table if row[0] == task and row[-1] == verdict]
+            if names:
+                parts.append(f"{verdict}: {', '.join(names)}")
+        sentences.append(
+            f"{task}, beside multi-head at equal steps: {'; '.join(parts) or 'alone'}."
+        )
+    return sentences
+
+
+LAB = CollectionLab(
+    members=[
+        member(
+            "mqar", "Which mechanism recalls the values of several keys?", "mqar",
+            {"symbols": 64, "train_length": 24, "pairs": 3, "steps": 300, "evaluate_every": 30},
+            {"symbols": 32, "train_length": 16, "pairs": 2, "steps": 200, "examples": 3000,
+             "held_out": 200, "evaluate_every": 50},
+        ),
+        member(
+            "selective-copying", "Which mechanism copies what stands among noise?",
+            "selective-copying",
+            {"symbols": 8, "copied": 5, "train_length": 20, "steps": 300, "evaluate_every": 30},
+            {"symbols": 4, "copied": 3, "train_length": 12, "steps": 200, "examples": 3000,
+             "held_out": 200, "evaluate_every": 50},
+        ),
+        member(
+            "sorting", "Which mechanism sorts?", "sorting",
+            {"symbols": 16, "train_length": 12, "shortest": 4, "metric": "accuracy", "steps": 300,
+             "evaluate_every": 30},
+            {"symbols": 8, "train_length": 6, "shortest": 3, "steps": 200, "examples": 3000,
+             "held_out": 200, "evaluate_every": 50},
+        ),
+        member(
+            "language", "Which mechanism predicts the next letter?", "language-modeling",
+            {"length": 64, "steps": 300, "batch_size": 32, "evaluate_every": 50},
+            {"steps": 30, "evaluate_every": 5}, data="pydoc",
+        ),
+    ],
+    summary=lambda rows: Table(
+        "Mechanisms beside multi-head attention, at equal parameters and steps",
+        ["task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
+         "at these steps"],
+        rows,
+    ),
+    answer=answer,
+    about=[
+        "Differences are tested over seeds, with Holm's correction within a task. They are about "
+        "these steps: \"so far\" marks pairs of which one was not trained to the end.",
+    ],
+    next="regard lab mechanisms size=full",
+)  # fmt: skip

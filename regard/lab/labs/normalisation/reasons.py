@@ -1,0 +1,231 @@
+"""Three of the four reasons, measured on vectors: lengths, residuals, words that are mixed."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.lab.labs.lab import Part, claim
+from regard.lab.labs.normalisation.norms import NORMS, BatchNorm, Block, LayerNorm
+from regard.lab.reports.figures import Series, line_chart
+from regard.lab.reports.findings import Cell, Figure, Section, Table
+
+WORDS = 12  # of the text that is watched
+DRAWS = 40  # batches around it
+EXACT = 1e-5  # relative difference that is rounding
+BATCHES = (2, 4, 8, 16, 32, 64)
+
+
+def companions(batch: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return ``batch`` texts of 4 to 20 words, padded by zeros, and where words are.
+
+    The numbers of a word have mean 1 and deviation 1, so that padding differs from words.
+    """
+    sizes = torch.randint(4, 21, (batch,), generator=generator)
+    real = torch.arange(20) < sizes[:, None]
+    drawn = 1 + torch.randn(batch, 20, width, generator=generator)
+    return drawn * real[..., None], real
+
+
+def watched(norm: nn.Module, text: Tensor, others: Tensor, real: Tensor) -> Tensor:
+    """Return the normalised words of one text in a batch with others."""
+    first = torch.zeros(1, 20, text.shape[-1])
+    first[0, :WORDS] = text
+    mask = torch.cat([torch.arange(20)[None] < WORDS, real])
+    with torch.no_grad():
+        output: Tensor = norm(torch.cat([first, others]), mask)[0, :WORDS]
+    return output
+
+
+def change(norm: nn.Module, batch: int, width: int, seed: int) -> float:
+    """Return how far a text's normalised words move, relative to their size, over its batches."""
+    generator = torch.Generator().manual_seed(seed)
+    text = 1 + torch.randn(WORDS, width, generator=generator)
+    seen = torch.stack(
+        [watched(norm, text, *companions(batch - 1, width, generator)) for _ in range(DRAWS)]
+    )
+    return float((seen - seen.mean(0)).norm() / seen.norm())
+
+
+def lengths_differ(width: int, seed: int) -> Part:
+    """Reason 1: texts differ in length. The same text in other batches, and with padding."""
+    norms = {
+        "layer norm": LayerNorm(width).train(),
+        "batch norm, words alone": BatchNorm(width).train(),
+        "batch norm, padding too": BatchNorm(width, padding=True).train(),
+    }
+    moved = {name: [change(norm, b, width, seed) for b in BATCHES] for name, norm in norms.items()}
+    logs = torch.tensor(BATCHES).double().log()
+    ys = torch.tensor(moved["batch norm, words alone"]).double().log()
+    slope = float(torch.linalg.lstsq(torch.stack([logs, logs**0], 1), ys[:, None]).solution[0])
+    try:
+        BatchNorm(width).train()(torch.ones(1, 1, width), torch.ones(1, 1, dtype=torch.bool))
+        alone = "computes something"
+    except ValueError:
+        alone = "is refused by torch (no variance)"
+    rows: list[list[Cell]] = [
+        [str(batch), *(100 * values[i] for values in moved.values())]
+        for i, batch in enumerate(BATCHES)
+    ]
+    chart = line_chart(
+        "How far the same text moves in other batches",
+        [
+            Series(name, list(BATCHES), [100 * v for v in values], look=i)
+            for i, (name, values) in enumerate(moved.items())
+            if name != "layer norm"
+        ],
+        x_label="texts in the batch", y_label="change of a word's vector, %",
+        log_x=True, log_y=True,
+    )  # fmt: skip
+    layer, batch = max(moved["layer norm"]), moved["batch norm, words alone"]
+    section = Section(
+        "1. Texts differ in length: LayerNorm is more stable",
+        [
+            "BatchNorm takes the mean of a batch, so a text's vectors depend on the texts beside "
+            "it, on how many they are and how long. LayerNorm takes the mean of one word's own "
+            f"numbers: nothing around it matters. A batch of one word {alone} with BatchNorm.",
+        ],
+        [Figure(chart, f"One text of {WORDS} words among texts of 4 to 20 words, {DRAWS} batches. "
+                "LayerNorm is 0 at every size and has no place on a logarithmic axis.")],
+        [Table("Change of the same text from batch to batch, %", ["texts", *norms], rows)],
+    )  # fmt: skip
+    claims = [
+        claim(
+            f"1: with LayerNorm a text does not depend on its batch: it moves by {layer:.1e}",
+            layer,
+            layer <= EXACT,
+        ),
+        claim(
+            f"1: with BatchNorm it moves by {batch[0]:.0%} in batches of {BATCHES[0]} and by "
+            f"{batch[-1]:.1%} in batches of {BATCHES[-1]}, as the batch to the power of "
+            f"{slope:.2f} (theory: −0.5 for large batches)",
+            slope,
+            abs(slope + 0.5) <= 0.15,
+        ),
+        claim(
+            "1: counting padding in the statistics makes it worse: "
+            f"{moved['batch norm, padding too'][2]:.1%}, not {batch[2]:.1%}, in batches of "
+            f"{BATCHES[2]}",
+            moved["batch norm, padding too"][2],
+            moved["batch norm, padding too"][2] > batch[2],
+        ),
+    ]
+    return Part(section, claims, f"A text's vectors move by {batch[0]:.0%} from batch to batch of "
+                f"{BATCHES[0]} with BatchNorm, and not at all with LayerNorm.")  # fmt: skip
+
+
+def residuals(width: int, layers: int, seed: int) -> Part:
+    """Reason 2: the norm helps residual networks. Size of states and gradients over the depth."""
+    sizes, slopes = {}, {}
+    for name, make in NORMS.items():
+        torch.manual_seed(seed)
+        blocks = [Block(width, make).train() for _ in range(layers)]
+        for block in blocks:  # as strong as their input, where a trained block ends
+            for part, weight in block.named_parameters():
+                if part in ("attention.output.weight", "inner.2.weight"):
+                    nn.init.normal_(weight, std=(2 / weight.shape[1]) ** 0.5)
+        generator = torch.Generator().manual_seed(seed)
+        x, real = companions(16, width, generator)
+        x = first = x.requires_grad_()
+        states = []
+        for block in blocks:
+            x = block(x, real)
+            states.append(float(x.detach()[real].square().mean()))
+        sizes[name] = states
+        (gradient,) = torch.autograd.grad(x[real].square().mean().sqrt(), first)
+        slopes[name] = float(gradient[real].norm())
+    depth = [float(i) for i in range(1, layers + 1)]
+    chart = line_chart(
+        "The size of the states over the depth, without training",
+        [Series(name, depth, values, look=i) for i, (name, values) in enumerate(sizes.items())],
+        x_label="block", y_label="mean square of a state", log_y=True,
+    )  # fmt: skip
+    rows: list[list[Cell]] = [
+        [name, values[0], values[-1], values[-1] / values[layers // 2 - 1], slopes[name]]
+        for name, values in sizes.items()
+    ]
+    half = {name: values[-1] / values[layers // 2 - 1] for name, values in sizes.items()}
+    section = Section(
+        "2. A norm helps residual networks, either norm",
+        [
+            "Each block adds f(x) to x. Without a norm f(x) is as large as x, so the states double "
+            "again and again with the depth. With a norm inside the block f sees inputs of one "
+            "size, and what is added stays the same: states grow in proportion to the depth, and a "
+            "late block changes them by less (De & Smith 2020). This reason speaks for a norm; it "
+            "does not tell LayerNorm from BatchNorm.",
+        ],
+        [Figure(chart, f"{layers} blocks x + f(norm x), whose weights keep the size of inputs.")],
+        [Table("States and gradients", ["norm", "block 1", f"block {layers}", "second half, times",
+                                        "‖gradient of the input‖"], rows)],
+    )  # fmt: skip
+    both = max(half["layer norm"], half["batch norm"])
+    claims = [
+        claim(
+            f"2: without a norm the second half of {layers} blocks makes the states "
+            f"{half['no norm']:,.0f} times as large; with a norm {half['layer norm']:.1f} (layer) "
+            f"and {half['batch norm']:.1f} times (batch)",
+            half["no norm"],
+            half["no norm"] > 10 * both,
+        ),
+        claim(
+            "2: BatchNorm does it as well as LayerNorm: the growths differ by less than a half",
+            half["batch norm"] / half["layer norm"],
+            2 / 3 < half["batch norm"] / half["layer norm"] < 1.5,
+        ),
+    ]
+    return Part(section, claims, "Residual networks need a norm; either of the two keeps the "
+                "states in bounds.")  # fmt: skip
+
+
+def mixed(width: int, seed: int) -> Part:
+    """Reason 3: words have roles of their own, and BatchNorm mixes them."""
+    generator = torch.Generator().manual_seed(seed)
+    x, real = companions(8, width, generator)
+    shares = {}
+    for name, norm in {"layer norm": LayerNorm(width), "batch norm": BatchNorm(width)}.items():
+        inputs = x.clone().requires_grad_()
+        probe = torch.randn(width, generator=torch.Generator().manual_seed(seed))
+        (gradient,) = torch.autograd.grad((norm.train()(inputs, real)[0, 0] * probe).sum(), inputs)
+        size = gradient.abs().sum(-1)
+        own, text = size[0, 0], size[0].sum() - size[0, 0]
+        total = size.sum()
+        shares[name] = [float(part / total) for part in (own, text, total - own - text)]
+    later = {}
+    for name, norm in {"layer norm": LayerNorm(width), "batch norm": BatchNorm(width)}.items():
+        moved = x.clone()
+        moved[0, 3:] = (1 + torch.randn(17, width, generator=generator)) * real[0, 3:, None]
+        with torch.no_grad():
+            before, after = norm.train()(x, real)[0, :3], norm(moved, real)[0, :3]
+        later[name] = float((before - after).norm() / before.norm())
+    rows: list[list[Cell]] = [
+        [name, *(100 * part for part in parts), 100 * later[name]] for name, parts in shares.items()
+    ]
+    foreign = sum(shares["batch norm"][1:])
+    section = Section(
+        "3. Each word has a role of its own, and BatchNorm mixes the words",
+        [
+            "The gradient of one word's normalised vector shows what it was computed from. "
+            "LayerNorm: from that word. BatchNorm: from every word of every text in the batch. "
+            "What is mixed in says nothing about it; and where a model must not see later words, "
+            "BatchNorm shows them: changing the words from the fourth on changes the first three.",
+        ],
+        tables=[Table("What a normalised word depends on",
+                      ["norm", "itself, %", "other words of its text, %", "words of other texts, %",
+                       "moved by later words, %"], rows,
+                      "Shares of the sum of absolute gradients; a batch of 8 texts.")],
+    )  # fmt: skip
+    claims = [
+        claim(
+            f"3: with LayerNorm a word depends on itself alone: "
+            f"{sum(shares['layer norm'][1:]):.0%} from others, moved by later words by "
+            f"{later['layer norm']:.1e}",
+            sum(shares["layer norm"][1:]),
+            sum(shares["layer norm"][1:]) == 0 and later["layer norm"] <= EXACT,
+        ),
+        claim(
+            f"3: with BatchNorm {foreign:.0%} of what a word depends on are other words, and later "
+            f"words move earlier ones by {later['batch norm']:.1%}",
+            foreign,
+            foreign > 0.05 and later["batch norm"] > 0.001,
+        ),
+    ]
+    return Part(section, claims, f"With BatchNorm {foreign:.0%} of what a word's vector depends on "
+                "are other words, later ones included.")  # fmt: skip

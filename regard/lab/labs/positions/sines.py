@@ -1,0 +1,197 @@
+"""The sine positions, looked at: their products, their wavelengths, the rotation that moves them.
+
+000's question 3 (pe·pe), 002's rotation; the formula is `regard.attention.positions.sines`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.positions.sines import rotation, sinusoidal
+from regard.lab.labs.lab import Part, claim
+from regard.lab.reports.figures import Series, line_chart
+from regard.lab.reports.findings import Figure, Section, Table, film
+from regard.lab.reports.maps import heat_map
+from regard.lab.reports.markup import Html
+from regard.lab.reports.scales import number
+
+LIMIT = 1e-12
+DRAWN = 128  # positions of the heat maps
+HANDS = 4
+TURNS = 24
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The error of M_δ p_i as p_{i+δ}: the largest over i and columns, and for each i."""
+
+    width: int
+    shift: int
+    most: float
+    by_place: Float[Tensor, " places"]
+    alone: float  # the last column of an odd width, which has no partner; NaN for an even one
+
+
+def turned(width: int, shift: int, farthest: int) -> Turned:
+    """Compare M_δ p_i with p_{i+δ} wherever both i and i + δ lie in 0 … ``farthest``."""
+    table = sinusoidal(torch.arange(farthest + 1), width, torch.float64)
+    size = farthest + 1 - abs(shift)
+    here, there = table[max(0, -shift) :][:size], table[max(0, shift) :][:size]
+    missed, even = (here @ rotation(shift, width).T - there).abs(), width - width % 2
+    by_place = missed[:, :even].amax(1) if even else missed.new_zeros(size)
+    alone = float(missed[:, -1].max()) if width % 2 else math.nan
+    return Turned(width, shift, float(by_place.max()), by_place, alone)
+
+
+def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: int) -> list[Part]:
+    """Return what the sine positions are, and how far the rotation that moves them is exact."""
+    table = sinusoidal(torch.arange(DRAWN), width, torch.float64)
+    rotations = [turned(w, s, farthest) for w in widths for s in shifts]
+    most = max(one.most for one in rotations)
+    products = table @ table.T
+    diagonals = [products.diagonal(d) for d in range(DRAWN)]
+    uneven = max(float(d.max() - d.min()) for d in diagonals)
+    claims = [
+        claim(
+            f"M_δ p_i is p_(i+δ) to {most:.1e} in float64 for all positions up to {farthest:,}, "
+            f"{len(widths)} widths and {len(shifts)} shifts (aim: {LIMIT:.0e})",
+            most,
+            most <= LIMIT,
+        ),
+        claim(
+            f"p_i · p_j depends on j − i alone: along a diagonal of pe·pe it varies by {uneven:.1e}"
+            + (" (an odd width has a sine without its cosine)" if width % 2 else ""),
+            uneven,
+            uneven <= 1e-10,
+        ),
+    ]
+    answer = f"M_δ p_i is p_(i+δ) to {most:.0e}."
+    return [Part(_formula(table, products), claims, answer), Part(_rotation(rotations, farthest))]
+
+
+def _formula(table: Tensor, products: Tensor) -> Section:
+    width = table.shape[1]
+    lengths = {w: wavelengths(w) for w in sorted({max(2, width // 2), width, 2 * width})}
+    waves = line_chart(
+        "Wavelengths: from 2π to nearly 10,000 · 2π positions",
+        [
+            Series(f"width {w}", [2 * j for j in range(len(length))], length, look=i)
+            for i, (w, length) in enumerate(lengths.items())
+        ],
+        x_label="column 2j", y_label="wavelength, positions", log_y=True,
+    )  # fmt: skip
+    return Section(
+        "The sine positions",
+        [
+            "p[i, 2j] = sin(i / 10000^(2j/d)), p[i, 2j+1] = cos(i / 10000^(2j/d)). Vaswani et al. "
+            "2017, section 3.5. Each pair of columns is a hand of a clock: it goes round once in "
+            "2π · 10000^(2j/d) positions, the first in 6.28, the last so slowly that no text sees "
+            "it come round.",
+            "pe·pe, the product of every two positions, is Σ_j cos((j' − i') / 10000^(2j/d)) for "
+            "positions i' and j': d/2 on the diagonal, and a function of the distance alone. "
+            "Neighbours are alike and no position is another.",
+        ],
+        [
+            Figure(
+                heat_map(f"p: sine positions of width {width}", table, x_label="column",
+                         y_label="position i", diverging=True),
+                "What to see: columns on the left turn fast, those on the right hardly move. The "
+                "fast ones tell near positions apart, the slow ones far ones.",
+            ),
+            Figure(
+                heat_map(f"pe·pe: p_i · p_j at width {width}", products, x_label="position j",
+                         y_label="position i"),
+                "What to see: the same value along every diagonal, the largest where i = j.",
+            ),
+            Figure(
+                waves,
+                "What to see: a straight line by logarithm: each pair turns slower than the last "
+                "by the same factor, 10000^(2/d). A wider one has more hands for the same span.",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def wavelengths(width: int) -> list[float]:
+    """Return 2π · 10000^(2j/d) of each pair of columns.
+
+    >>> [round(length) for length in wavelengths(4)]
+    [6, 628]
+    """
+    return [2 * math.pi * 10_000 ** (2 * j / width) for j in range(width // 2)]
+
+
+def _rotation(found: Sequence[Turned], farthest: int) -> Section:
+    small, shift = 16, 5
+    longest = max(found, key=lambda one: one.width)
+    octaves = [2**k for k in range(farthest.bit_length()) if 2**k < len(longest.by_place)]
+    errors = [float(longest.by_place[k : 2 * k].max()) for k in octaves]
+    grows = line_chart(
+        f"What M_δ p_i misses p_(i+δ) by, width {longest.width}, δ = {longest.shift}",
+        [
+            Series("error", octaves, errors, dots=True),
+            Series("two roundings", octaves, [k * 2**-52 for k in octaves], look=1),
+            Series("aim", octaves, [LIMIT] * len(octaves), look=2),
+        ],
+        x_label="position i", y_label="largest error from i to 2i", log_x=True, log_y=True,
+    )  # fmt: skip
+    return Section(
+        "Moving by δ is turning: M_δ p_i = p_(i+δ)",
+        [
+            "For each pair of columns the matrix [[cos δω, sin δω], [−sin δω, cos δω]], with ω = "
+            "10000^(−2j/d), turns p_i to p_(i+δ), whatever i is. So W = M_δ in a score qᵀWk is an "
+            "attention to the position δ further on: a head can learn to look at the word before. "
+            "The last column of an odd width is a sine without its cosine: nothing can turn it, "
+            "and it is exempt.",
+        ],
+        [
+            Figure(
+                heat_map(f"M_δ for δ = {shift}, width {small}", rotation(shift, small),
+                         x_label="column of p_i", y_label="column of p_(i+δ)", diverging=True),
+                "What to see: two by two on the diagonal and zeros elsewhere; the slow pairs on "
+                "the right are nearly the identity.",
+            ),
+            Figure(
+                film("Four pairs of columns turning",
+                     [(f"position {i}", clock(i, small)) for i in range(TURNS + 1)]),
+                "What to see: from one position to the next every hand turns by its own fixed "
+                "angle. Where the hands stand together is what tells a position from all others.",
+            ),
+            Figure(
+                grows,
+                "What to see: the error is that of rounding the angle i·ω twice, which grows with "
+                "i: never more than two roundings. The formula itself is exact.",
+            ),
+        ],
+        [
+            Table(
+                "The rotation's error",
+                ["width", "shift δ", "largest error", "largest error, last odd column"],
+                [[str(one.width), one.shift, one.most, one.alone] for one in found],
+                f"Both positions lie in 0 … {farthest:,}; float64. An angle below 8,192 is rounded "
+                "by at most 2⁻⁴¹ = 4.5e-13, and two of them are compared.",
+            )
+        ],
+    )  # fmt: skip
+
+
+def clock(place: int, width: int) -> Html:
+    """Return the first pairs of columns of a position as hands: (sin, cos) of each."""
+    hands = sinusoidal(torch.tensor(place), width, torch.float64)[: 2 * HANDS].tolist()
+    round_ = [2 * math.pi * i / 72 for i in range(73)]
+    rim = Series("", [math.cos(a) for a in round_], [math.sin(a) for a in round_], faint=True)
+    lengths = wavelengths(width)
+    return line_chart(
+        f"Position {place}",
+        [rim]
+        + [
+            Series(f"pair {j}: λ = {number(lengths[j])}", [0, hands[2 * j]], [0, hands[2 * j + 1]],
+                   look=j)
+            for j in range(HANDS)
+        ],
+        x_label="p[i, 2j], the sine", y_label="p[i, 2j+1], the cosine", width=560, height=466,
+    )  # fmt: skip

@@ -1,0 +1,268 @@
+"""Three ways to pretrain: a decoder (what comes next), an encoder (which words are hidden), both
+(which spans are missing). One text, one budget, one task to be fine-tuned on with few labels.
+
+Seed: CS224N 2022, lecture 10, "three ways to pretrain"; GPT, BERT and T5 in small.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from regard.core.settings import Settings
+from regard.lab.labs.comparison import (
+    BUDGETS,
+    ComparisonLab,
+    Plan,
+    Preset,
+    PretrainFirst,
+    Pretraining,
+    Result,
+    pairs,
+    parse_names,
+    points_of,
+)
+from regard.lab.labs.lab import Claim, claim
+from regard.lab.reports.answer import percent
+from regard.lab.reports.figures import Row, interval_chart
+from regard.lab.reports.findings import Cell, Figure, Section, Table
+from regard.lab.runs import load
+from regard.lab.runs.pretrain_first import WAYS
+from regard.lab.studies.arms import Arm
+from regard.lab.studies.result import claimed
+from regard.lab.tasks.pretraining.evaluation import Likelihoods
+from regard.lab.tasks.pretraining.masked_modeling import MaskedModeling
+
+PRETRAINED = "pretrained {}"
+#: As the seed has it, an encoder is also asked which sentence follows.
+ASKED = {**{model: own for model, (_, own) in WAYS.items()}, "bert": ("next_sentence=true",)}
+SAYS = {
+    "bert": "an encoder: which words are hidden, does B follow A?",
+    "gpt": "a decoder: what comes next?",
+    "t5": "encoder and decoder: which spans are missing?",
+}
+
+
+class PretrainingOptions(Settings):
+    """``models``: which of bert, gpt, t5; ``labels``: so many labelled texts to fine-tune on.
+
+    0 labels is the data's own choice (`PRESETS`). ``steps`` and ``--budget`` are those of the
+    pretraining. Each seed has a pretraining of its own: with one seed the order of the three ways
+    changes from run to run.
+    """
+
+    models: str = "bert,gpt,t5"
+    labels: int = Field(0, ge=0)
+
+
+PRESETS = {
+    "reviews": Preset(
+        seeds=5,
+        settings={"examples": 800},
+        arms={"t5": {"learning_rate": 3e-3}},  # chosen on validation texts
+        pretraining=Pretraining(
+            network={"width": 48, "heads": 2, "layers": 2, "feedforward": 96, "length": 40}
+            | {"dropout": 0.0, "tokenizer": "words", "minimum": 2},
+            before={"steps": 500, "learning_rate": 5e-3, "batch_tokens": 2_048}
+            | {"schedule": "linear", "evaluate_every": 100_000},
+            after={"validation": 0.2},  # a tenth would be too few to choose weights by
+        ),
+    ),
+    "imdb": Preset(
+        seeds=5,
+        settings={"examples": 500},
+        pretraining=Pretraining(
+            network={"width": 128, "heads": 4, "layers": 4, "feedforward": 512, "length": 256}
+            | {"dropout": 0.1, "tokenizer": "words", "vocabulary": 20_000, "truncate": "ends"},
+            before={"steps": 6_000, "schedule": "linear", "learning_rate": 2e-3}
+            | {"evaluate_every": 3_000},
+            after={"epochs": 10, "schedule": "linear", "learning_rate": 5e-4}
+            | {"batch_tokens": 4_096},
+        ),
+    ),
+}
+
+
+def adapt(plan: Plan) -> Plan:
+    """Put each model beside itself pretrained. Errors: a model that the lab does not know."""
+    options, preset = plan.options, plan.preset.pretraining
+    models = parse_names("models", options.models, WAYS)
+    assert preset is not None
+    labels = {"examples": options.labels} if options.labels else {}
+    mine = {key: value for key, value in plan.user_settings.items() if key not in BUDGETS}
+    shared = {"data": plan.data, **plan.preset.settings, **preset.network, **preset.after}
+    shared |= {**mine, **labels}
+    before = pairs({k: v for k, v in plan.before().items() if k != "truncate"})
+    own = {model: pairs(plan.preset.arms.get(model, {})) for model in models}
+    return replace(
+        plan,
+        arms=[
+            Arm(name, model, own[model])
+            for model in models
+            for name in (model, PRETRAINED.format(model))
+        ],
+        overrides=pairs(shared),
+        reference=models[0],
+        budget="",
+        ladder=compared(models),
+        pretrain_first=[
+            PretrainFirst(PRETRAINED.format(model), WAYS[model][0], model,
+                          (*before, *ASKED[model]), model)
+            for model in models
+        ],
+        about=f"{', '.join(models)} on {plan.data}: {shared['examples']} labels, {plan.seeds} "
+        "seed(s) each",
+    )  # fmt: skip
+
+
+def compared(models: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what is compared: each pretraining with none, then every two ways to pretrain."""
+    ways = [PRETRAINED.format(model) for model in models]
+    return [*zip(ways, models, strict=True), *combinations(ways, 2)]
+
+
+def models_of(result: Result) -> list[str]:
+    """Return the models that were compared."""
+    return [first.model for first in result.plan.pretrain_first]
+
+
+def labels_of(result: Result) -> str:
+    """Return the number of labels."""
+    shared = dict(pair.split("=", 1) for pair in result.plan.overrides)
+    return shared["examples"]
+
+
+def gains_of(result: Result) -> dict[str, Mapping[str, Any]]:
+    """Return what pretraining was worth to each model."""
+    names = models_of(result)
+    gains = [(model, result.verdict(PRETRAINED.format(model), model)) for model in names]
+    return {model: verdict for model, verdict in gains if verdict is not None}
+
+
+def between(result: Result) -> list[Mapping[str, Any]]:
+    """Return every two ways to pretrain, compared."""
+    ways = combinations([PRETRAINED.format(model) for model in models_of(result)], 2)
+    return [found for pair in ways if (found := result.verdict(*pair)) is not None]
+
+
+def figures(result: Result) -> list[Section]:
+    """Return what each way of pretraining was worth, and whether one is shown to be worth more."""
+    bars = [Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high) for a in result.arms]
+    chart = interval_chart("Accuracy", bars, x_label="accuracy, %")
+    says = (
+        "Each model has the same sizes and the same number of steps of pretraining; each seed has "
+        "a pretraining of its own."
+    )
+    return [
+        Section(
+            "What is pretraining on texts without labels worth?",
+            [says],
+            [Figure(chart, "Accuracy on the test texts, with 95 % intervals.")],
+            [worth(result), *([rivals(found)] if (found := between(result)) else [])],
+        )
+    ]
+
+
+def answer(result: Result) -> list[str]:
+    """Return the gains and the ranking, as far as there is evidence."""
+    return [
+        f"Fine-tuned on {labels_of(result)} labels, {result.plan.seeds} seed(s).",
+        *gain_sentences(gains_of(result)),
+        *ranking_sentences(between(result)),
+        *result.summary,
+    ]
+
+
+def gain_sentences(gains: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each model: the gain of pretraining, or that none is shown."""
+    return [_sentence(gain["says"]) for gain in gains.values()]
+
+
+def ranking_sentences(between: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the order of the ways as far as there is evidence for one."""
+    sure = [_sentence(v["says"]) for v in between if claimed(v)]
+    if not between or sure:
+        return sure
+    return ["There is no evidence that one way to pretrain is better than another."]
+
+
+def _sentence(says: str) -> str:
+    return f"{says[:1].upper()}{says[1:].rstrip('.')}."
+
+
+def gain_claim(model: str, gain: Mapping[str, Any]) -> Claim:
+    """Return the claim that pretraining helps a model, which takes evidence to hold."""
+    points, low, high = (float(gain[key]) for key in ("difference", "low", "high"))
+    says = (
+        f"{model}: pretraining lifts accuracy by {percent(points)} points "
+        f"({percent(low)} to {percent(high)}), with evidence (p = {float(gain['p']):.2g})"
+    )
+    return claim(says, points, points > 0 and claimed(gain))
+
+
+def worth(result: Result) -> Table:
+    """Return what each model learned from texts, and its accuracy without and with that."""
+    means, gains = result.means, gains_of(result)
+    rows: list[list[Cell]] = []
+    for model in models_of(result):
+        loss, follows = learned(result.out, model, result.plan.seeds)
+        gain = gains[model]
+        rows.append(
+            [model, SAYS[model], loss, 100 * follows, 100 * means[model],
+             100 * means[PRETRAINED.format(model)], *points_of(gain)]
+        )  # fmt: skip
+    columns = ["model", "is asked", "loss, nats", "next sentence right, %", "not pretrained, %",
+               "pretrained, %", "gain, points", "95 %", "p (Holm)"]  # fmt: skip
+    note = (
+        "Means over seeds, on texts that were not read. Losses of different ways cannot be "
+        "compared: each asks something else. Of next sentences half follow: chance is 50 %."
+    )
+    return Table(f"Fine-tuned on {labels_of(result)} labels", columns, rows, note)
+
+
+def rivals(between: Sequence[Mapping[str, Any]]) -> Table:
+    """Return every two ways to pretrain beside each other."""
+    rows = [[f"{v['a']} − {v['b']}", *points_of(v)] for v in between]
+    note = "Paired by seed; p after Holm over these and the gains of the table above."
+    return Table("Is one way better than another?", ["ways", "points", "95 %", "p (Holm)"], rows,
+                 note)  # fmt: skip
+
+
+def learned(out: Path, model: str, seeds: int) -> tuple[float, float]:
+    """Return the mean loss of pretrained runs on texts that they did not see, and how often they
+    say rightly which sentence follows (NaN of a model that is not asked)."""
+    losses, follows = [], []
+    for seed in range(seeds):
+        run = load(out / "pretrained" / model / f"seed-{seed}")
+        evaluation = run.evaluate()
+        assert isinstance(evaluation, Likelihoods)
+        losses.append(evaluation.loss)
+        if model == "bert":
+            assert isinstance(run.task, MaskedModeling)
+            with run.computing():
+                follows.append(run.task.judge_next_sentence(run.network, "test")[0])
+    return float(np.mean(losses)), float(np.mean(follows)) if follows else math.nan
+
+
+LAB = ComparisonLab(
+    task="classification",
+    arms=[],
+    presets=PRESETS,
+    options=PretrainingOptions,
+    adapt=adapt,
+    figures=figures,
+    claims=lambda result: [gain_claim(*pair) for pair in gains_of(result).items()],
+    answer=answer,
+    next=lambda result: (
+        "regard lab pretraining --data imdb"
+        if result.plan.data == "reviews"
+        else "regard train classification --data FEW.csv --pretrain-on MANY.txt"
+    ),
+    other_data_hint="with your own texts: regard train classification --data FEW.csv --pretrain-on "
+    "MANY.txt",
+)

@@ -1,0 +1,113 @@
+"""Why is q·k divided by √d? The gradient of softmax against the width of queries and keys.
+
+Seeds 001 (exercise 1) and 004 (equation 9.9); Vaswani et al. 2017, section 3.2.1. What is measured
+stands in `saturation`, the theory in `analysis.gaussian_softmax`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from pydantic import Field, model_validator
+from scipy.stats import chi2
+
+from regard.core.errors import RegardError
+from regard.core.settings import Settings
+from regard.lab.labs import Say, Show
+from regard.lab.labs.lab import MeasuringLab, Part, ReferenceTime
+from regard.lab.labs.softmax_gradient.cures import losses, scores
+from regard.lab.labs.softmax_gradient.findings import (
+    NAMES,
+    POWERS,
+    saturation,
+    slope_of_logs,
+    temperature,
+    variance,
+)
+from regard.lab.labs.softmax_gradient.gaussian import Theory
+from regard.lab.labs.softmax_gradient.saturation import DEAD, Found, product_variance, see
+
+OTHERS = ("gaussian", "additive", "cosine", "cosine-temperature")
+
+
+class SoftmaxGradientSettings(Settings):
+    """The sizes of the draws: normal queries and `keys` keys, d from `low` to `high` by doubling.
+
+    `width`: the d at which the temperature moves; `blocks`: sets of keys, at most, of 64 queries.
+    """
+
+    keys: int = Field(64, ge=3, le=1024)
+    low: int = Field(4, ge=2)
+    high: int = Field(4096, le=8192)
+    width: int = Field(64, ge=2, le=1024)
+    blocks: int = Field(128, ge=16, le=1024)
+    seed: int = Field(0, ge=0, lt=2**40)
+
+    @model_validator(mode="after")
+    def _three_widths(self) -> Self:
+        if self.high < 4 * self.low:
+            raise RegardError(
+                f"low={self.low} and high={self.high} leave no three widths to fit a line "
+                f"through: set high to {4 * self.low} or more"
+            )
+        return self
+
+
+def over_widths(settings: SoftmaxGradientSettings, show: Show) -> Found:
+    """Measure everything over d."""
+    widths = [settings.low]
+    while widths[-1] * 2 <= settings.high:
+        widths.append(widths[-1] * 2)
+    products, seen = {}, {}
+    for i, width in enumerate(widths):
+        show(5 + 60 * i / len(widths), 100, f"d = {width}")
+        products[width] = product_variance(width, settings.keys, settings.seed)
+        for name in (*NAMES, *(OTHERS if i % 2 == 0 else ())):
+            seen[name, width] = see(name, width, settings.keys, settings.blocks, settings.seed)
+    show(65, 100, "theory")
+    hottest = math.sqrt(float(chi2.ppf(0.9999, settings.width))) * 2 ** -POWERS[0]
+    highest = max(
+        math.sqrt(float(chi2.ppf(0.9999, widths[-1]))), hottest / math.sqrt(settings.width)
+    )
+    theory = Theory(settings.keys, 0.02, 1.1 * highest)
+    rest = (settings.keys, settings.width, settings.blocks, settings.seed)
+    return Found(widths, products, seen, theory, *rest)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The measurements over d, and the parts of the report."""
+
+    found: Found
+    parts: list[Part]
+
+
+def measure(settings: SoftmaxGradientSettings, say: Say, show: Show) -> Measured:
+    """Draw, attend, fit."""
+    found = over_widths(settings, show)
+    show(72, 100, "temperatures")
+    parts = [variance(found), saturation(found), temperature(found, show)]
+    return Measured(found, [*parts, scores(found), losses(found, show)])
+
+
+def answer(measured: Measured) -> str:
+    """Return what the variance does to softmax, and what the division does to the variance."""
+    found, last = measured.found, measured.found.widths[-1]
+    plain, scaled = (found.seen[name, last] for name in NAMES)
+    return (
+        f"The variance of q·k grows as d^{slope_of_logs(found)}. At d = {last} softmax then "
+        f"puts {plain.largest.value:.0%} of its weight on one of {found.keys} keys and "
+        f"{plain.dead.value:.0%} of the queries pass no gradient (‖J‖ < {DEAD:g}). "
+        f"Divided by √d the variance is 1 at every width, the largest weight "
+        f"{scaled.largest.value:.0%}, and {scaled.dead.value:.0%} are dead. Only the "
+        f"variance matters: past 2 ln n = {2 * math.log(found.keys):.1f} softmax freezes."
+    )
+
+
+LAB = MeasuringLab(
+    settings=SoftmaxGradientSettings,
+    reference_time=ReferenceTime(18, "one core", scales_with=("blocks",)),
+    measure=measure,
+    answer=answer,
+    next="regard lab exploration",
+)

@@ -1,0 +1,117 @@
+"""Further evaluation of the trained arms: other search settings, and alignment by head."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.core.errors import RegardError
+from regard.lab.reports.evidence import Arm
+from regard.lab.reports.findings import Cell, Table
+from regard.lab.reports.written import searches as table_of_searches
+from regard.lab.tasks.writing.metrics import Aligned, alignment_error
+
+if TYPE_CHECKING:
+    from regard.lab.runs import Run
+
+TEXTS = 200  # test texts, decoded by each search
+BEAMS = (1, 2, 5, 10)
+HEADS_TEXTS = 200  # test texts whose alignment is measured by head
+
+
+def best_of(found: Sequence[Arm]) -> Arm | None:
+    """Return the arm with the highest mean among those whose runs exist."""
+    candidates = [arm for arm in found if arm.folders]
+    return max(candidates, key=lambda arm: arm.mean, default=None)
+
+
+def load(folder: Path) -> "Run | None":
+    """Return a run if it can be loaded and is complete, else None."""
+    import regard
+
+    try:
+        run = regard.load(folder)
+    except RegardError:
+        return None
+    return run if run.complete else None
+
+
+def searches(run: "Run") -> list[dict[str, Any]]:
+    """Return score, ln p and time of greedy and beam search on test texts."""
+    from regard.lab.tasks.writing.evaluation import Translations
+    from regard.lab.tasks.writing.task import spread
+
+    evaluation = run.evaluate()
+    pairs = [evaluation.pairs[i] for i in spread(evaluation.n, TEXTS)]
+    wanted = sum(len(pair.target) for pair in pairs)
+    rows = []
+    run.predict(pairs[0].source)  # loads the network, outside of the measured time
+    for size in BEAMS:
+        begun = time.perf_counter()
+        plan = replace(run.task.search, beam=size)
+        candidates = run.best([p.source for p in pairs], plan)
+        seconds = time.perf_counter() - begun
+        first = [texts[0] for texts in candidates]
+        scores = Translations.judge(evaluation.metric, pairs, first, language=evaluation.language)
+        rows.append(
+            {
+                "search": "greedy" if size == 1 else f"beam {size}",
+                "value": scores.value,
+                "log_probability": float(np.mean([text.log_probability for text in first])),
+                "length": sum(len(text.text) for text in first) / max(wanted, 1),
+                "seconds": seconds / len(pairs),
+            }
+        )
+    return rows
+
+
+def search_table(run: "Run", name: str) -> Table:
+    """Return `searches` as a table."""
+    table = table_of_searches(searches(run), run.task.metric)
+    return replace(table, title=f"{table.title}: {name}, {TEXTS} test texts")
+
+
+def head_table(found: Sequence[Arm]) -> Table | None:
+    """Return the alignment error of each head and of all together, if the truth is known."""
+    from regard.lab.reports.aligned import plain_layer
+    from regard.lab.tasks.writing.alignment import weighed
+
+    rows: list[list[Cell]] = []
+    for arm in found:
+        run = load(arm.folders[0]) if arm.family == "attention" and arm.folders else None
+        if run is None:
+            continue
+        heads: dict[str, list[Aligned]] = {}
+        whole: list[Aligned] = []
+        with run.computing():
+            pairs = run.task.split("test").pairs[:HEADS_TEXTS]
+            for _, layers, truth in weighed(run.task, run.network, pairs):
+                mean = np.mean([seen.mean(0) for seen in layers.values()], 0)
+                whole.append(alignment_error([mean], [truth]))
+                for layer, seen in layers.items():
+                    for number, head in enumerate(seen, 1):
+                        name = f"{plain_layer(layer)}, head {number}"
+                        heads.setdefault(name, []).append(alignment_error([head], [truth]))
+        if not whole:
+            return None
+        joined = Aligned.joined(whole)
+        rows.append(_row(arm.name, "all", joined))
+        if len(heads) > 1:
+            rows += [_row(arm.name, name, Aligned.joined(one)) for name, one in heads.items()]
+        guess = f"{100 * joined.guess:.1f}"
+    if not rows:
+        return None
+    note = (
+        f"On {HEADS_TEXTS} test texts with teacher forcing. The error is the share of "
+        "characters of year, month and day whose largest weight is on another field of the "
+        f"source; uniform attention would put {guess} % of the weight on the true one."
+    )
+    heads_of = ["arm", "head", "alignment error, %", "weight on the true field, %"]
+    return Table("Alignment of each head", heads_of, rows, note)
+
+
+def _row(arm: str, head: str, aligned: Aligned) -> list[Cell]:
+    return [arm, head, round(100 * aligned.error, 1), round(100 * aligned.mass, 1)]

@@ -1,0 +1,67 @@
+"""A whole network as a subject of the laws: of a run, or as a task and a model would make it."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.conformance import NetworkSubject
+from regard.core.errors import RegardError
+from regard.core.plugins import is_part
+from regard.core.trusted import trust_named
+from regard.lab.runs import load
+from regard.lab.runs.build import build_network, build_once, longest_text
+from regard.lab.runs.config import Config
+from regard.lab.tasks import TASKS
+from regard.training.loop import seeded
+
+WORDS, LABELS = 20, 3  # of a network that has seen no data
+
+
+def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None:
+    """Return the network of a run's folder or of ``TASK:MODEL``; None of another name.
+
+    A network that was not trained has its first weights and a little noise, since what begins at
+    zero would hide what it multiplies. Errors: settings of a run, of a wrong name or value; a
+    baseline; a run that is not complete.
+    """
+    task, colon, model = what.partition(":")
+    if is_part(task):  # FILE.py:NAME:MODEL
+        part, colon, model = model.partition(":")
+        task = f"{task}:{part}"
+    if colon and task in TASKS:
+        trust_named((task, model))
+        config = Config.make(task, model, list(settings))
+        if config.entry.baseline:
+            raise RegardError(f"{what} is fitted and no network: there are no laws for it")
+        build_once(config)
+        task = TASKS[config.task].prepare(config.reads)
+        return _subject(what, config, partial(_new, config), task, WORDS, LABELS)
+    if settings:
+        raise RegardError(f"{settings[0]}: settings go with TASK:MODEL, and {what} is neither")
+    if not Path(what).is_dir():
+        return None
+    run = load(Path(what))
+    trained = run.network
+    sizes = run.task.sizes
+    words, labels = int(sizes["vocabulary"]), int(sizes["labels"])
+    return _subject(what, run.config, lambda: trained, run.task, words, labels)
+
+
+def _subject(
+    name: str, config: Config, make: Callable[[], nn.Module], task: Any, words: int, labels: int
+) -> NetworkSubject:
+    interface = task.interface
+    longest = longest_text(config)
+    return NetworkSubject(name, make, interface.form, words, longest, interface, labels)
+
+
+def _new(config: Config) -> nn.Module:
+    network = build_network(config, vocabulary=WORDS, labels=LABELS)
+    with seeded(0), torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return network

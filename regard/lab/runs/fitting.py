@@ -1,0 +1,109 @@
+"""Fit a classification layer on a frozen encoder: one pass over the texts, then a solver."""
+
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.core.memory import peak_mb
+from regard.lab.tasks.classification.task import Classification
+from regard.lab.tasks.frozen import fit_head
+from regard.nn.layers.device import evaluation_mode, to_device
+from regard.nn.models.classifiers import Classifier
+from regard.training.batches import plan_batches
+from regard.training.learnable import Split
+from regard.training.loop import Progress, using_threads
+from regard.training.precision import Precision, choose_device
+from regard.training.settings import TrainingSettings
+
+TOKENS = 8_192  # per batch, including padding
+READ: tuple[Split, Split] = ("train", "validation")
+
+
+class Fitting:
+    """Fits only the classification layer of a network.
+
+    The states of train and validation are computed once and kept in memory, 4 · width bytes per
+    text; the penalty is chosen on validation (`regard.lab.tasks.frozen.fit_head`). Deterministic.
+    """
+
+    def __init__(
+        self,
+        network: Classifier,
+        task: Classification,
+        settings: TrainingSettings,
+        precision: Precision,
+    ) -> None:
+        self.network, self.task, self.precision = network, task, precision
+        self.settings, self.device = settings, choose_device(settings.device)
+        network.to(self.device)
+        self.lengths = {split: task.split(split).lengths for split in READ}
+        self.batches = [(split, indexes) for split in READ for indexes in self._plan(split)]
+        self.begun, self.tokens = time.monotonic(), 0
+
+    def run(self) -> Iterator[Progress]:
+        """Encode all texts, yielding after each batch, then fit; the last yield has the metric."""
+        self.begun = time.monotonic()
+        width = self.network.to_labels.in_features
+        states = {split: np.zeros((len(self.lengths[split]), width), np.float32) for split in READ}
+        with using_threads(self.settings.threads):
+            for step, (split, indexes) in enumerate(self.batches, 1):
+                states[split][indexes] = self.states(split, indexes)
+                # The layer is not fitted yet: the loss is that of uniform probabilities.
+                yield self._progress(step, math.log(max(len(self.task.labels), 2)))
+            answers = {split: self.task.answers(split) for split in READ}
+            head = fit_head(
+                states["train"],
+                answers["train"],
+                states["validation"],
+                answers["validation"],
+                labels=len(self.task.labels),
+                weights=self.task.weights,
+            )
+        with torch.no_grad():
+            self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
+            self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
+        logits = torch.from_numpy(states["validation"] @ head.weight.T + head.bias)
+        metric = self.task.measure(logits.softmax(1).numpy(), answers["validation"])
+        self.network.eval()
+        yield self._progress(len(self.batches) + 1, head.loss, metric, head.validation_loss)
+
+    @torch.no_grad()
+    def states(self, split: Split, indexes: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Return one vector for each of these texts of a split, (texts, width)."""
+        batch = to_device(self.network, self.task.batch(split, indexes))
+        with evaluation_mode(self.network), self.precision.autocast(self.device.type):
+            vectors = self.network.vector(batch.tokens, batch.lengths)
+        self.tokens += int(self.lengths[split][indexes].sum())
+        return np.asarray(vectors.float().cpu().numpy(), dtype=np.float32)
+
+    def _plan(self, split: Split) -> list[NDArray[np.int64]]:
+        """Return the batches of a split, short texts first."""
+        budget = max(TOKENS, int(self.lengths[split].max(initial=1)))
+        return plan_batches(self.lengths[split], tokens=budget, seed=0, epoch=0, shuffle=False)
+
+    def _progress(
+        self, step: int, loss: float, metric: float | None = None, held: float | None = None
+    ) -> Progress:
+        """Return the progress; the fitting is done once there is a metric."""
+        seconds = max(time.monotonic() - self.begun, 1e-9)
+        whole = sum(int(lengths.sum()) for lengths in self.lengths.values())
+        left = seconds * max(whole / max(self.tokens, 1) - 1, 0.01)
+        return Progress(
+            step=step,
+            steps=len(self.batches) + 1,
+            epoch=min(self.tokens / max(whole, 1), 1.0),
+            loss=loss,
+            learning_rate=0.0,
+            tokens=self.tokens,
+            tokens_per_second=self.tokens / seconds,
+            seconds=seconds,
+            seconds_left=left if metric is None else 0.0,
+            validation=metric,
+            validation_loss=held,
+            best=metric,
+            peak_mb=peak_mb(),
+        )

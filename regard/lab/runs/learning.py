@@ -1,0 +1,217 @@
+"""Train a run's network or fit its baseline, then predict the test split once."""
+
+import time
+from collections.abc import Generator, Iterator
+from copy import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import safetensors.torch
+from torch import nn
+
+from regard.attention.kernels.choose import Constants, constants_from, using
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.core.memory import peak_mb
+from regard.core.plugins import digests
+from regard.core.trusted import remember
+from regard.lab.runs.build import begin, prepare
+from regard.lab.runs.config import Config
+from regard.lab.runs.environment import environment
+from regard.lab.runs.fitting import Fitting
+from regard.lab.runs.folder import Folder
+from regard.lab.runs.metrics_log import MetricsLog
+from regard.lab.runs.track import tracking
+from regard.lab.tasks.task import Task
+from regard.nn.models.classifiers import Classifier
+from regard.training.checkpoints import weights
+from regard.training.loop import Progress, train, using_threads
+from regard.training.precision import Precision
+from regard.training.ranks import ranks
+from regard.training.settings import TrainingSettings
+
+
+def precision_of(folder: Folder) -> Precision:
+    """Return the precision of a run, from its ``env.json``."""
+    return Precision(**folder.environment()["precision"])
+
+
+def kernels_of(folder: Folder) -> Constants:
+    """Return the constants by which a run chose its attention kernels, from its ``env.json``."""
+    return constants_from(folder.environment().get("kernels", {}), str(folder.path))
+
+
+class Learner:
+    """Trains a run's network, or fits its baseline, and writes the results.
+
+    It resumes what an earlier process left. The caller locks the folder. A ``corpus`` in memory
+    takes the place of the data that the settings name.
+    """
+
+    def __init__(self, folder: Folder, config: Config, corpus: Any = None) -> None:
+        self.folder, self.config, self.corpus = folder, config, corpus
+
+    @property
+    def precision(self) -> Precision:
+        """Return the precision of the training."""
+        return precision_of(self.folder)
+
+    def _task(self) -> Any:
+        """Return the task, which reads its data unless they are in memory."""
+        task = prepare(self.config)
+        if self.corpus is not None:
+            task = copy(task)  # equal settings share their task
+            task.corpus = self.corpus
+        return task
+
+    def work_beside(self, end: bool) -> Iterator[Progress]:
+        """Train and predict in a further process; only the first one writes results."""
+        task = self._task()
+        model, _ = begin(self.config, task)
+        ranks().wait()  # until it has written ``env.json``
+        yield from self._steps(task, model, end)
+        self._answers(task, model)
+
+    def _answers(self, task: Any, model: nn.Module) -> bytes:
+        """Return the predictions for the test split, divided among the processes."""
+        with (
+            using_threads(self.folder.environment()["threads"]),
+            self.precision.autocast(self.config.training.device),
+            using(kernels_of(self.folder)),
+            ranks().sharing(),
+        ):
+            answers: bytes = task.answer(model).rows()
+        return answers
+
+    def _steps(self, task: Any, model: nn.Module, end: bool) -> Iterator[Progress]:
+        """Train the network with the environment in ``env.json``."""
+        environment = self.folder.environment()
+        settings = self.config.training.model_copy(update={"threads": environment["threads"]})
+        steps, kernels = self._training(task, model, settings, end), kernels_of(self.folder)
+        while True:
+            with using(kernels):  # not around the yield, where it would affect the caller
+                progress = next(steps, None)
+            if progress is None:
+                return
+            yield progress
+
+    def _training(
+        self, task: Any, model: nn.Module, settings: TrainingSettings, end: bool
+    ) -> Iterator[Progress]:
+        """Train the network, which ends with its best weights."""
+        if self.config.entry.frozen:
+            return Fitting(cast(Classifier, model), task, settings, self.precision).run()
+        saved = self.folder.checkpoints
+        return train(model, task, settings, saved, precision=self.precision, end=end)
+
+    def validate(self) -> Iterator[Progress]:
+        """Train and validate without reading the test split."""
+        task = prepare(self.config)
+        if self.config.entry.baseline:
+            self._begin(task)
+            yield self._fitted(task)[1]
+        else:
+            yield from self._learn(task)
+
+    def _fitted(self, task: Task[Any]) -> tuple[Any, Progress]:
+        """Fit the baseline on the train split and evaluate it on the validation split."""
+        baseline = self.config.entry.build(self.config.network, **task.sizes)
+        tokens = int(task.lengths("train", 0, 0).sum())
+        begun = time.monotonic()  # as for a network: without reading, tokenizing and evaluating
+        task.fit(baseline)
+        seconds = max(time.monotonic() - begun, 1e-9)
+        validation, loss = task.judge(baseline, "validation")
+        progress = Progress(
+            step=1,
+            steps=1,
+            epoch=1.0,
+            loss=task.judge(baseline, "train")[1],
+            learning_rate=0.0,
+            tokens=tokens,
+            tokens_per_second=tokens / seconds,
+            seconds=seconds,
+            seconds_left=0.0,
+            validation=validation,
+            validation_loss=loss,
+            best=validation,
+            peak_mb=peak_mb(),
+        )
+        MetricsLog(self.folder.metrics).add(progress)
+        with tracking(self.folder.path, self.config) as track:
+            track(progress)
+        return baseline, progress
+
+    def _fit(self, task: Task[Any]) -> Progress:
+        """Fit the baseline, then write it and its test predictions."""
+        baseline, progress = self._fitted(task)
+        with TemporaryDirectory() as aside:
+            baseline.save(Path(aside))
+            files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
+        atomic_io.remove_folder(
+            self.folder.baseline
+        )  # left by a process that was killed after this
+        atomic_io.write_folder(self.folder.baseline, files)
+        atomic_io.write_bytes(self.folder.predictions, task.answer(baseline).rows())
+        return progress
+
+    def _learn(
+        self, task: Any, end: bool = False
+    ) -> Generator[Progress, None, tuple[nn.Module, dict[str, Any]]]:
+        """Train the network and return it with the final content of ``env.json``."""
+        config, folder = self.config, self.folder
+        model, begun = begin(config, task)
+        environment = self._begin(
+            task,
+            {
+                "tokenizer": {"tokens": len(task.tokenizer), "sha256": task.tokenizer.sha256},
+                **begun,
+                "parts": digests(config.named),
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            },
+        )
+        remember(config.named)
+        atomic_io.write_bytes(folder.tokenizer_path, task.tokenizer.to_bytes())
+        ranks().wait()
+        lengths = task.lengths("train", config.training.seed, 0)
+        if ranks().world > 1:
+            environment["processes"] = ranks().world
+            environment["strategy"] = config.training.strategy
+        environment["trained_on"] = {"examples": len(lengths), "tokens": int(lengths.sum())}
+        log = MetricsLog(folder.metrics)
+        with tracking(folder.path, config) as track:
+            for progress in self._steps(task, model, end):
+                log.add(progress)
+                track(progress)
+                if end and progress.seconds_left:
+                    environment["ended"] = progress.step / progress.steps
+                yield progress
+        return model, environment
+
+    def work(self, end: bool) -> Iterator[Progress]:
+        """Train the network, then write its weights and its test predictions."""
+        config, folder, task = self.config, self.folder, self._task()
+        if config.entry.baseline:
+            self._begin(task)
+            yield self._fit(task)
+            return
+        model, environment = yield from self._learn(task, end)
+        answers = self._answers(task, model)
+        atomic_io.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
+        atomic_io.write_bytes(folder.predictions, answers)
+        atomic_io.write_json(folder.environment_path, environment)
+
+    def _begin(self, task: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Write ``env.json``, or on a resume check that it still matches the data."""
+        data = task.facts()
+        written = self.folder.environment()
+        if not written:
+            written = {**environment(self.config.training), "data": data, **(facts or {})}
+            atomic_io.write_json(self.folder.environment_path, written)
+        for what, here in (("data", data), *(facts or {}).items()):
+            if written.get(what, {}) != here:
+                raise RegardError(
+                    f"the {what} of {self.folder.path} changed since the training began; "
+                    "give another --out"
+                )
+        return {key: value for key, value in written.items() if key != "ended"}

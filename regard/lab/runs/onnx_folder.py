@@ -1,0 +1,278 @@
+"""A run as a folder of ONNX graphs, which onnxruntime and tokenizers run without torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.core import atomic_io
+from regard.core.errors import RegardError
+from regard.interop.card import Card, plain, table
+from regard.interop.folder import as_json
+from regard.interop.onnx_graphs import Session, graphs_of, largest_gap
+from regard.interop.tokenizer_files import with_ends
+from regard.lab.data.encoder_tokenizer import EncoderTokenizer
+from regard.lab.runs.run import Run
+from regard.lab.tasks.regression.task import Regression
+from regard.lab.tasks.tagging.task import Tagging
+from regard.nn.models.seq2seq import Seq2Seq
+
+TOLERANCE = 1e-4  # of the logits; a share of the largest, or absolute where that is below 1
+
+
+def save_onnx(run: Run, folder: Path, card: Card) -> Path:
+    """Write ``model.onnx``, or ``encoder.onnx`` and ``decoder.onnx``, with all that they need.
+
+    ``tokenizer.json`` is read by tokenizers, ``config.json`` has labels, lengths and symbols, and
+    the README a script that runs the folder. Each graph is compared with the network on texts of
+    three sizes. Errors: the folder exists; torch cannot trace the network; onnxruntime computes
+    other logits.
+    """
+    if folder.exists():
+        raise RegardError(f"{folder} already exists; give another folder")
+    network, vocabulary = run.network.cpu().float(), int(run.task.sizes["vocabulary"])
+    graphs = {graph.name: graph.to_bytes() for graph in graphs_of(network)}
+    sessions = {name: Session(data) for name, data in graphs.items()}
+    gap = largest_gap(network, sessions, vocabulary, run.task.room)
+    if gap > TOLERANCE:
+        raise RegardError(
+            f"onnxruntime computes logits that differ by {gap:.1e} from those of "
+            f"{run.config.model}; a score or position of it does not survive ONNX, so that nothing "
+            "was written"
+        )
+    config = config_of(run)
+    readme = readme_of(run, config, card, gap)
+    with atomic_io.told(folder, sum(map(len, graphs.values()))):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    atomic_io.write_folder(
+        folder,
+        {
+            **{f"{name}.onnx": data for name, data in graphs.items()},
+            "tokenizer.json": tokenizer_of(run),
+            "config.json": as_json(config),
+            "README.md": readme.encode(),
+        },
+    )
+    return folder
+
+
+def tokenizer_of(run: Run) -> bytes:
+    """Return ``tokenizer.json``; characters are joined without spaces."""
+    tokenizer = run.task.tokenizer
+    if isinstance(tokenizer, EncoderTokenizer):
+        return tokenizer.to_bytes()
+    return str(with_ends(tokenizer, []).to_str(pretty=True)).encode()
+
+
+def config_of(run: Run) -> dict[str, Any]:
+    """Return what a reader of the graphs needs beside the tokenizer."""
+    task = run.task
+    config: dict[str, Any] = {"task": run.config.task, "model": run.config.model}
+    config |= {"length": task.room, "truncate": task.keeps, **task.about()}
+    if isinstance(task, Tagging):
+        config["labels"] = list(task.labels)
+    if isinstance(task, Regression):
+        config["mean"], config["deviation"] = task.scale
+    if hasattr(task, "end"):
+        config["end"] = task.end
+    if (special := getattr(task, "special_tokens", None)) is not None:
+        config["mask"] = special.mask
+    return config
+
+
+def readme_of(run: Run, config: Mapping[str, Any], card: Card, gap: float) -> str:
+    """Return the README: a script that runs the graphs, data and results of the run."""
+    lines = [f"# {plain(card.title)}", "", "Written by regard as ONNX graphs, which need neither "
+             "torch nor regard: `pip install onnxruntime tokenizers numpy`.", ""]  # fmt: skip
+    lines += ["```python", *script_of(run, config).strip().splitlines(), "```", ""]
+    lines += [f"The logits of three batches differ by at most {gap:.0e} from those of torch.", ""]
+    lines += table("Trained on", card.trained) + table("Measured", card.measured)
+    return "\n".join(lines + [line for note in card.notes for line in (plain(note), "")])
+
+
+def script_of(run: Run, config: Mapping[str, Any]) -> str:
+    """Return the script for the kind of network and task of a run."""
+    cut = {"head": "ids[:length]", "tail": "ids[-length:]"}
+    cut["ends"] = "ids if len(ids) <= length else ids[: -(-length // 2)] + ids[-(length // 2) :]"
+    read = READ.replace("CUT", cut[config["truncate"]])
+    if isinstance(run.network, Seq2Seq):
+        return read + ENCODE + RECURRENT
+    if "end" in config:
+        return read + (ENCODE if hasattr(run.network, "encoder") else PROMPT) + WRITE
+    if isinstance(run.task, Tagging):
+        return read + TAGS
+    if isinstance(run.task, Regression):
+        return read + NUMBERS
+    return read + (LABELS if "labels" in config else MASKED)
+
+
+READ = '''
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+folder = Path(".")  # of this file
+config = json.loads((folder / "config.json").read_text("utf-8"))
+tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+length = config["length"]
+
+
+def graph(name):
+    return onnxruntime.InferenceSession(str(folder / f"{name}.onnx"))
+
+
+def read(text):
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    return CUT
+
+
+def batch(rows):
+    """Token ids and lengths; 0 is padding."""
+    lengths = np.array([len(ids) for ids in rows])
+    tokens = np.zeros((len(rows), max(1, lengths.max())), np.int64)
+    for row, ids in zip(tokens, rows):
+        row[: len(ids)] = ids
+    return {"tokens": tokens, "lengths": lengths}
+
+
+def run(session, inputs):
+    known = {entry.name for entry in session.get_inputs()}
+    names = [entry.name for entry in session.get_outputs()]
+    given = {name: array for name, array in inputs.items() if name in known}
+    return dict(zip(names, session.run(None, given)))
+'''
+
+LABELS = '''
+
+def predict(texts):
+    """Return the probability of each label for each text."""
+    logits = run(model, batch([read(text) for text in texts]))["logits"]
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    return [dict(zip(config["labels"], row)) for row in shares.tolist()]
+
+
+model = graph("model")
+print(predict(["not bad at all"]))
+'''
+
+NUMBERS = '''
+
+def predict(texts):
+    """Return a number for each text."""
+    logits = run(model, batch([read(text) for text in texts]))["logits"]
+    return (config["mean"] + config["deviation"] * logits[:, 0]).tolist()
+
+
+model = graph("model")
+print(predict(["not bad at all"]))
+'''
+
+TAGS = '''
+
+def predict(sentence):
+    """Return (word, tag) pairs; a word's logits are the mean over its tokens."""
+    pieces = [tokenizer.encode(word, add_special_tokens=False).ids for word in sentence.split()]
+    ids = [i for piece in pieces for i in piece][:length]
+    logits = run(model, batch([ids]))["logits"][0]
+    tags, first = [], 0
+    for word, piece in zip(sentence.split(), pieces):
+        part = logits[first : first + len(piece)]
+        tags.append((word, config["labels"][part.mean(0).argmax()] if len(part) else None))
+        first += len(piece)
+    return tags
+
+
+model = graph("model")
+print(predict("Ada Lovelace was born in London"))
+'''
+
+MASKED = '''
+
+def predict(ids, place):
+    """Return the five likeliest token ids at a masked place."""
+    ids = [*ids[:place], config["mask"], *ids[place + 1 :]]
+    inputs = batch([ids])
+    inputs["types"] = np.zeros_like(inputs["tokens"])
+    return np.argsort(-run(model, inputs)["logits"][0, place])[:5].tolist()
+
+
+model = graph("model")
+print(predict(read("not bad at all"), 1))
+'''
+
+PROMPT = '''
+
+def begin(text):
+    """Return the first tokens, what each step gets beside them, and an empty past."""
+    inputs = decoder.get_inputs()
+    past = {x.name: np.zeros([1 if i == 0 else 0 if isinstance(n, str) else n
+                              for i, n in enumerate(x.shape)], np.float32)
+            for x in inputs if x.name.startswith("past.")}
+    return read(text) or [0], {}, past
+
+
+decoder = graph("decoder")
+'''
+
+ENCODE = '''
+
+def begin(text):
+    """Return the first token, what each step gets beside it, and an empty past."""
+    source = batch([read(text)])
+    memory = {**run(encoder, source), "lengths": source["lengths"]}
+    past = {x.name: np.zeros([1 if i == 0 else 0 if isinstance(n, str) else n
+                              for i, n in enumerate(x.shape)], np.float32)
+            for x in decoder.get_inputs() if x.name.startswith("past.")}
+    return [0], memory, past
+
+
+encoder, decoder = graph("encoder"), graph("decoder")
+'''
+
+WRITE = '''
+
+def write(text, most=50):
+    """Return the likeliest continuation, token by token; a step reads only the new tokens."""
+    new, memory, past = begin(text)
+    written, count = [], 0
+    while len(written) < most:
+        count += len(new)
+        every = np.arange(count)[None]  # with padding: positions of real tokens, visible = 0
+        step = {"tokens": np.array([new]), "positions": every, "visible": np.ones_like(every)}
+        answer = run(decoder, {**step, **memory, **past})
+        logits = answer.pop("logits")[0, -1]
+        logits[0] = -np.inf  # padding
+        new = [int(logits.argmax())]
+        if new[0] == config["end"]:
+            break
+        written += new
+        past = {name.replace("present.", "past."): array for name, array in answer.items()}
+    return tokenizer.decode(written)
+
+
+print(write("not bad at all"))
+'''
+
+RECURRENT = '''
+
+def write(text, most=50):
+    """Return the likeliest answer, token by token."""
+    (new,), memory, _ = begin(text)
+    written = []
+    while len(written) < most:
+        answer = run(decoder, {"tokens": np.array([[new]]), **memory})
+        memory["state"] = answer["next_state"]
+        logits = answer["logits"][0, -1]
+        logits[0] = -np.inf  # padding
+        new = int(logits.argmax())
+        if new == config["end"]:
+            break
+        written.append(new)
+    return tokenizer.decode(written)
+
+
+print(write("not bad at all"))
+'''

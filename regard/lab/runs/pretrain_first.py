@@ -1,0 +1,92 @@
+"""Pretraining on unlabelled texts of the user's, before a task with few labels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.core.errors import RegardError
+from regard.core.settings import Settings, key_of, unknown_key
+from regard.lab.data.texts import NAMES
+from regard.lab.runs.config import CUTTING, Config, shared
+from regard.lab.runs.opening import open_or_start
+from regard.lab.runs.run import Run
+from regard.lab.tasks import TASKS
+from regard.training.settings import TrainingSettings
+
+#: How each model is pretrained: the task, and settings that differ from its defaults.
+WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "bert": ("masked-modeling", ("next_sentence=false",)),
+    "gpt": ("language-modeling", ()),
+    "t5": ("span-corruption", ()),
+}
+ALIKE = (
+    "seed",
+    "threads",
+    "precision",
+    "device",
+    "optimizer",
+)  # settings of a training that hold for both
+
+
+def pretraining_for(
+    folder: Path | str,
+    task: str,
+    model: str,
+    texts: str,
+    overrides: Sequence[str] = (),
+    budget: Sequence[str] = (),
+) -> Run:
+    """Return the run that pretrains a task's model on `texts`, in its own folder.
+
+    Network and tokenizer are those of the task with these `overrides`; `budget` has settings of
+    pretraining as ``key=value``. Texts the task is tested on are left out of `texts`: those
+    of its test file, or all of its data if the test split is taken from them. Train this run, then
+    the task with ``init=FOLDER``.
+
+    Errors: a model other than bert, gpt and t5.
+    """
+    way, given = way_of(task, model, texts, overrides, budget)
+    return open_or_start(Path(folder), way, model, given)
+
+
+def way_of(
+    task: str, model: str, texts: str, overrides: Sequence[str] = (), budget: Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    """Return the task that pretrains a model and its settings, for `pretraining_for`."""
+    if model not in WAYS or not TASKS[task].labelled:
+        raise RegardError(
+            f"{model} on {task} cannot be pretrained on texts; --pretrain-on needs --model "
+            f"{', '.join(WAYS)} and a task that labels texts"
+        )
+    if any(key_of(pair) == "weights" for pair in overrides):
+        raise RegardError("weights= are already pretrained; leave --pretrain-on or weights= out")
+    wanted, (way, own) = Config.make(task, model, overrides), WAYS[model]
+    cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
+    alike = {key: getattr(wanted.training, key) for key in ALIKE}
+    place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
+    judging = judged_by(wanted.data, texts)
+    theirs = TASKS[way].models[model].settings
+    network = {k: v for k, v in shared(wanted.network, theirs).items() if k not in cut}
+    pairs = {**place, **judging, **cut, **network, **alike}
+    known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
+    for key in map(key_of, budget):
+        if key not in known:
+            raise RegardError(unknown_key(key, sorted(known)))
+    assignments = [f"{k}={v}" for k, v in pairs.items() if v != ""]
+    return way, [*assignments, *own, *budget]
+
+
+def judged_by(data: Settings, texts: str) -> dict[str, str]:
+    """Return the settings that exclude the test of a labelled task from the pretraining `texts`.
+
+    Errors: `texts` is the file that the test split is taken from.
+    """
+    held = data.model_dump()
+    same = Path(texts).expanduser().resolve() == Path(held["data"]).expanduser().resolve()
+    if held["test"] or not same:
+        return {"without": held["test"] or held["data"], "without_text": held["text"]}
+    if texts in NAMES:  # these exclude their own test split
+        return {}
+    raise RegardError(
+        f"--pretrain-on {texts} is the task's own data, which includes its test split; give the "
+        "test as a file by test=FILE, or other texts"
+    )

@@ -1,0 +1,60 @@
+"""Forecast the runs of a comparison: each by some steps, and all of them together."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from regard.lab.studies.job import RunTask
+
+if TYPE_CHECKING:
+    from regard.lab.runs import Forecast
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run whose cost is forecast, and the number of such runs.
+
+    `typical`: validations, divided by the patience, after which that typically ends the training.
+    """
+
+    name: str
+    task: RunTask
+    times: int = 1
+    typical: float | None = None
+
+
+def costs(planned: Sequence[Planned]) -> "Iterator[tuple[Planned, Forecast]]":
+    """Yield the forecast of each run, with one thread, like the workers of a comparison."""
+    import torch
+
+    from regard.lab import runs
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for one in planned:
+            run = one.task
+            yield one, runs.forecast(run.task, run.model, run.overrides, typical=one.typical)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def together(seconds: Sequence[float], times: Sequence[int], workers: int) -> float:
+    """Return the seconds of runs in parallel: a share for each worker, at least the longest run.
+
+    Workers beyond the cores of this machine add no speed.
+
+    >>> together([10.0, 4.0], [1, 5], workers=1), together([10.0, 4.0], [1, 1], workers=2)
+    (30.0, 10.0)
+    """
+    whole = sum(one * many for one, many in zip(seconds, times, strict=True))
+    return max([whole / max(min(workers, os.cpu_count() or 1), 1), *seconds])
+
+
+def total(
+    rows: Sequence[Mapping[str, Any]], times: Sequence[int], workers: int
+) -> tuple[float, float]:
+    """Return the seconds of all runs `together`, typically and at most, from the JSON of each."""
+    typical, most = ([row[key] for row in rows] for key in ("seconds", "most_seconds"))
+    return together(typical, times, workers), together(most, times, workers)

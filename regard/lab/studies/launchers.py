@@ -1,0 +1,100 @@
+"""The launchers by name, such as ``--launch dask:tcp://host:8786`` or ``slurm:partition=gpu``.
+
+``--launch none`` trains nothing and collects the finished runs; `Listing` is ``--jobs``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from regard.core.errors import RegardError, look_up
+from regard.lab.studies.launch import Job, Launcher, Notify, Outcome, Work
+from regard.lab.studies.processes import Local
+from regard.lab.studies.progress import progress_path, read_progress
+from regard.lab.studies.spec import JobSpec
+
+WAYS = "local, dask, dask:tcp://HOST:8786, slurm, slurm:partition=NAME,gpus=1,time=4h or none"
+
+
+def parse_launcher(text: str, workers: int | None = None) -> Launcher:
+    """Return the launcher of ``NAME`` or ``NAME:options``; `workers` limits its parallel jobs.
+
+    Errors: an unknown launcher, address, option or time; a missing package.
+
+    >>> parse_launcher("dsk:tcp://host:8786")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: no launcher is called 'dsk'; did you mean dask? ...
+    """
+    name, _, options = text.partition(":")
+    return look_up(LAUNCHERS, name.strip(), "launcher")(options.strip(), workers)
+
+
+class Collect(Launcher):
+    """Runs nothing; every job that has no result is told as an error, with its progress."""
+
+    def run(self, jobs: Sequence[Job], work: Work, notify: Notify) -> list[Outcome]:
+        """Return an outcome with an error for every job."""
+        states = [_state(JobSpec.of(work, job)) for job in jobs]
+        return [
+            Outcome(job, None, state, missing=True) for job, state in zip(jobs, states, strict=True)
+        ]
+
+
+def _state(spec: JobSpec) -> str:
+    progress = read_progress(progress_path(Path(spec.folder)))
+    if progress is None:
+        begun = (Path(spec.folder) / "env.json").exists()
+        return "missing: begun, not finished" if begun else "missing: not begun"
+    return f"missing: {progress.message or 'begun'}, by {progress.process}"
+
+
+class Pending(Exception):  # noqa: N818
+    """The jobs that can run now, as lines of a shell."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__(f"{len(lines)} jobs can run now")
+        self.lines = list(lines)
+
+
+class Listing(Launcher):
+    """Runs nothing; raises `Pending` with the commands of the jobs that can run now."""
+
+    def run(self, jobs: Sequence[Job], work: Work, notify: Notify) -> list[Outcome]:
+        """Raise `Pending` if there are jobs."""
+        if jobs:
+            raise Pending([JobSpec.of(work, job).command() for job in jobs])
+        return []
+
+
+def _local(options: str, workers: int | None) -> Launcher:
+    _no_options("local", options)
+    return Local(workers)
+
+
+def _none(options: str, workers: int | None) -> Launcher:
+    _no_options("none", options)
+    return Collect()
+
+
+def _dask(options: str, workers: int | None) -> Launcher:
+    from regard.lab.studies.on_dask import Dask
+
+    return Dask.parse(options, workers)
+
+
+def _slurm(options: str, workers: int | None) -> Launcher:
+    from regard.lab.studies.on_slurm import Slurm
+
+    return Slurm.parse(options, workers)
+
+
+def _no_options(name: str, options: str) -> None:
+    if options:
+        raise RegardError(f"--launch {name}:{options}: {name} has no options; use --launch {name}")
+
+
+LAUNCHERS: Mapping[str, Callable[[str, int | None], Launcher]] = {
+    "local": _local,
+    "dask": _dask,
+    "slurm": _slurm,
+    "none": _none,
+}

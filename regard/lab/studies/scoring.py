@@ -1,0 +1,39 @@
+"""Score an arm from its runs, and the difference between two arms.
+
+Right and wrong answers, and log loss, are a table of seeds × examples as they are. A score that is
+no mean over examples (BLEU, macro-F1, balanced accuracy) enters the same table by the jackknife's
+pseudo-values, whose mean over the texts is the score of a seed: so the differences of paired seeds
+decide, with the variance of the texts (or of their groups) added. With one seed there are only
+texts.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from regard.lab.studies.job import RunScore
+from regard.lab.studies.statistics import Difference, Scores, arm_interval, compare_runs
+
+
+def table(runs: Sequence[RunScore]) -> Scores:
+    """Seeds × examples: what each run is worth by example."""
+    return np.stack([run.per_example for run in runs])
+
+
+def interval(runs: Sequence[RunScore]) -> tuple[float, float, float]:
+    """Compute mean, low and high of an arm, as shares or nats."""
+    mean, low, high = arm_interval(table(runs), runs[0].groups)
+    unit = runs[0].unit
+    if unit.lower:
+        mean, low, high = -mean, -high, -low
+    mean, low, high = (max(unit.least, min(unit.most, x)) for x in (mean, low, high))
+    return mean, low, high
+
+
+def difference(a: Sequence[RunScore], b: Sequence[RunScore], names: tuple[str, str]) -> Difference:
+    """Compute how much better arm `a` is than arm `b`, whose runs are paired by seed.
+
+    Errors: other test examples.
+    """
+    unit = a[0].unit.points
+    return compare_runs(table(a), table(b), names, unit=unit, groups=a[0].groups)

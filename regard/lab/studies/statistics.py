@@ -1,0 +1,459 @@
+"""Test which arm is better. The unit of a claim about methods is the seed.
+
+A table of scores, seeds × examples (1 = right, 0 = wrong, or any number), is modelled as a two-way
+random-effects model without repetition (Searle, Casella & McCulloch 1992, chapter 4):
+
+    x[s, i] = μ + α[s] + β[i] + γ[s, i]        Var(mean) = σα²/S + σβ²/N + σγ²/(S N)
+
+α is the effect of a seed, β the effect of a test example on all seeds, γ their interaction. A
+comparison applies this model to the differences of two arms, paired by seed and by example. Three
+statistics of the table are estimates:
+
+    V_seeds    = Var_s(mean over i) / S   ->  σα²/S + σγ²/(S N)       the paired t over seeds
+    V_examples = Var_i(mean over s) / N   ->  σβ²/N + σγ²/(S N)
+    V_both     = mean square of the residuals / (S N)  ->  σγ²/(S N)
+
+The variance of the mean is therefore ``V_seeds + V_examples − V_both``, which counts the
+interaction once. (Counted twice, false differences fall from 5 % to 2 % at 10 seeds and 2,000
+examples, and true differences are missed.) With few examples V_examples is often too small by
+chance, and V_both takes all of it away; cut off at 0, the difference has 9 % false differences at
+the level 5 % and 3.5 % at 0.5 % with 2 examples and 10 seeds. At least a share of V_examples is
+therefore kept, which falls with its degrees of freedom b:
+
+    V = V_seeds + max(V_examples − V_both, V_examples / (1 + b/4))
+
+**Groups.** If examples belong to groups (reviews of one film, sentences of one author), the groups
+were sampled, not the examples. V_examples and V_both are then computed from the sums u[s, g] of
+x − mean over the n_g examples of group g, each square divided by 1 − n_g/N (Bell & McCaffrey 2002,
+"CR2", unbiased if examples are independent) or, for a group that is larger than Σ n_g²/N, by
+1 − 2 n_g/N + Σ n_g²/N² (unbiased if all examples of a group are equal). For groups of one example
+these are the formulas above. The degrees of freedom are N²/Σ n_g² − 1, from the effective number of
+groups (Kish 1965); for groups of equal size this is the number of groups less one.
+
+**p and the interval** need the distribution of the mean divided by its estimated standard error,
+which is not Student's: `regard.lab.studies.null_distribution`. With one seed it is Student's t over
+the examples (or groups), and the verdict is about two models instead of two methods. With two seeds
+p values are valid, but intervals are wide and the power is low.
+
+`benchmarks.false_differences` measures the error rates of families of comparisons with this code.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Integer, Shaped
+
+from regard.core.errors import RegardError
+from regard.lab.studies import null_distribution
+
+CONFIDENCE = 0.95
+SHARES = {"points", "BLEU"}  # units whose values are written times 100
+
+Scores = Shaped[np.ndarray, "seeds examples"]
+Groups = Integer[np.ndarray, " examples"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and examples with the two parts of its variance.
+
+    Each part has its degrees of freedom. With one seed, the seeds' part and its degrees of freedom
+    are 0.
+    """
+
+    mean: float
+    from_seeds: float
+    from_examples: float
+    seeds_freedom: float
+    examples_freedom: float
+
+    @property
+    def variance(self) -> float:
+        """Return the variance of the mean."""
+        return self.from_seeds + self.from_examples
+
+    @cached_property
+    def half(self) -> float:
+        """Return half the width of the 95 % interval."""
+        return float(null_distribution.reach(1 - CONFIDENCE, *self._parts))
+
+    @cached_property
+    def p(self) -> float:
+        """Return the two-sided p value of the hypothesis that the true mean is zero."""
+        return float(null_distribution.p_values(self.mean, *self._parts))
+
+    def smallest(self, family: int = 1) -> float:
+        """Return the smallest true difference that a family of comparisons detects with power 80 %.
+
+        The level is Holm's strictest, 5 % / `family`, by `null_distribution.smallest`. That takes
+        the variances for known. Estimates with few degrees of freedom f are more often too small
+        than too large, so each is divided by the median of χ²_f / f: the result is then as often
+        too large as too small.
+        """
+        pairs = (self.from_seeds, self.seeds_freedom), (self.from_examples, self.examples_freedom)
+        seeds, examples = (part / null_distribution.median_ratio(f) for part, f in pairs)
+        level = (1 - CONFIDENCE) / family
+        return null_distribution.smallest(
+            level, seeds, examples, self.seeds_freedom, self.examples_freedom
+        )
+
+    @property
+    def _parts(self) -> tuple[float, float, float, float]:
+        return self.from_seeds, self.from_examples, self.seeds_freedom, self.examples_freedom
+
+
+def estimate(scores: Scores, groups: Groups | None = None) -> Estimate:
+    """Estimate the mean of a table and its variance by the formulas at the top of this file.
+
+    `groups` has the number of each example's group; by default each example is its own group.
+
+    Errors: no seed; fewer than two examples or groups; not one group number for each example.
+
+    >>> found = estimate(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
+    >>> found.mean, round(found.variance, 4), found.seeds_freedom, found.examples_freedom
+    (0.5, 0.1056, 2.0, 1.0)
+    """
+    seeds, examples = scores.shape
+    if seeds < 1 or examples < 2:
+        raise RegardError(
+            f"statistics need a seed and two test examples, not {seeds} and {examples}"
+        )
+    sizes = group_sizes(groups, examples)
+    mean, from_seeds, from_examples = components(scores, groups)
+    return Estimate(
+        float(mean), float(from_seeds), float(from_examples), seeds - 1.0, effective(sizes) - 1
+    )
+
+
+def components(
+    scores: Shaped[np.ndarray, "*studies seeds examples"], groups: Groups | None = None
+) -> tuple[
+    Float[np.ndarray, "*studies"], Float[np.ndarray, "*studies"], Float[np.ndarray, "*studies"]
+]:
+    """Compute the mean and the two parts of its variance, of one table or of many at once.
+
+    The parts are V_seeds and max(V_examples − V_both, V_examples / (1 + b/4)).
+    """
+    seeds, examples = scores.shape[-2:]
+    sizes = group_sizes(groups, examples)
+    mean = scores.mean((-2, -1), dtype=np.float64)
+    sums = np.subtract(scores, mean[..., None, None], dtype=np.float64)
+    by_seed = sums.mean(-1)
+    if groups is not None:
+        order = np.argsort(groups, kind="stable")
+        starts = np.cumsum(sizes) - sizes
+        sums = np.add.reduceat(sums[..., order], starts, axis=-1)
+    by_group = sums.mean(-2)
+    shares = sizes / examples
+    scale = 1 / (1 - np.maximum(shares, 2 * shares - shares @ shares)) / examples**2
+    from_examples = by_group**2 @ scale
+    if seeds == 1:
+        return mean, np.zeros_like(mean), from_examples
+    from_seeds = (by_seed**2).sum(-1) / (seeds - 1) / seeds
+    # The squared residuals, u[s, g] − mean over s − n_g (mean of s), multiplied out.
+    left = (np.square(sums).sum(-2) - seeds * by_group**2) @ scale
+    left -= 2 * (by_seed * (sums @ (scale * sizes))).sum(-1)
+    left += (by_seed**2).sum(-1) * (scale @ sizes**2)
+    from_both = np.maximum(0.0, left) / (seeds - 1) / seeds
+    least = from_examples / (1 + (effective(sizes) - 1) / 4)
+    return mean, from_seeds, np.maximum(least, from_examples - from_both)
+
+
+def group_sizes(groups: Groups | None, examples: int) -> Integer[np.ndarray, " groups"]:
+    """Count the examples of each group, in the order of their numbers.
+
+    Errors: not one number for each example; fewer than two groups.
+
+    >>> group_sizes(np.array([7, 3, 7]), 3).tolist()
+    [1, 2]
+    """
+    if groups is None:
+        return np.ones(examples, dtype=np.int64)
+    if groups.shape != (examples,):
+        raise RegardError(
+            f"groups number every test example: {_sides(groups)} do not fit {examples} examples"
+        )
+    sizes = np.unique(groups, return_counts=True)[1]
+    if len(sizes) < 2:
+        raise RegardError(
+            "all test examples are of one group, which says nothing about other groups; "
+            "test on more groups, or leave group= out"
+        )
+    return np.asarray(sizes)
+
+
+def effective(sizes: Integer[np.ndarray, " groups"]) -> float:
+    """Compute the effective number of groups, N²/Σ n_g². Kish 1965.
+
+    >>> effective(np.array([20, 20, 20])), round(effective(np.array([40, 10, 10])), 6)
+    (3.0, 2.0)
+    """
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
+
+
+def arm_interval(scores: Scores, groups: Groups | None = None) -> tuple[float, float, float]:
+    """Compute mean, low and high of one arm, from both parts of its variance.
+
+    For a bool table (right and wrong) the interval is Wilson's (1927) with the effective number of
+    independent answers, ``mean (1 − mean) / variance`` (Korn & Graubard 1998). It stays inside
+    0 … 1 and has a positive width for an arm without mistakes. For other scores it is mean ± half
+    width.
+
+    >>> arm_interval(np.ones((3, 100), bool))
+    (1.0, 0.96..., 1.0)
+    """
+    result = estimate(scores, groups)
+    mean = result.mean
+    if scores.dtype != np.bool_:
+        return mean, mean - result.half, mean + result.half
+    spread, worth = mean * (1 - mean), result.examples_freedom + 1
+    plain = replace(result, from_seeds=0.0, from_examples=1.0)  # for an arm that is always right
+    factor = plain.half**2
+    if result.variance > 0:
+        worth, factor = min(spread / result.variance, scores.size), result.half**2 / result.variance
+    pull = factor / worth
+    centre = (mean + pull / 2) / (1 + pull)
+    half = (spread * pull + pull**2 / 4) ** 0.5 / (1 + pull)
+    return mean, max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of arm `a` and arm `b`: mean, 95 % interval, p and a verdict.
+
+    `p` is unadjusted until `as_family` replaces it by Holm's adjusted value and sets `family`, the
+    number of differences. The interval is never adjusted. `untrained` names the arms whose
+    training did not converge: with more steps such an arm may be better or worse, so a difference
+    from it is one of these steps, and no evidence about the methods. `stuck` names those among
+    them that never left the trivial answer, `steps` has the mean training steps by arm.
+    `estimate` is the estimate from which mean, interval and p were computed.
+    """
+
+    a: str
+    b: str
+    mean: float
+    low: float
+    high: float
+    p: float
+    seeds: int
+    examples: int
+    family: int = 1
+    unit: str = "points"
+    untrained: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+    steps: Mapping[str, int] = field(default_factory=dict)
+    estimate: Estimate | None = field(default=None, repr=False)
+
+    @property
+    def claimed(self) -> bool:
+        """Return whether the difference is significant and both trainings converged."""
+        return self.significant and not self.untrained
+
+    @cached_property
+    def smallest(self) -> float | None:
+        """Return the smallest true difference detected with power 80 %, at the family's level.
+
+        It is as precise as the estimated variances: with two seeds it may be wrong by a factor of
+        three, with five by a third.
+        """
+        return None if self.estimate is None else self.estimate.smallest(self.family)
+
+    @property
+    def significant(self) -> bool:
+        """Return whether p is below 5 %, with the family's adjustment."""
+        return self.p < 1 - CONFIDENCE
+
+    @property
+    def sentence(self) -> str:
+        """Return the verdict as a sentence; with one seed it is about two models, not two methods.
+
+        A difference that is not significant is followed by the smallest detectable difference.
+        """
+        forward = self.mean >= 0 or not self.significant
+        ends = (self.low, self.high) if forward else (-self.high, -self.low)
+        size, low, high = self._written(self.mean if forward else -self.mean, *ends)
+        holm = f", Holm over {self.family}" if self.family > 1 else ""
+        unit = f" {self.unit}" if self.unit else ""
+        alone = self.low > 0 or self.high < 0
+        note = "; the interval stands alone" if alone and not self.significant else ""
+        amount = f"{size}{unit} ({low} to {high}, {format_p(self.p)}{holm}{note})"
+        caveat = "; one seed: two models, not two methods" if self.seeds == 1 else ""
+        if self.significant:
+            winner, loser = (self.a, self.b) if forward else (self.b, self.a)
+            if self.untrained:
+                ahead, behind = (name + self._after(name) for name in (winner, loser))
+                return (
+                    f"{ahead} is ahead of {behind} by {amount}; {self._unfinished()}: no claim "
+                    f"about the methods{caveat}"
+                )
+            return f"{winner} beats {loser} by {amount}{caveat}"
+        if self.untrained:
+            marks = (f"{x} (never left the trivial answer)" if x in self.stuck else x
+                     for x in self.untrained)  # fmt: skip
+            caveat += f"; not trained to the end: {' and '.join(marks)}"
+        nothing = f"no evidence of a difference between {self.a} and {self.b}: {amount}"
+        return f"{nothing}{self._could_find()}{caveat}"
+
+    def _after(self, name: str) -> str:
+        return f" after {self.steps[name]:,} steps" if name in self.steps else ""
+
+    def _unfinished(self) -> str:
+        """Return which arms were not trained to the end, and which never began to learn."""
+        others = [name for name in self.untrained if name not in self.stuck]
+        parts = [f"{' and '.join(self.stuck)} never left the trivial answer"] if self.stuck else []
+        if len(others) == 2:
+            parts.append("neither was trained to the end")
+        elif others:
+            parts.append(f"{others[0]} was not trained to the end")
+        return ", ".join(parts)
+
+    def _could_find(self) -> str:
+        size = self.smallest
+        if not size:
+            return ""
+        unit = f" {self.unit}" if self.unit else ""
+        if self.unit in SHARES and size >= 1:
+            return f"; even 100{unit} would not have been found 4 times in 5"
+        return (
+            f"; a difference of {self._written(size)[0]}{unit} would have been found 4 times in 5"
+        )
+
+    def _written(self, *values: float) -> list[str]:
+        if self.unit not in SHARES:
+            return [f"{value:.3g}".replace("-", "−") for value in values]
+        digits = 1 if self.high - self.low > 0.004 else 2
+        return [f"{100 * value + 0.0:.{digits}f}".replace("-", "−") for value in values]
+
+
+def format_p(p: float) -> str:
+    """Format a p value.
+
+    >>> format_p(0.00004), format_p(0.0042), format_p(0.42), format_p(1.0)
+    ('p < 0.001', 'p = 0.004', 'p = 0.42', 'p = 1')
+    """
+    if np.isnan(p):
+        return "p unknown"
+    if p < 0.001:
+        return "p < 0.001"
+    digits = 3 if p < 0.0995 else 2
+    return "p = " + f"{p:.{digits}f}".replace("1.00", "1")
+
+
+def compare_runs(
+    a: Scores,
+    b: Scores,
+    names: tuple[str, str] = ("a", "b"),
+    *,
+    unit: str = "",
+    groups: Groups | None = None,
+) -> Difference:
+    """Compute the difference a − b of two arms with the same seeds on the same test examples.
+
+    Row s of both tables is seed s, column i the same example, in group ``groups[i]``. An arm that
+    is the same for every seed is given as its one row, repeated. Tables that are equal up to
+    rounding have the difference 0 and p = 1. For bool tables (right and wrong) the variances are
+    bounded by `at_least` and the unit is points; `unit` is the unit of other scores. Their standard
+    error is at least |mean| / (n + 2) of n examples or groups, since a few may differ alike by
+    chance, as where one arm is always right and the other always wrong.
+
+    Errors: tables of different shapes; those of `estimate`.
+
+    >>> right = np.array([[1, 1, 1, 1, 1, 1, 1, 0]] * 3, bool)
+    >>> wrong = np.array([[1, 0, 1, 0, 0, 0, 0, 0]] * 3, bool)
+    >>> compare_runs(right, wrong, ("cnn", "mean")).sentence
+    'cnn beats mean by 62.5 points (19.2 to 100.0, p = 0.011)'
+    """
+    if a.shape != b.shape or a.ndim != 2:
+        raise RegardError(
+            f"a comparison pairs seeds and test examples: {names[0]} has {_sides(a)}, "
+            f"{names[1]} has {_sides(b)}"
+        )
+    gains = np.subtract(a, b, dtype=np.float64)
+    rounding = 8 * np.finfo(np.float64).eps * max(np.abs(x).max(initial=0) for x in (a, b))
+    gains[np.abs(gains) <= rounding] = 0
+    result = estimate(gains, groups)
+    seeds, examples = a.shape
+    binary = a.dtype == b.dtype == np.bool_
+    if binary:
+        parts = at_least(gains, np.array(result.from_seeds), np.array(result.from_examples))
+        result = replace(result, from_seeds=float(parts[0]), from_examples=float(parts[1]))
+    else:
+        least = (result.mean / (result.examples_freedom + 3)) ** 2 - result.from_seeds
+        result = replace(result, from_examples=max(result.from_examples, least))
+    end = 1.0 if binary else np.inf
+    return Difference(
+        *names,
+        mean=result.mean,
+        low=max(result.mean - result.half, -end),
+        high=min(result.mean + result.half, end),
+        p=result.p,
+        seeds=seeds,
+        examples=examples,
+        unit="points" if binary else unit,
+        estimate=result,
+    )
+
+
+def at_least(
+    gains: Shaped[np.ndarray, "*studies seeds examples"],
+    from_seeds: Float[np.ndarray, "*studies"],
+    from_examples: Float[np.ndarray, "*studies"],
+) -> tuple[Float[np.ndarray, "*studies"], Float[np.ndarray, "*studies"]]:
+    """Bound the variances of differences of right and wrong from below.
+
+    The mean of a seed is a multiple of 1/N, so seeds with different answers can have equal means by
+    chance (2 seeds of 1,000 examples in 3 % of the studies). V_seeds is therefore at least
+    1 / (4 S N²), half a step. The standard error is at least 1 / (N + 2), that of two arms that
+    agree everywhere after one example is added for each (Agresti & Min 2005), so that no interval
+    has width 0.
+    """
+    seeds, examples = gains.shape[-2:]
+    differ = (gains != gains[..., :1, :]).any((-2, -1))
+    from_seeds = np.maximum(from_seeds, differ / (4 * seeds * examples**2))
+    return from_seeds, np.maximum(from_examples, (examples + 2) ** -2.0 - from_seeds)
+
+
+def _sides(scores: Shaped[np.ndarray, "..."]) -> str:
+    return " × ".join(map(str, scores.shape)) or "one number"
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Adjust p values by Holm (1979), to bound the chance of any false difference in the family.
+
+    The k-th smallest of n is multiplied by n − k + 1; results do not decrease and are at most 1.
+    NaN stays NaN and counts as the largest p: a declared comparison counts even if it cannot be
+    computed.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    >>> holm([0.01, float("nan"), 0.03])
+    [0.03, nan, 0.06]
+    """
+    adjusted = [float("nan")] * len(ps)
+    so_far = 0.0
+    known = (index for index, p in enumerate(ps) if not np.isnan(p))
+    for rank, index in enumerate(sorted(known, key=lambda i: ps[i])):
+        so_far = max(so_far, min(1.0, (len(ps) - rank) * ps[index]))
+        adjusted[index] = so_far
+    return adjusted
+
+
+def judge(
+    arms: Mapping[str, Scores],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    groups: Groups | None = None,
+) -> list[Difference]:
+    """Compare declared pairs (a, b) of arms with the same seeds, as one family."""
+    return as_family([compare_runs(arms[a], arms[b], (a, b), groups=groups) for a, b in pairs])
+
+
+def as_family(differences: Sequence[Difference]) -> list[Difference]:
+    """Replace every p by Holm's adjusted value over all the differences."""
+    adjusted = holm([difference.p for difference in differences])
+    return [
+        replace(difference, p=p, family=len(differences))
+        for difference, p in zip(differences, adjusted, strict=True)
+    ]

@@ -1,0 +1,127 @@
+"""One trial of a search in a worker process: train with some settings and validate.
+
+A trial never reads the test split. Only a small file, ``trial-K.json``, is kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from regard.core.atomic_io import remove_folder, write_json
+from regard.core.errors import RegardError, UntrainableError
+from regard.core.reading import checked, read_json
+from regard.lab.studies.job import RunTask, at_most, share
+from regard.lab.studies.launch import Report
+
+if TYPE_CHECKING:
+    from regard.lab.runs import Run
+    from regard.training.loop import Progress
+
+TRIAL_SEED = 1_000_000  # differs from the seeds of final runs, which therefore repeat no trial
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The result of a trial: its best validation score and its cost.
+
+    `given` has all settings as ``key=value``, `about` the fingerprint of the data and the digests
+    of a user's own parts; a stored trial is reused only if all of them match. The score is the
+    `metric` as a share, for a loss exp(−loss). A failed trial has no score, and `says` is the
+    error.
+    """
+
+    given: tuple[str, ...]
+    state: Literal["complete", "failed"]
+    validation: float | None
+    loss: float | None
+    steps: int
+    seconds: float
+    says: str
+    about: Mapping[str, Any]
+    metric: str = ""
+
+    def rank(self, number: int) -> tuple[float, float, int]:
+        """Return a sort key, larger is better: score, then lower loss, then lower number."""
+        if self.validation is None:
+            return (float("-inf"), 0.0, -number)
+        return (self.validation, -(self.loss or 0.0), -number)
+
+
+def trial_path(folder: Path) -> Path:
+    """Return the path of a trial's stored result."""
+    return folder.with_name(f"{folder.name}.json")
+
+
+def read_trial(folder: Path) -> Trial | None:
+    """Return the stored result of a trial; None without one."""
+    path = trial_path(folder)
+    try:
+        return checked(Trial, read_json(path), path)
+    except RegardError:
+        return None
+
+
+def keep_trial(folder: Path, trial: Trial) -> None:
+    """Write the result of a trial and remove its run: weights, checkpoints and metrics."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_json(trial_path(folder), asdict(trial))
+    remove_folder(folder)
+
+
+def train_and_validate(job: RunTask, report: Report) -> str:
+    """Train or resume the trial's run, store its score, and return it as text.
+
+    Errors: those of a run, but settings that cannot be trained are stored as a failed trial.
+    """
+    import torch
+
+    from regard.core.memory import keep_freed_memory
+    from regard.lab import runs
+    from regard.lab.tasks.evaluation import validated
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    folder = Path(job.folder)
+    run = runs.open_or_start(folder, job.task, job.model, job.overrides)
+    trial = _trial(run, job, report)
+    keep_trial(folder, trial)
+    if trial.validation is None:
+        return f"failed: {trial.says}"
+    return validated(run.validates, trial.validation)
+
+
+def _trial(run: "Run", job: RunTask, report: Report) -> Trial:
+    failed = ""
+    try:
+        for progress in run.try_out():
+            message = _message(progress, run.validates)
+            report(share(progress), message, progress.few_updates, at_most(progress))
+    except UntrainableError as error:
+        failed = str(error)
+    environment, rows = run.folder.environment(), run.metrics()
+    about = {
+        "fingerprint": environment.get("data", {}).get("fingerprint"),
+        "parts": environment.get("parts", {}),
+    }
+    best = None if failed or not rows else float(rows[-1]["best"])
+    best_rows = [row for row in rows if best is not None and row["validation"] == best]
+    losses = [float(row["validation_loss"]) for row in best_rows]
+    return Trial(
+        given=job.overrides,
+        state="failed" if failed else "complete",
+        validation=best,
+        loss=min(losses, default=None),
+        steps=int(rows[-1]["step"]) if rows else 0,
+        seconds=float(rows[-1]["seconds"]) if rows else 0.0,
+        says=failed,
+        about=about,
+        metric=run.validates,
+    )
+
+
+def _message(progress: "Progress", metric: str) -> str:
+    from regard.lab.tasks.evaluation import validated
+
+    best = "" if progress.best is None else f", {validated(metric, progress.best)}"
+    return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"

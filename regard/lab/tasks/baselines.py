@@ -1,0 +1,424 @@
+"""Baselines for networks: linear models on counts of word n-grams, fitted by scikit-learn.
+
+They read texts of any length and need no word vectors. Nothing is pickled: the terms are saved as a
+text file, one a line, and the numbers as safetensors.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
+from sklearn.svm import LinearSVC
+
+from regard.core.errors import RegardError, UntrainableError, look_up
+from regard.core.reading import checked, read_json
+from regard.core.settings import Settings, build
+from regard.lab.data.spelling import plain
+from regard.lab.tasks.baseline_settings import NaiveBayesSVMSettings, TfidfSettings
+
+M = TypeVar("M", bound="LinearModel")
+Sparse = Any  # scipy's csr matrix (texts, terms)
+# Splits as the tokenizer `words` does: "don't" is "do n't"; Chinese and Japanese characters and
+# punctuation marks are words.
+HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+WORD = (
+    rf"[{HAN}]|[^\W{HAN}]+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b"
+    rf"|\d+(?:[.,]\d+)+|[^\W{HAN}]+|\.{{2,}}|[^\w\s\ud800-\udfff]"
+)
+SampleWeight = NDArray[np.floating] | None  # for each text; None: equal weights
+NEVER = -100.0  # score of a label without training texts
+
+
+class Weighed(NamedTuple):
+    """The contributions of a text's words to a score, which ``of`` names.
+
+    ``terms`` are the contributions of the n-grams that the model knows; their sum and ``bias`` are
+    the score.
+    """
+
+    words: list[str]
+    weights: NDArray[np.float64]
+    terms: dict[str, float]
+    bias: float
+    of: str
+
+    @property
+    def score(self) -> float:
+        """Return the log odds of logistic regression, or the margin of an SVM."""
+        return self.bias + sum(self.terms.values())
+
+
+class LinearModel(ABC):
+    """A linear model on counts of word n-grams: scores = features · weights + bias.
+
+    A subclass defines the features and learns the weights. This class counts n-grams, attributes
+    scores to words, and saves and loads the model.
+    """
+
+    name: ClassVar[str]
+    #: Names of further arrays, with one number for each term.
+    by_term: ClassVar[tuple[str, ...]] = ()
+    settings_class: ClassVar[type[Settings]]
+
+    def __init__(self, settings: Any, labels: int) -> None:
+        self.settings = settings
+        self.labels = labels
+        self.terms: list[str] = []
+        self.arrays: dict[str, NDArray[np.float32]] = {}
+
+    @property
+    def columns(self) -> int:
+        """Return the number of outputs of the linear map."""
+        return self.labels
+
+    @abstractmethod
+    def features(self, counts: Sparse) -> Sparse:
+        """Return the features (texts, terms) that the weights multiply."""
+
+    def count(self, texts: Sequence[str]) -> Sparse:
+        """Find the terms of the training texts, and return their counts (texts, terms).
+
+        Errors: no term occurs in ``minimum`` texts.
+        """
+        counter = self._counter(min_df=min(self.settings.minimum, len(texts)))
+        try:
+            counts = counter.fit_transform(texts)
+        except ValueError:
+            raise UntrainableError(
+                f"{self.name}: no word occurs in minimum={self.settings.minimum} of the "
+                f"{len(texts)} training texts; add texts or set minimum=1"
+            ) from None
+        self.terms = counter.get_feature_names_out().tolist()
+        return counts
+
+    def scores(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return the scores (texts, columns): the bias for a text without known terms."""
+        if not self.terms:
+            raise RegardError(f"{self.name} is not fitted; call fit first")
+        if not len(texts):
+            return np.zeros((0, self.columns))
+        counts = self._counter(vocabulary=self.terms).transform(texts)
+        scores = self.features(counts) @ self.arrays["weights"].T + self.arrays["bias"]
+        return np.asarray(scores, dtype=np.float64)
+
+    def shares(self, text: str, column: int, of: str = "", sign: int = 1) -> Weighed:
+        """Return the contribution of each word to ``sign`` times the score of a column.
+
+        A term contributes feature · weight, divided equally among its occurrences, and each of
+        those among its words. The sum of the words' contributions and the bias is the score.
+        """
+        counter = self._counter(vocabulary=self.terms)
+        words = counter.build_tokenizer()(counter.build_preprocessor()(text))
+        row = self.features(counter.transform([text])).tocoo()
+        contributions = {
+            self.terms[term]: sign * float(value * self.arrays["weights"][column, term])
+            for term, value in zip(row.col, row.data, strict=True)
+        }
+        occurrences: dict[str, list[range]] = {}
+        for size in range(1, self.settings.ngrams + 1):
+            for start in range(len(words) - size + 1):
+                span = range(start, start + size)
+                occurrences.setdefault(" ".join(words[i] for i in span), []).append(span)
+        weights = np.zeros(len(words))
+        for term, weight in contributions.items():
+            for span in occurrences[term]:
+                weights[list(span)] += weight / len(occurrences[term]) / len(span)
+        bias = sign * float(self.arrays["bias"][column])
+        return Weighed(words, weights, contributions, bias, of)
+
+    def unknown_in(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the words of each text that are no terms, each once."""
+        counter, known = self._counter(), {*self.terms}
+        split, plainly = counter.build_tokenizer(), counter.build_preprocessor()
+        words = (dict.fromkeys(split(plainly(text))) for text in texts)
+        return [tuple(word for word in each if word not in known) for each in words]
+
+    def save(self, folder: Path) -> None:
+        """Write baseline.json, terms.txt and baseline.safetensors into an existing folder."""
+        description = {
+            "baseline": self.name,
+            "labels": self.labels,
+            "settings": self.settings.model_dump(),
+        }
+        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        (folder / "terms.txt").write_text("\n".join(self.terms) + "\n", encoding="utf-8")
+        # safetensors writes the memory as it is, which is wrong for arrays in Fortran order.
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        save_file(arrays, folder / "baseline.safetensors")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Load a model of this class that `save` wrote; an abstract class loads any model.
+
+        Errors: a missing file; a model of another class.
+        """
+        return load(folder, {cls.name: cls} if hasattr(cls, "name") else None)
+
+    def must_be_whole(self, folder: Path) -> None:
+        """Raise an error if arrays are missing, not finite, or do not match terms and labels."""
+        terms, columns = len(self.terms), self.columns
+        shapes: dict[str, tuple[int, ...]] = {"weights": (columns, terms), "bias": (columns,)}
+        shapes |= dict.fromkeys(self.by_term, (terms,))
+        if not terms or len({*self.terms}) < terms:
+            raise RegardError(f"{folder}: terms.txt is empty or contains a term twice")
+        if shapes != {name: array.shape for name, array in self.arrays.items()}:
+            raise RegardError(
+                f"{folder}: terms.txt, baseline.json and baseline.safetensors do not match; "
+                "restore the files of one run"
+            )
+        for name, array in self.arrays.items():
+            if array.dtype != np.float32 or not np.isfinite(array).all():
+                raise RegardError(f"{folder}: {name} contains numbers that are not finite")
+
+    def _counter(self, **options: Any) -> Any:
+        return CountVectorizer(
+            preprocessor=_plain,
+            token_pattern=WORD,
+            ngram_range=(1, self.settings.ngrams),
+            dtype=np.float32,
+            **options,
+        )
+
+
+class TfidfFeatures(LinearModel):
+    """A linear model on TF-IDF of word n-grams.
+
+    The feature of term t in a text is (1 + log count) · (1 + log((1 + N)/(1 + texts with t))), and
+    each text is scaled to length 1.
+    """
+
+    by_term = ("rarity",)
+
+    def features(self, counts: Sparse) -> Sparse:
+        """Return sublinear TF-IDF."""
+        rarity = self.arrays["rarity"]
+        weighted = counts.copy()
+        weighted.data = (1 + np.log(counts.data)) * rarity[counts.indices]
+        return normalize(weighted, copy=False)
+
+    def learn_rarity(self, counts: Sparse) -> None:
+        """Compute the inverse document frequency of each term from the counts."""
+        texts = np.bincount(counts.indices, minlength=counts.shape[1])
+        rarity = 1 + np.log((1 + counts.shape[0]) / (1 + texts))
+        self.arrays = {"rarity": rarity.astype(np.float32)}
+
+
+class Baseline(LinearModel):
+    """A linear classifier of texts.
+
+    With two labels there is one column of weights, for the second label against the first.
+    """
+
+    @property
+    def columns(self) -> int:
+        """Return one for two labels, otherwise the number of labels."""
+        return 1 if self.labels == 2 else self.labels
+
+    @abstractmethod
+    def learn(
+        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+    ) -> None:
+        """Set ``arrays`` ("weights", "bias", …) from counted terms and label numbers."""
+
+    @abstractmethod
+    def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Convert scores (texts, columns) to probabilities (texts, labels)."""
+
+    def fit(
+        self,
+        texts: Sequence[str],
+        labels: NDArray[np.integer],
+        weights: NDArray[np.floating] | None = None,
+    ) -> Self:
+        """Count the terms of the texts and fit the model; labels are numbers from 0.
+
+        `weights` are the labels' weights in the loss (scikit-learn's sample_weight). A label
+        without texts gets almost no probability.
+
+        Errors: texts of fewer than two labels; no term occurs in ``minimum`` texts.
+        """
+        labels = np.asarray(labels)
+        known = len(np.unique(labels))
+        if known < 2:
+            raise RegardError(
+                f"{self.name} requires training texts with at least two labels, not {known}; add "
+                "texts with other labels"
+            )
+        self.learn(self.count(texts), labels, None if weights is None else weights[labels])
+        return self
+
+    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return probabilities (texts, labels); from the bias for a text without terms."""
+        scores = self.scores(texts)
+        return self.to_probabilities(scores) if len(scores) else np.zeros((0, self.labels))
+
+    def weigh(self, text: str, label: int, name: str = "") -> Weighed:
+        """Return the contribution of each word to the score of a label: see `shares`.
+
+        With two labels, the score of the first is minus that of the second. ``name`` is the label's
+        name.
+
+        >>> texts, labels = ["good film", "bad film", "good", "bad"], np.array([1, 0, 1, 0])
+        >>> model = Tfidf(TfidfSettings(minimum=1), 2).fit(texts, labels)
+        >>> result = model.weigh("A GOOD film", 1)
+        >>> result.words, [bool(weight > 0.01) for weight in result.weights]
+        (['a', 'good', 'film'], [False, True, True])
+        """
+        sign, column = (2 * label - 1, 0) if self.labels == 2 else (1, label)
+        return self.shares(text, column, f"the score of {name}", sign)
+
+
+class Tfidf(TfidfFeatures, Baseline):
+    """Logistic regression on `TfidfFeatures`."""
+
+    name = "tfidf"
+    settings_class = TfidfSettings
+
+    def learn(
+        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+    ) -> None:
+        """Compute the terms' inverse document frequencies, then fit logistic regression."""
+        self.learn_rarity(counts)
+        model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=1000)
+        model.fit(self.features(counts), labels, sample_weight)
+        weights, bias = np.zeros((self.labels, counts.shape[1])), np.full(self.labels, NEVER)
+        bias[model.classes_] = 0.0
+        columns = model.classes_[-len(model.coef_) :]  # with two labels: the second
+        weights[columns], bias[columns] = model.coef_, model.intercept_
+        if self.labels == 2:
+            weights, bias = weights[1:], bias[1:]
+        self.arrays["weights"] = weights.astype(np.float32)
+        self.arrays["bias"] = bias.astype(np.float32)
+
+    def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Apply the logistic function to one column, softmax to several."""
+        if self.labels == 2:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        odds = np.exp(scores - scores.max(1, keepdims=True))
+        return np.asarray(odds / odds.sum(1, keepdims=True))
+
+
+class NaiveBayesSVM(Baseline):
+    """Linear SVM on r ∘ [term is in the text], interpolated with naive Bayes. Wang & Manning 2012.
+
+    r = log((p/‖p‖₁)/(q/‖q‖₁)) with p and q the smoothed numbers of texts with the label, and of
+    other texts, that contain each term (section 2.1). The SVM's weights w become (1 − β) w̄ + β w
+    with w̄ the mean of |w| (section 2.3) and β the setting `interpolation`; its bias becomes β b;
+    both are scaled so that the margins of the training texts keep their size. With more than two
+    labels there is one SVM for each label against the rest. The expected squared hinge loss is
+    minimal at margin 2P − 1, so P = (1 + margin)/2, clipped to [0.001, 0.999].
+    """
+
+    name = "nb-svm"
+    settings_class = NaiveBayesSVMSettings
+
+    def features(self, counts: Sparse) -> Sparse:
+        """Return 1 for each term in a text; the weights include r."""
+        present = counts.copy()
+        present.data = np.ones_like(counts.data)
+        return present
+
+    def learn(
+        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+    ) -> None:
+        """Compute a log-count ratio and fit an SVM for each column."""
+        present = self.features(counts)
+        weights, bias = [], []
+        for label in [1] if self.labels == 2 else range(self.labels):
+            positive = labels == label
+            if not positive.any():
+                weights.append(np.zeros(present.shape[1]))
+                bias.append(NEVER)
+                continue
+            ratio = self._log_count_ratio(present, positive)
+            weighted = present.copy()
+            weighted.data = ratio[present.indices]
+            model = LinearSVC(C=self.settings.inverse_penalty, random_state=0, max_iter=10_000)
+            model.fit(weighted, positive, sample_weight)
+            coefficients, intercept = self._towards_naive_bayes(
+                weighted, model.coef_[0], float(model.intercept_[0])
+            )
+            weights.append(ratio * coefficients)
+            bias.append(intercept)
+        self.arrays = {
+            "weights": np.stack(weights).astype(np.float32),
+            "bias": np.array(bias, dtype=np.float32),
+        }
+
+    def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return (1 + margin)/2, clipped; with more than two labels also normalised."""
+        clipped = np.where(scores == NEVER, 1e-12, np.clip((1 + scores) / 2, 0.001, 0.999))
+        if self.labels == 2:
+            return np.hstack([1 - clipped, clipped])
+        return np.asarray(clipped / clipped.sum(1, keepdims=True))
+
+    def _towards_naive_bayes(
+        self, features: Sparse, weights: NDArray[np.floating], bias: float
+    ) -> tuple[NDArray[np.floating], float]:
+        """Interpolate the SVM's weights with their mean size, and its bias with 0.
+
+        Interpolation shrinks the margins of the training texts, and with them the probabilities, so
+        the result is scaled by least squares to the SVM's own margins.
+        """
+        share = self.settings.interpolation
+        mixed, shift = (1 - share) * np.abs(weights).mean() + share * weights, share * bias
+        before, after = features @ weights + bias, features @ mixed + shift
+        scale = float(before @ after) / max(float(after @ after), 1e-12)
+        scale = scale if scale > 0 else 1.0
+        return scale * mixed, scale * shift
+
+    def _log_count_ratio(self, present: Sparse, positive: NDArray[np.bool_]) -> NDArray[np.float32]:
+        p = self.settings.smoothing + np.asarray(present[positive].sum(0)).ravel()
+        q = self.settings.smoothing + np.asarray(present[~positive].sum(0)).ravel()
+        return np.asarray(np.log((p / p.sum()) / (q / q.sum())), dtype=np.float32)
+
+
+BASELINES: dict[str, type[Baseline]] = {"tfidf": Tfidf, "nb-svm": NaiveBayesSVM}
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The content of ``baseline.json``."""
+
+    baseline: str
+    labels: Annotated[int, Field(ge=1)]
+    settings: dict[str, Any]
+
+
+def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
+    """Load a model that `LinearModel.save` wrote, by its name in ``kinds``.
+
+    Errors: a file is missing or damaged; a model that is not in ``kinds``.
+    """
+    known: Mapping[str, type[Any]] = kinds or BASELINES
+    saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+    if saved.baseline not in known and saved.baseline in BASELINES:
+        raise RegardError(f"{folder} contains {saved.baseline}, not {', '.join(known)}")
+    cls = look_up(known, saved.baseline, "baseline")
+    if issubclass(cls, Baseline) and saved.labels < 2:
+        raise RegardError(
+            f"{folder / 'baseline.json'}: labels must be at least 2, not {saved.labels}"
+        )
+    baseline: M = cls(build(cls.settings_class, saved.settings), saved.labels)
+    try:
+        baseline.terms = (folder / "terms.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        baseline.arrays = load_file(folder / "baseline.safetensors")
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise RegardError(f"{folder} does not contain a saved baseline: {error}") from None
+    baseline.must_be_whole(folder)
+    return baseline
+
+
+def _plain(text: str) -> str:
+    return plain(text).replace("<br />", " ").lower()

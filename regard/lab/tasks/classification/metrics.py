@@ -1,0 +1,375 @@
+"""Scores of predicted labels: accuracy, macro-F1, balanced accuracy, log loss, calibration.
+
+Probabilities have shape (examples, labels) and rows that sum to 1; labels are indexes from 0. As in
+scikit-learn, a class that is never predicted has F1 0, and an average omits classes that occur
+neither in the true labels nor in the predictions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.core.errors import RegardError
+
+Probabilities = NDArray[np.floating]
+Labels = NDArray[np.integer]
+
+#: Values of the setting ``metric=`` and the names of the metrics in tables and reports.
+METRICS: Final = {
+    "accuracy": "accuracy",
+    "macro-f1": "macro-F1",
+    "balanced-accuracy": "balanced accuracy",
+    "log-loss": "log loss",
+}
+MOST_NATS: Final = 12 * float(np.log(10))  # log loss of the clipped probability 1e-12
+
+
+def correct(probabilities: Probabilities, labels: Labels) -> NDArray[np.bool_]:
+    """Return for each example whether its most probable label is the true one.
+
+    >>> correct(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 0])).tolist()
+    [True, False]
+    """
+    _same_examples(len(probabilities), len(labels))
+    return np.asarray(np.asarray(probabilities).argmax(1) == labels)
+
+
+def accuracy(probabilities: Probabilities, labels: Labels) -> float:
+    """Compute the fraction of examples whose most probable label is the true one."""
+    return float(correct(probabilities, labels).mean())
+
+
+def wilson(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Compute the confidence interval of a proportion, ``hits`` of ``trials``. Wilson 1927.
+
+    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). It covers other examples, not other seeds.
+    Without trials it is (0, 1).
+
+    >>> low, high = wilson(8, 10)
+    >>> f"{low:.3f} {high:.3f}"
+    '0.490 0.943'
+    """
+    if not trials:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    p, share = hits / trials, z * z / trials
+    middle = p + share / 2
+    half = z * (p * (1 - p) / trials + share / (4 * trials)) ** 0.5
+    return max(0.0, (middle - half) / (1 + share)), min(1.0, (middle + half) / (1 + share))
+
+
+def losses(probabilities: Probabilities, labels: Labels) -> NDArray[np.float64]:
+    """Compute −ln p(true label) of each example, in nats, with p clipped to at least 1e-12."""
+    _same_examples(len(probabilities), len(labels))
+    chosen = np.asarray(probabilities, dtype=np.float64)[np.arange(len(labels)), labels]
+    return np.asarray(-np.log(np.clip(chosen, 1e-12, 1.0)) + 0.0)
+
+
+def log_loss(probabilities: Probabilities, labels: Labels) -> float:
+    """Compute the mean of −ln p(true label), in nats, with p clipped to at least 1e-12.
+
+    >>> round(log_loss(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1])), 4)
+    0.4904
+    """
+    return float(losses(probabilities, labels).mean())
+
+
+def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int64]:
+    """Compute the confusion matrix counts[true, predicted].
+
+    >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    _same_examples(len(predicted), len(labels))
+    cells = np.asarray(labels, dtype=np.int64) * classes + np.asarray(predicted)
+    return np.asarray(np.bincount(cells, minlength=classes * classes).reshape(classes, classes))
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """Precision, recall and F1 of each class, with its numbers of examples and predictions.
+
+    ``support`` examples have the class as true label, ``predicted`` as predicted label, tp as both:
+    precision = tp/predicted, recall = tp/support, F1 = 2 tp/(support + predicted), with 0/0 = 0.
+    """
+
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    f1: NDArray[np.float64]
+    support: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+
+
+def by_class(predicted: Labels, labels: Labels, classes: int) -> ByClass:
+    """Compute precision, recall and F1 of each class.
+
+    >>> found = by_class(np.array([0, 1, 1]), np.array([0, 0, 1]), 2)
+    >>> found.precision.tolist(), found.recall.tolist(), found.support.tolist()
+    ([1.0, 0.5], [0.5, 1.0], [2, 1])
+    """
+    hits, support, predicted_counts = _margins(predicted, labels, classes)
+    return ByClass(
+        _share(hits, predicted_counts),
+        _share(hits, support),
+        _share(2 * hits, support + predicted_counts),
+        support,
+        predicted_counts,
+    )
+
+
+def macro_f1(predicted: Labels, labels: Labels, classes: int) -> float:
+    """Compute the mean F1 over the classes that occur in the true or the predicted labels.
+
+    Equal to scikit-learn's ``f1_score(labels, predicted, average="macro", zero_division=0)``.
+
+    >>> round(macro_f1(np.array([0, 1, 1]), np.array([0, 0, 1]), 3), 4)
+    0.6667
+    """
+    scores = by_class(predicted, labels, classes)
+    return float(scores.f1[scores.support + scores.predicted > 0].mean())
+
+
+def balanced_accuracy(predicted: Labels, labels: Labels, classes: int) -> float:
+    """Compute the mean recall over the classes that occur in the true labels.
+
+    Brodersen et al. 2010.
+
+    Equal to scikit-learn's ``balanced_accuracy_score(labels, predicted)``.
+
+    >>> balanced_accuracy(np.array([0, 1, 1]), np.array([0, 0, 1]), 3)
+    0.75
+    """
+    scores = by_class(predicted, labels, classes)
+    return float(scores.recall[scores.support > 0].mean())
+
+
+def pseudo_values(
+    predicted: Labels, labels: Labels, classes: int, metric: str
+) -> NDArray[np.float64]:
+    """Return one number for each example, whose variance / n is that of a metric over examples.
+
+    For accuracy they are 1 or 0 for right or wrong. Macro-F1 and balanced accuracy are means over
+    classes of ratios R = a/d, and leaving example i out changes them by
+
+        θ − θ₋ᵢ = 1/K Σ_c (aᵢ − R_c dᵢ) / (d_c − dᵢ)
+
+    so that (n − 1)(θ − θ₋ᵢ) are the jackknife's pseudo-values (Miller 1974) without a constant. If
+    all examples of a class are right, or all wrong, the jackknife sees no variance in it; with a
+    class of two texts that is often so. R_c is therefore replaced by (a_c + 2)/(d_c + 4), as if
+    four examples more had been drawn, two of them right (Agresti & Coull 1998). A class without
+    true examples adds nothing to the mean of F1, and this loss is divided among the examples that
+    were wrongly given its label. `metric` is a name in `METRICS` other than log-loss. The cost is
+    O(n + classes).
+
+    >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "accuracy").tolist()
+    [1.0, 0.0, 1.0]
+    >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "balanced-accuracy").round(3)
+    array([ 0.5, -0.5,  0.4])
+
+    Errors: another metric.
+    """
+    predicted, labels = np.asarray(predicted), np.asarray(labels)
+    right = predicted == labels
+    if metric == "accuracy":
+        _same_examples(len(predicted), len(labels))
+        return np.asarray(right, dtype=np.float64)
+    hit, missed, false = effects(metric, *_margins(predicted, labels, classes))
+    return np.asarray(
+        (len(labels) - 1) * np.where(right, hit[labels], missed[labels] + false[predicted])
+    )
+
+
+def effects(
+    metric: str,
+    hits: NDArray[np.integer],
+    support: NDArray[np.integer],
+    predicted: NDArray[np.integer],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Compute by how much one example changes macro-F1 or balanced accuracy: `pseudo_values`.
+
+    The counts are by class on the last axis. For each class: the change by an example that is
+    right, by one that is missed, and by one that wrongly gets its label.
+
+    Errors: another metric.
+    """
+    if metric == "balanced-accuracy":
+        rate, others = (hits + 2) / (support + 4), np.maximum(support - 1, 1)
+        parts = (support > 0).sum(-1, keepdims=True)
+        return (1 - rate) / others / parts, -rate / others / parts, np.zeros(rate.shape)
+    if metric != "macro-f1":
+        raise RegardError(
+            f"metric={metric!r} has no pseudo-values; choose accuracy, macro-f1 or "
+            "balanced-accuracy"
+        )
+    either = support + predicted
+    parts = (either > 0).sum(-1, keepdims=True)
+    rate = (2 * hits + 2) / (either + 4)
+    wrong = -rate / np.maximum(either - 1, 1) / parts
+    mean = _share(2 * hits, either).sum(-1, keepdims=True) / (support > 0).sum(-1, keepdims=True)
+    false = np.where(support > 0, wrong, -mean / np.maximum(either, 1) / parts)
+    return (2 - 2 * rate) / np.maximum(either - 2, 1) / parts, wrong, false
+
+
+def per_example(
+    metric: str,
+    predicted: Labels,
+    labels: Labels,
+    classes: int,
+    nats: NDArray[np.floating] | None = None,
+) -> NDArray[np.float64]:
+    """Return one number per example, larger is better, whose mean is the metric.
+
+    For log loss these are minus the `nats` of each example, and their mean is minus the metric. For
+    scores that are not a mean over examples they are `pseudo_values`, shifted to have the score as
+    their mean.
+    """
+    if metric == "log-loss":
+        return -np.asarray(nats, dtype=np.float64)
+    values = pseudo_values(predicted, labels, classes, metric)
+    if metric == "accuracy":
+        return values
+    value = label_scores(predicted, labels, classes)[METRICS[metric]]
+    return np.asarray(values - values.mean() + value)
+
+
+def scores(probabilities: Probabilities, labels: Labels) -> dict[str, float]:
+    """Compute all metrics, by their names in tables.
+
+    >>> found = scores(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1]))
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'accuracy': 1.0, 'macro-F1': 1.0, 'balanced accuracy': 1.0, 'log loss': 0.49}
+    """
+    nats = log_loss(probabilities, labels)
+    predicted, classes = np.asarray(probabilities).argmax(1), np.shape(probabilities)[1]
+    return {**label_scores(predicted, labels, classes), "log loss": nats}
+
+
+def label_scores(predicted: Labels, labels: Labels, classes: int) -> dict[str, float]:
+    """Compute the metrics that need no probabilities, by their names in tables."""
+    _same_examples(len(predicted), len(labels))
+    return {
+        "accuracy": float((predicted == labels).mean()),
+        "macro-F1": macro_f1(predicted, labels, classes),
+        "balanced accuracy": balanced_accuracy(predicted, labels, classes),
+    }
+
+
+def interval(metric: str, probabilities: Probabilities, labels: Labels) -> tuple[float, float]:
+    """Compute the 95 % interval of a metric (a name in `METRICS`) over examples, not seeds.
+
+    Accuracy: `wilson`. Log loss: mean ± 1.96 standard errors. Macro-F1 and balanced accuracy: the
+    same with the variance of `pseudo_values`. For a single example, return the whole range.
+    """
+    predicted, count = np.asarray(probabilities).argmax(1), len(labels)
+    if metric == "accuracy":
+        return wilson(int((predicted == labels).sum()), count)
+    most = MOST_NATS if metric == "log-loss" else 1.0
+    if count < 2:
+        return 0.0, most
+    if metric == "log-loss":
+        values = losses(probabilities, labels)
+    else:
+        values = pseudo_values(predicted, labels, np.shape(probabilities)[1], metric)
+    value = scores(probabilities, labels)[METRICS[metric]]
+    half = NormalDist().inv_cdf(0.975) * float(values.std(ddof=1)) / count**0.5
+    return max(0.0, value - half), min(most, value + half)
+
+
+def trivial(metric: str, trained: Sequence[int], labels: Labels) -> dict[str, float]:
+    """Compute a metric (a name in `METRICS`) for guesses that ignore the text.
+
+    "majority class" always predicts the most frequent of the `trained` labels (counts by label);
+    for log loss it predicts their relative frequencies. "chance" predicts all C labels equally
+    often: 1/C for accuracy and balanced accuracy, ln C for log loss, and for macro-F1 the F1 of the
+    expected counts, the mean of 2 p/(C p + 1) over the relative frequencies p of the true labels.
+    These are scikit-learn's ``DummyClassifier`` with the strategies prior and uniform.
+
+    >>> trivial("accuracy", [30, 10], np.array([0, 0, 1]))
+    {'majority class': 0.6666666666666666, 'chance': 0.5}
+    """
+    classes, count = len(trained), len(labels)
+    shares = np.bincount(labels, minlength=classes) / count
+    if metric == "log-loss":
+        prior = np.asarray(trained, dtype=np.float64) / max(sum(trained), 1)
+        rows = np.broadcast_to(prior, (count, classes))
+        return {"majority class": log_loss(rows, labels), "chance": float(np.log(classes))}
+    guess = np.full(count, int(np.argmax(trained)))
+    majority: Mapping[str, float] = {
+        "accuracy": float((guess == labels).mean()),
+        "macro-f1": macro_f1(guess, labels, classes),
+        "balanced-accuracy": balanced_accuracy(guess, labels, classes),
+    }
+    chance = 1 / classes
+    if metric == "macro-f1":
+        chance = float((2 * shares / (classes * shares + 1)).mean())
+    return {"majority class": majority[metric], "chance": chance}
+
+
+def _margins(
+    predicted: Labels, labels: Labels, classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Count correct predictions, true labels and predicted labels of each class."""
+    _same_examples(len(predicted), len(labels))
+    predicted, labels = np.asarray(predicted), np.asarray(labels)
+    hits = np.bincount(labels[predicted == labels], minlength=classes)
+    return hits, np.bincount(labels, minlength=classes), np.bincount(predicted, minlength=classes)
+
+
+def _share(part: NDArray[np.integer], whole: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return part / whole, and 0 where the whole is not above 0."""
+    return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), 0.0))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Confidence and accuracy in bins of confidence, without empty bins.
+
+    ``error`` is the expected calibration error, Σ |accuracy − confidence| · fraction of examples.
+    """
+
+    error: float
+    confidence: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    count: tuple[int, ...]
+
+
+def calibration(probabilities: Probabilities, labels: Labels, bins: int = 15) -> Calibration:
+    """Compute the calibration in bins of equal width. Guo et al. 2017.
+
+    >>> calibration(np.array([[0.8, 0.2], [0.8, 0.2]]), np.array([0, 1])).error
+    0.3...
+    """
+    hit = correct(probabilities, labels)
+    sure = np.asarray(probabilities, dtype=np.float64).max(1)
+    place = np.minimum((sure * bins).astype(np.int64), bins - 1)
+    rows = []
+    for k in np.unique(place):
+        there = place == k
+        rows.append((float(sure[there].mean()), float(hit[there].mean()), int(there.sum())))
+    error = sum(abs(right - confidence) * count for confidence, right, count in rows) / max(
+        len(hit), 1
+    )
+    confidence, right, counts = zip(*rows, strict=True) if rows else ((), (), ())
+    return Calibration(error, confidence, right, counts)
+
+
+def most_confident_mistakes(
+    probabilities: Probabilities, labels: Labels, count: int = 10
+) -> Sequence[int]:
+    """Return the indexes of wrong predictions, most confident first.
+
+    >>> most_confident_mistakes(np.array([[0.6, 0.4], [0.9, 0.1], [1, 0]]), np.array([1, 1, 0]))
+    [1, 0]
+    """
+    wrong = np.flatnonzero(~correct(probabilities, labels))
+    surest = np.argsort(-np.asarray(probabilities)[wrong].max(1), kind="stable")
+    return [int(index) for index in wrong[surest[:count]]]
+
+
+def _same_examples(predictions: int, labels: int) -> None:
+    if predictions != labels:
+        raise RegardError(f"{predictions} predictions for {labels} labels; give one for each")

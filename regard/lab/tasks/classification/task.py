@@ -1,0 +1,260 @@
+"""The task of text classification: film reviews, or the user's own file."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.core.errors import RegardError, look_up
+from regard.lab.data.balance import ADVICE, imbalance
+from regard.lab.data.class_files import is_classes
+from regard.lab.data.encoder_tokenizer import EncoderTokenizer
+from regard.lab.data.files import Example, read_examples
+from regard.lab.data.labels import meant, parse_labels, rename
+from regard.lab.data.titles import listed
+from regard.lab.data.tokenizers import Tokenizer
+from regard.lab.tasks.classification.evaluation import (
+    Judging,
+    LabelEvaluation,
+    Prediction,
+    predictions,
+)
+from regard.lab.tasks.classification.metrics import METRICS, log_loss, scores
+from regard.lab.tasks.encoded import Batch, plain
+from regard.lab.tasks.settings import ClassificationSettings
+from regard.lab.tasks.task import NAMED, Columns
+from regard.lab.tasks.texts import TextTask, outputs_of
+from regard.training.learnable import Split
+
+
+class Classification(TextTask):
+    """Text classification; a model predicts the probability of each label."""
+
+    settings: ClassificationSettings
+    ranks = True
+
+    def __init__(
+        self,
+        settings: ClassificationSettings,
+        tokenizer: Tokenizer | EncoderTokenizer | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(settings, tokenizer, facts)
+        self.metric = METRICS[settings.metric]
+        if facts is not None:
+            if not facts.get("labels"):
+                raise RegardError("the run's env.json has no labels; train the run again")
+            self.labels = tuple(facts["labels"])
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels; a label's number is its index here."""
+        return self.corpus.labels
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Return the sizes for which a network is built; ``special_tokens`` are the tokenizer's."""
+        sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
+        return (
+            sizes
+            if self.tokenizer.special_tokens is None
+            else {**sizes, "special_tokens": self.tokenizer.special_tokens}
+        )
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Return the number of training texts of each label, in the order of `labels`."""
+        if "counts" in self.known:
+            return dict(zip(self.labels, self.known["counts"], strict=False))
+        counts = Counter(example.label for example in self._split_examples[0])
+        return {label: counts[label] for label in self.labels}
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the notes of the data, and a note about imbalanced labels."""
+        test = Counter(example.label for example in self.corpus.test)
+        uneven = imbalance(self.counts, test)
+        if uneven and (self.settings.metric, self.settings.class_weights) == ("accuracy", "none"):
+            uneven[-1] += f"; {ADVICE}"
+        return [*super().notes, *uneven]
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a run saves about its data, with its labels and their training texts."""
+        counts = list(self.counts.values())
+        return {**super().facts(), "labels": list(self.labels), "counts": counts}
+
+    @cached_property
+    def weights(self) -> NDArray[np.float32] | None:
+        """Return the weight of each label in the training loss; None for equal weights."""
+        return class_weights(self.settings.class_weights, self.counts)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
+        """Compute the mean cross entropy in nats, weighted by label.
+
+        Σᵢ w[yᵢ] · −ln p(yᵢ) / Σᵢ w[yᵢ], with w from the setting ``class_weights``, 1 by default.
+        """
+        logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        weights = None
+        if self.weights is not None:
+            weights = torch.from_numpy(self.weights).to(logits.device)
+        return F.cross_entropy(logits, batch.labels, weights)
+
+    def items(self, batch: Batch) -> Sequence[float]:
+        """Return Σᵢ w[yᵢ], over which the loss is a mean."""
+        if self.weights is None:
+            return super().items(batch)
+        return [float(self.weights[batch.labels.numpy()].sum(dtype=np.float64))]
+
+    def probabilities(
+        self, model: Any, what: Split | Sequence[str | Example], *, tokens: int = 16_384
+    ) -> NDArray[np.floating]:
+        """Return probabilities (examples, labels) in the order of a split or of texts.
+
+        Errors: a model of trees and texts without trees.
+        """
+        if isinstance(model, nn.Module):
+            logits = torch.from_numpy(self.outputs(model, what, tokens=tokens))
+            return logits.softmax(-1).numpy()
+        texts = self.split(what).examples if isinstance(what, str) else what
+        probabilities: NDArray[np.floating] = model.probabilities([plain(text) for text in texts])
+        return probabilities
+
+    def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
+        """Return the metric (larger is better) and the log loss of a split.
+
+        With metric=log-loss the metric is exp(−log loss), the geometric mean of the probabilities
+        of the true labels.
+        """
+        probabilities, answers = (
+            self.probabilities(model, split, tokens=tokens),
+            self.answers(split),
+        )
+        return self.measure(probabilities, answers), log_loss(probabilities, answers)
+
+    def measure(self, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+        """Return the metric of probabilities in the form that `judge` returns."""
+        values = scores(probabilities, labels)
+        if self.metric == METRICS["log-loss"]:
+            return float(np.exp(-values[self.metric]))
+        return values[self.metric]
+
+    def answers(self, split: Split) -> NDArray[np.int64]:
+        """Return the true label numbers of a split."""
+        return self.split(split).labels
+
+    def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``."""
+        baseline.fit(*self.chosen(chosen), self.weights)
+
+    def sample(self, every: int) -> list[int]:
+        """Return the index of every ``every``-th text, and of the first text of each label."""
+        first = np.unique(self.answers("train"), return_index=True)[1]
+        return sorted({*super().sample(every), *first.tolist()})
+
+    def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Prediction]:
+        """Predict labels of texts. Errors: a model of trees and texts without trees."""
+        return predictions(self.labels, self.probabilities(model, inputs))
+
+    @property
+    def output_names(self) -> list[str]:
+        return [f"logit of {label}" for label in self.labels]
+
+    def answer(self, model: Any) -> LabelEvaluation:
+        """Return the evaluation of the model on the test split."""
+        return self._evaluation(self.test.examples, self.probabilities(model, "test"))
+
+    def restore(self, rows: bytes, name: str) -> LabelEvaluation:
+        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        return LabelEvaluation.parse(rows, self.labels, name, **self._judging)
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> LabelEvaluation:
+        """Return the evaluation of the model on a labelled file.
+
+        Columns default to those of the training. Errors: a bad row or an unknown label, by
+        file:line.
+        """
+        text, label, labels = columns
+        if not is_classes(data):
+            text, label = text or self.settings.text, label or self.settings.label
+        examples = read_examples(data, text=text or None, label=label or None)
+        names = parse_labels(labels or self.settings.labels)
+        examples = rename(examples, names, must_occur=bool(labels))
+        return self._evaluation(examples, self.probabilities(model, examples))
+
+    def weigh(self, model: Any, text: str, answer: Prediction) -> Any:
+        """Return each word's contribution to the score of the label that a baseline predicts."""
+        if isinstance(model, nn.Module):
+            return super().weigh(model, text, answer)
+        return model.weigh(text, self.labels.index(answer.label), answer.label)
+
+    def about(self) -> dict[str, Any]:
+        """Return the labels."""
+        return {"labels": list(self.labels)}
+
+    def _evaluation(
+        self, examples: Sequence[Example], probabilities: NDArray[np.floating]
+    ) -> LabelEvaluation:
+        return LabelEvaluation.judge(self.labels, examples, probabilities, **self._judging)
+
+    @property
+    def _judging(self) -> Judging:
+        """Return the keyword arguments of `LabelEvaluation.judge`."""
+        return {"metric": self.settings.metric, "trained": list(self.counts.values())}
+
+    def numbered(self, examples: Sequence[Example]) -> NDArray[np.int64]:
+        """Return each example's label number. Errors: an unknown label, by file:line."""
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        for example in examples:
+            if example.label not in numbers:
+                raise RegardError(
+                    f"{example.source}: unknown label {example.label!r:.80}; the model learned "
+                    f"{listed(self.labels)}{meant(example.label, self.labels)}"
+                )
+        return np.array([numbers[example.label] for example in examples], dtype=np.int64)
+
+
+def class_weights(text: str, counts: Mapping[str, int]) -> NDArray[np.float32] | None:
+    """Parse the setting ``class_weights`` to label weights of a loss; None for equal weights.
+
+    "balanced": n / (C · nᵢ) for a label with nᵢ of the n training texts, where C labels have any
+    (scikit-learn's rule; King & Zeng 2001). "LABEL:WEIGHT,…": these weights, and 1 for all others.
+
+    >>> class_weights("balanced", {"no": 6, "yes": 2}).tolist()
+    [0.6666666865348816, 2.0]
+    >>> class_weights("yes:5", {"no": 6, "yes": 2}).tolist()
+    [1.0, 5.0]
+
+    Errors: another form; an unknown label; a weight that is not above 0.
+    """
+    if text == "none":
+        return None
+    if text == "balanced":
+        many = np.array(list(counts.values()), dtype=np.float64)
+        weights = many.sum() / (np.count_nonzero(many) * np.maximum(many, 1))
+        return np.asarray(np.where(many > 0, weights, 1.0), dtype=np.float32)
+    weight_of = dict.fromkeys(counts, 1.0)
+    for pair in text.split(","):
+        label, colon, weight = pair.rpartition(":")
+        if not colon:
+            raise RegardError(
+                f"invalid class_weights={text!r:.80}; give none, balanced or LABEL:WEIGHT,…"
+            )
+        look_up(weight_of, label.strip(), "label")
+        try:
+            weight_of[label.strip()] = float(weight)
+        except ValueError:
+            weight_of[label.strip()] = math.nan
+        if not 0 < weight_of[label.strip()] < math.inf:
+            raise RegardError(
+                f"class_weights: the weight of {label!r} must be a number above 0, not {weight!r}"
+            )
+    return np.array(list(weight_of.values()), dtype=np.float32)

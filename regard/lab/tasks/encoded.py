@@ -1,0 +1,79 @@
+"""Splits of texts with one answer each, as token ids, and their batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.lab.data.files import Example
+from regard.training.batches import pad
+
+T = TypeVar("T")
+Trees = list[NDArray[np.int32]] | None  # None: texts without trees
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A split as truncated token ids (int32), with label numbers and the original examples.
+
+    ``trees``: for parsed sentences, the index of each word's head, −1 for a root.
+    """
+
+    ids: list[NDArray[np.int32]]
+    labels: NDArray[Any]
+    examples: list[Example]
+    trees: Trees = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Return the number of tokens of each text."""
+        return np.array([len(ids) for ids in self.ids], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of padded token ids, with the length of each row and the label numbers.
+
+    ``parents``: for parsed sentences, the index of each word's head; −1 for roots and padding.
+    """
+
+    tokens: Int[Tensor, "batch time"]
+    lengths: Int[Tensor, " batch"]
+    labels: Int[Tensor, " batch"]
+    parents: Int[Tensor, "batch time"] | None = None
+
+
+def parents_of(trees: Trees, indexes: NDArray[np.integer]) -> Int[Tensor, "batch time"] | None:
+    """Return the trees of the texts at these indexes as a batch."""
+    return None if trees is None else pad([trees[i] + 1 for i in indexes])[0] - 1
+
+
+def plain(text: str | Example) -> str:
+    """Return the text of an example, or a plain text unchanged."""
+    return text.text if isinstance(text, Example) else text
+
+
+def truncate(ids: Sequence[T], length: int, keep: str) -> Sequence[T]:
+    """Return at most ``length`` tokens: the "head", the "tail", or both "ends".
+
+    With "ends" and an odd length, the head gets one token more.
+
+    >>> truncate([1, 2, 3, 4, 5, 6], 3, "ends")
+    [1, 2, 6]
+    """
+    if len(ids) <= length:
+        return ids
+    if keep == "head":
+        return ids[:length]
+    if keep == "tail":
+        return ids[-length:]
+    tail = length // 2
+    return [*ids[: length - tail], *ids[len(ids) - tail :]]

@@ -1,0 +1,403 @@
+"""Tables of all models by name.
+
+Torch is imported when a model is built, not when its name is read.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.core.settings import Settings
+from regard.core.settings import build as build_settings
+from regard.lab.tasks import describe
+from regard.lab.tasks.baseline_settings import (
+    NaiveBayesSVMSettings,
+    NeighbourSettings,
+    NoSettings,
+    TfidfSettings,
+)
+from regard.nn.models.settings import (
+    BERTSettings,
+    ConvolutionalSettings,
+    EncoderSettings,
+    GPTSettings,
+    RecurrentSettings,
+    Seq2SeqSettings,
+    T5Settings,
+    TextClassifierSettings,
+    TransformerSettings,
+)
+
+if TYPE_CHECKING:
+    from regard.nn.layers.embedding import Vectors
+
+__all__ = ["DECODERS", "ENCODERS", "MODELS", "TEXT_BASELINES", "WRITERS", "ModelEntry"]
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model: its name, its description, its settings, and the function that builds it.
+
+    ``description`` is a text, or a function of the settings that returns one.
+    """
+
+    name: str
+    description: str | Callable[[Any], str]
+    settings: type[Settings]
+    make: Callable[[Any, int, int, "Vectors | None"], Any] = field(repr=False)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    #: Loads a fitted baseline from its folder; None for a network.
+    load: Callable[[Path], Any] | None = field(default=None, repr=False)
+    #: Whether a baseline explains an answer by a weight for each word.
+    weighs: bool = False
+    #: Whether it is a pretrained network of which only the last layer is fitted.
+    frozen: bool = False
+    #: Number of special tokens that the model adds to a text; they count towards its length.
+    symbols: int = 0
+
+    @property
+    def baseline(self) -> bool:
+        """Return whether it is a `Baseline` that is fitted, not a network."""
+        return self.load is not None
+
+    @property
+    def deterministic(self) -> bool:
+        """Return whether all seeds give the same model, because it is fitted, not trained."""
+        return self.baseline or self.frozen
+
+    def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
+        """Return the model's settings: its defaults, updated by the overrides.
+
+        >>> MODELS["transformer"].configure({"score": "additive"}).score
+        'additive'
+        """
+        return build_settings(self.settings, {**self.defaults, **(overrides or {})})
+
+    def describe(self, settings: Settings | None = None) -> str:
+        """Describe a model with these settings, or with the default settings.
+
+        >>> entry = MODELS["+residual"]
+        >>> entry.describe(entry.configure({"layers": 1}))
+        "1 layer of x' = g(x + f(LayerNorm x)), g Linear then ReLU; mean; Linear"
+        """
+        if isinstance(self.description, str):
+            return self.description
+        return self.description(settings or self.configure())
+
+    def attends(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether a model has attention weights to show.
+
+        ``settings`` override the defaults.
+
+        >>> MODELS["transformer"].attends({}), MODELS["transformer"].attends({"layers": 0})
+        (True, True)
+        >>> MODELS["rnn"].attends({}), MODELS["rnn"].attends({"pool": "attention"})
+        (False, True)
+        """
+        values = {**self.defaults, **settings}
+        if self.baseline or values.get("attend_step") == "none":
+            return False
+        pool, layers = values.get("pool", "mean"), values.get("layers", 1)
+        has_layers = "score" in self.settings.model_fields and layers != 0
+        pool_attends = "score" in self.settings.model_fields and pool != "mean"
+        return bool(has_layers or pool_attends or pool == "attention")
+
+    def build(
+        self,
+        settings: Settings,
+        *,
+        vocabulary: int,
+        labels: int,
+        vectors: "Vectors | None" = None,
+    ) -> Any:
+        """Return an ``nn.Module`` called with (tokens, lengths), or a `Baseline` for texts.
+
+        The initial weights come from torch's global random generator: seed it first.
+        """
+        return self.make(settings, vocabulary, labels, vectors)
+
+
+def _text_classifier(
+    settings: TextClassifierSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.text_classifier import TextClassifier
+
+    return TextClassifier(settings, vocabulary, labels, vectors)
+
+
+def _recurrent(
+    settings: RecurrentSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.rnn import RecurrentClassifier
+
+    return RecurrentClassifier(settings, vocabulary, labels, vectors)
+
+
+def _convolutional(
+    settings: ConvolutionalSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.cnn import ConvolutionalClassifier
+
+    return ConvolutionalClassifier(settings, vocabulary, labels, vectors)
+
+
+def _seq2seq(
+    settings: Seq2SeqSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.seq2seq import Seq2Seq
+
+    return Seq2Seq(settings, vocabulary, vocabulary)
+
+
+def _transformer(
+    settings: TransformerSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.transformer import Transformer
+
+    return Transformer(settings, vocabulary, vocabulary)
+
+
+def _gpt(settings: GPTSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.nn.models.gpt import GPT
+
+    return GPT(settings, vocabulary)
+
+
+def _bert(settings: BERTSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.nn.models.bert import BERT
+
+    return BERT(settings, vocabulary)
+
+
+def _t5(settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.nn.models.t5 import T5
+
+    return T5(settings, vocabulary)
+
+
+def _gpt_classifier(
+    settings: GPTSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.classifiers import GPTClassifier
+
+    return GPTClassifier(settings, vocabulary, labels)
+
+
+def _bert_classifier(
+    settings: EncoderSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.classifiers import BERTClassifier
+
+    return BERTClassifier(settings, vocabulary, labels)
+
+
+def _t5_classifier(
+    settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.nn.models.classifiers import T5Classifier
+
+    return T5Classifier(settings, vocabulary, labels)
+
+
+def _tfidf(settings: TfidfSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+    from regard.lab.tasks.baselines import Tfidf
+
+    return Tfidf(settings, labels)
+
+
+def _naive_bayes_svm(
+    settings: NaiveBayesSVMSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.lab.tasks.baselines import NaiveBayesSVM
+
+    return NaiveBayesSVM(settings, labels)
+
+
+def _text_baseline(name: str) -> Callable[..., Any]:
+    def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+        from regard.lab.tasks.text_baselines import TEXT_BASELINES
+
+        return TEXT_BASELINES[name](settings)
+
+    return make
+
+
+def _load_text_baseline(folder: Path) -> Any:
+    from regard.lab.tasks.text_baselines import load
+
+    return load(folder)
+
+
+def _load_baseline(folder: Path) -> Any:
+    from regard.lab.tasks.baselines import load
+
+    return load(folder)
+
+
+def _rung(name: str, **defaults: Any) -> ModelEntry:
+    return ModelEntry(
+        name, describe.text_classifier, TextClassifierSettings, _text_classifier, defaults
+    )
+
+
+_ENTRIES = [
+    _rung("mean", layers=0),
+    _rung("attention-pool", layers=0, pool="attention"),
+    _rung("query-from-mean", layers=0, pool="query-from-mean"),
+    _rung("self-attention"),
+    _rung("+residual", block="residual"),
+    _rung("+positions", position="sinusoidal"),
+    _rung("+residual+positions", block="residual", position="sinusoidal"),
+    _rung("+cls", block="residual", position="sinusoidal", pool="cls"),
+    _rung("transformer", block="pre-norm", heads=4, position="rotary", pool="attention"),
+    ModelEntry(
+        "gpt",
+        "decoder only; state of [CLS] after the text; pretrained by a run given with --init",
+        GPTSettings,
+        _gpt_classifier,
+        symbols=1,
+    ),
+    ModelEntry(
+        "bert",
+        "encoder only; mean of the states; pretrained with weights=, or by a run given with --init",
+        EncoderSettings,
+        _bert_classifier,
+        symbols=2,
+    ),
+    ModelEntry(
+        "frozen",
+        "logistic regression on the mean of a pretrained encoder's states (weights=)",
+        EncoderSettings,
+        _bert_classifier,
+        frozen=True,
+        symbols=2,
+    ),
+    ModelEntry(
+        "t5",
+        "T5 encoder; mean of the states; pretrained by a run given with --init",
+        T5Settings,
+        _t5_classifier,
+    ),
+    ModelEntry("rnn", describe.recurrent, RecurrentSettings, _recurrent),
+    ModelEntry(
+        "cnn",
+        describe.convolutional,
+        ConvolutionalSettings,
+        _convolutional,
+    ),
+    ModelEntry(
+        "tfidf",
+        describe.tfidf,
+        TfidfSettings,
+        _tfidf,
+        load=_load_baseline,
+        weighs=True,
+    ),
+    ModelEntry(
+        "nb-svm",
+        describe.naive_bayes_svm,
+        NaiveBayesSVMSettings,
+        _naive_bayes_svm,
+        load=_load_baseline,
+        weighs=True,
+    ),
+]
+
+MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def _writer(name: str, description: str, **defaults: Any) -> ModelEntry:
+    return ModelEntry(name, description, Seq2SeqSettings, _seq2seq, defaults)
+
+
+_WRITING = [
+    _writer(
+        "gru",
+        "GRU encoder and decoder without attention. Sutskever et al. 2014",
+        attend_step="none",
+        bidirectional=False,
+    ),
+    _writer(
+        "bahdanau",
+        "c_t = attend(s_{t−1}), additive; s_t = GRU([y_{t−1}, c_t], s_{t−1}); maxout. 2015, A.2.2",
+        attend_step="previous",
+        score="additive",
+        readout="maxout",
+    ),
+    _writer(
+        "lab-6",
+        "bahdanau with a bilinear score; output from s_t alone",
+        attend_step="previous",
+        score="general",
+        readout="state",
+        bidirectional=False,
+        start="learned",
+    ),
+    _writer(
+        "luong-dot",
+        "c_t = attend(h_t), h·s; h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5 and 8",
+        attend_step="current",
+        score="dot",
+        readout="joined",
+    ),
+    _writer(
+        "luong-general",
+        "c_t = attend(h_t), hᵀWs; h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5 and 8",
+        attend_step="current",
+        score="general",
+        readout="joined",
+    ),
+    _writer(
+        "luong-concat",
+        "c_t = attend(h_t), v·tanh(W[h; s]); h̃ = tanh(W[c; h]). Luong et al. 2015, equations 5, 8",
+        attend_step="current",
+        score="additive",
+        readout="joined",
+    ),
+    ModelEntry(
+        "transformer",
+        "encoder and decoder of attention layers. Vaswani et al. 2017",
+        TransformerSettings,
+        _transformer,
+    ),
+    ModelEntry(
+        "t5",
+        "encoder and decoder with relative position biases. Raffel et al. 2020",
+        T5Settings,
+        _t5,
+    ),
+]
+
+WRITERS: dict[str, ModelEntry] = {entry.name: entry for entry in _WRITING}
+#: Baselines of the models in `WRITERS`.
+TEXT_BASELINES: dict[str, ModelEntry] = {
+    name: ModelEntry(name, description, settings, _text_baseline(name), load=_load_text_baseline)
+    for name, description, settings in (
+        ("copy", "the source text itself", NoSettings),
+        ("most-frequent", "the most frequent target, for every text", NoSettings),
+        (
+            "nearest-neighbour",
+            "target of the most similar source, by TF-IDF of character n-grams",
+            NeighbourSettings,
+        ),
+    )
+}
+#: Models that predict the next token.
+DECODERS: dict[str, ModelEntry] = {
+    "gpt": ModelEntry(
+        "gpt",
+        "decoder only: pre-norm blocks of causal self-attention. Radford et al. 2019",
+        GPTSettings,
+        _gpt,
+    )
+}
+#: Models that predict masked tokens.
+ENCODERS: dict[str, ModelEntry] = {
+    "bert": ModelEntry(
+        "bert",
+        "encoder only, trained to predict masked words. Devlin et al. 2019",
+        BERTSettings,
+        _bert,
+    )
+}

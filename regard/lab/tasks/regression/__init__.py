@@ -1,0 +1,74 @@
+"""Regression on texts: settings and models."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from regard.core.ranges import LogUniform, Range
+from regard.core.settings import Settings
+from regard.lab.tasks.baseline_settings import SEARCH_NGRAMS, Ngrams, Texts
+from regard.lab.tasks.models import MODELS, ModelEntry
+from regard.lab.tasks.settings import TextSettings
+from regard.lab.tasks.units import Unit
+
+__all__ = ["METRICS", "REGRESSORS", "UNITS", "RegressionSettings", "RidgeSettings"]
+
+METRICS = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}
+_PLAIN = Unit("", "", times=1.0, digits=3)
+UNITS = {
+    "R²": replace(_PLAIN, least=-math.inf),
+    "Spearman's ρ": replace(_PLAIN, least=-1.0),
+    "MAE": replace(_PLAIN, lower=True, most=math.inf),
+    "RMSE": replace(_PLAIN, lower=True, most=math.inf),
+}
+
+
+class RegressionSettings(TextSettings):
+    """Settings of texts with numbers, their tokenization and the splits."""
+
+    data: str = Field(
+        "ratings",
+        description="ratings, or a file of texts and numbers (.csv, .tsv, .jsonl, .txt, .parquet)",
+    )
+    metric: Literal["r2", "mae", "rmse", "spearman"] = Field(
+        "r2", description="selects the best checkpoint on validation and compares runs on test"
+    )
+
+
+class RidgeSettings(Settings):
+    """Settings of ridge regression on TF-IDF features."""
+
+    search: ClassVar[Mapping[str, Range]] = {**SEARCH_NGRAMS, "penalty": LogUniform(0.01, 100.0)}
+
+    ngrams: Ngrams = 2
+    minimum: Texts = 2
+    penalty: float = Field(1.0, gt=0, description="L2 penalty, alpha of scikit-learn's Ridge")
+
+
+def _ridge(settings: RidgeSettings, vocabulary: int, labels: int, vectors: Any) -> Any:
+    from regard.lab.tasks.regression.task import Ridge
+
+    return Ridge(settings, labels)
+
+
+def _load_ridge(folder: Path) -> Any:
+    from regard.lab.tasks.regression.task import Ridge
+
+    return Ridge.load(folder)
+
+
+REGRESSORS = {
+    **{name: entry for name, entry in MODELS.items() if not entry.deterministic},
+    "ridge": ModelEntry(
+        "ridge",
+        "ridge regression on TF-IDF of words and pairs of words",
+        RidgeSettings,
+        _ridge,
+        load=_load_ridge,
+        weighs=True,
+    ),
+}

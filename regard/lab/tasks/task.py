@@ -1,0 +1,287 @@
+"""The contract of a task: its data, its loss, its metric, and predictions of trained models.
+
+The training loop uses only batches, the loss and `judge`; runs, comparisons, reports and the
+server use predictions and their evaluation.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from regard.analysis.attribution import Attributed, Explainable, attributed
+from regard.analysis.layer_attention import LayerAttention
+from regard.core.errors import RegardError
+from regard.lab.data.conllu import is_conllu
+from regard.lab.tasks.evaluation import Evaluation
+from regard.nn.layers.device import evaluation_mode
+from regard.training.interface import Interface
+from regard.training.learnable import SPLITS, B, Learnable
+
+
+class Columns(NamedTuple):
+    """Names of a file's columns, and new names for its labels.
+
+    ``labels`` has the form "old:new,…". An empty string means the setting of the training.
+    """
+
+    text: str = ""
+    label: str = ""
+    labels: str = ""
+
+
+NAMED_WORDS = 20  # unknown words in a phrase
+NAMED = Columns()  # the settings of the training
+
+
+class Answer(Protocol):
+    """A model's answer to one input."""
+
+    def line(self) -> str:
+        """Return the answer in one line."""
+
+    def phrase(self) -> str:
+        """Return the answer as a phrase for people."""
+
+    def json(self) -> dict[str, Any]:
+        """Return the answer as JSON-serialisable values."""
+
+
+class Task(Learnable[B]):
+    """A learning problem: its data, its loss, its metric and the predictions of its models.
+
+    All methods are pure functions of the task's settings and their arguments. Data are read on
+    first use.
+
+    ``tokenizer`` and ``facts`` are those of a run (returned by `facts`); with them, a trained
+    model predicts without the training data. A ``model`` is a network, which methods put into
+    evaluation mode while they use it, or a fitted baseline.
+    """
+
+    #: The data as loaded: their name, fingerprint and notes.
+    corpus: Any
+    #: The part of a longer text that is read.
+    keeps: Literal["head", "tail", "ends"] = "head"
+    #: How networks are called and what they return; the default leaves both to the task.
+    interface: Interface = Interface()
+    #: True if an answer ranks all labels by probability; `Answer` then has ``top``.
+    ranks: ClassVar[bool] = False
+
+    def __init__(
+        self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        self.settings = settings
+        self.known = facts or {}
+        if tokenizer is not None:
+            self.tokenizer = tokenizer
+
+    def __repr__(self) -> str:
+        """Return the task, its data, and the sizes of the splits if they are loaded."""
+        items = [f"data={getattr(getattr(self, 'settings', None), 'data', '')!r}"]
+        corpus = vars(self).get("corpus")
+        parts = {name: getattr(corpus, name, None) for name in SPLITS}
+        items += [f"{name}={len(part)}" for name, part in parts.items() if part is not None]
+        return f"{type(self).__name__}({', '.join(items)})"
+
+    @property
+    def notes(self) -> list[str]:
+        """Return remarks about the data that a user should read before training."""
+        return list(self.corpus.notes)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a run saves about its data, as JSON-serialisable values.
+
+        A run that is resumed compares them with those that it saved, so they depend only on the
+        data and the settings and do not change by writing and reading JSON: lists, no tuples.
+        Overrides add to these: a trained model reads them from `known` instead of the data.
+        """
+        corpus = self.corpus
+        return {"name": corpus.name, "fingerprint": corpus.fingerprint, "notes": self.notes}
+
+    @property
+    @abstractmethod
+    def sizes(self) -> dict[str, Any]:
+        """Return the sizes for which a model is built: vocabulary, labels, symbols."""
+
+    @property
+    def validates(self) -> str:
+        """Return the name of the score that `judge` returns; the metric by default.
+
+        The name decides how the score is written. It is a key of ``UNITS`` or of a task's
+        ``TaskEntry.units``, or the score is a share of at most 1, which is written in per cent. A
+        loss is returned as exp(−loss), under the name "log loss" or "likelihood".
+        """
+        return self.metric
+
+    @property
+    def held_out(self) -> bool:
+        """Return whether the test split is kept out of training."""
+        return True
+
+    @abstractmethod
+    def predict(self, model: Any, inputs: Sequence[Any]) -> list[Any]:
+        """Return the model's `Answer` to each input."""
+
+    @abstractmethod
+    def answer(self, model: Any) -> Evaluation:
+        """Return the evaluation of the model on the test split."""
+
+    @abstractmethod
+    def restore(self, rows: bytes, name: str) -> Evaluation:
+        """Rebuild an evaluation from its `Evaluation.rows`; ``name`` is the file, for errors.
+
+        Errors: malformed rows.
+        """
+
+    @abstractmethod
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
+        """Return the evaluation of the model on a file with reference answers.
+
+        Errors: a bad row, by file:line; columns that such a file does not have.
+        """
+
+    @abstractmethod
+    def attention(self, model: Any, text: str) -> list[LayerAttention]:
+        """Return the attention weights of each layer for a text; empty without such layers.
+
+        Errors: a text without tokens.
+        """
+
+    def at_work(self, model: Any, text: str) -> tuple[list[LayerAttention], int | None]:
+        """Return the attention weights of each layer while the model answers a text.
+
+        The second value is the number of prompt tokens if the answer continues the prompt in one
+        text, else None.
+        """
+        return self.attention(model, text), None
+
+    def best(self, model: Any, inputs: Sequence[Any], search: Any) -> list[list[Any]]:
+        """Return the best texts that the model writes for each input, best first.
+
+        ``search`` is their number, with the task's own search, or another `Search`. Errors: a task
+        whose models write no texts.
+        """
+        raise RegardError("this run writes no texts, so there are no best ones to list")
+
+    def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
+        """Return the probability of each target given its source. Errors: as `unscorable`."""
+        self.unscorable(pairs)
+        return []
+
+    def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """Return for each pair why it cannot be scored; "" if it can.
+
+        Errors: a task that does not write one text for another.
+        """
+        raise RegardError("--score needs a run that writes one text for another; this one does not")
+
+    def read_file(self, path: Path) -> Iterable[Any] | None:
+        """Return the inputs of a file with a format of its own; None for lines or columns.
+
+        Errors: parsed sentences, unless the task accepts them.
+        """
+        if is_conllu(path):
+            raise RegardError(
+                f"{path}: parsed sentences need a run that predicts labels, numbers or tags"
+            )
+        return None
+
+    def weigh(self, model: Any, text: str, answer: Any) -> Any:
+        """Return each word's contribution to a baseline's answer. Errors: a model without them."""
+        raise RegardError("this baseline has no weights of single words, so there is no picture")
+
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return the numbers behind the answer to a text, such as the score of its label.
+
+        Errors: a text without tokens; a model whose tokens cannot be named.
+        """
+        raise RegardError(
+            f"{type(self).__name__} does not say which numbers its answers consist of, so they are "
+            "not attributed; add a method explainable to the task"
+        )
+
+    def attribute(self, model: nn.Module, text: str, choice: int | None = None) -> Attributed:
+        """Return what each token added to a number behind the answer, beside attention.
+
+        ``choice`` is its index in `explainable`. Errors: no such number; those of `explainable`.
+        """
+        with evaluation_mode(model):
+            return attributed(model, self.explainable(model, text), choice)
+
+    @property
+    @abstractmethod
+    def room(self) -> int:
+        """Return the maximum number of tokens read from a text."""
+
+    @abstractmethod
+    def whole(self, text: str) -> Sequence[Any] | NDArray[np.integer]:
+        """Return all tokens of a text, before truncation."""
+
+    @abstractmethod
+    def tokens(self, text: str) -> list[str]:
+        """Return the tokens that the model reads, as readable pieces of the text."""
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text that are cut off."""
+        return [max(0, len(self.whole(text)) - self.room) for text in texts]
+
+    def unknown(self, model: Any, texts: Sequence[Any]) -> list[tuple[str, ...]]:
+        """Return the words of each text that the model does not know, each once.
+
+        For tokenizers of pieces they are characters. A task without a tokenizer returns none.
+        """
+        tokenizer = vars(self).get("tokenizer") if isinstance(model, nn.Module) else None
+        ask = getattr(tokenizer, "unknown_in", None)
+        if ask is None:
+            return [()] * len(texts)
+        return [ask(getattr(text, "text", text).strip()) for text in texts]
+
+    def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
+        """Return the operations of a forward pass for the median length; None if not counted."""
+        return None
+
+    def about(self) -> dict[str, Any]:
+        """Return further JSON-serialisable values for a list of answers."""
+        return {}
+
+    def sample(self, every: int) -> list[int]:
+        """Return the index of every ``every``-th example of the train split."""
+        return list(range(0, len(self.lengths("train", 0, 0)), every))
+
+    def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the train split, or to its examples at the indexes ``chosen``."""
+        raise NotImplementedError(f"{type(self).__name__} has no baselines")
+
+
+def with_unknown(answer: Any, words: tuple[str, ...]) -> Any:
+    """Return an answer that names the words unknown to the model, if its class has such a field."""
+    if words and is_dataclass(answer) and hasattr(answer, "unknown"):
+        return replace(cast(Any, answer), unknown=words)
+    return answer
+
+
+def unknown_phrase(words: Sequence[str]) -> str:
+    """Return unknown words as a phrase for people.
+
+    >>> unknown_phrase(("zzz", "qqq"))
+    'unknown to the model: zzz, qqq'
+    """
+    more = f" and {len(words) - NAMED_WORDS:,} more" if len(words) > NAMED_WORDS else ""
+    return f"unknown to the model: {', '.join(words[:NAMED_WORDS])}{more}"
+
+
+def no_labels(columns: Columns) -> None:
+    """Raise an error if labels are to be renamed."""
+    if columns.labels:
+        raise RegardError("--labels renames labels, but this task has none; leave it out")
+
+
+def must_be_split(name: str) -> None:
+    """Raise an error if there is no split of this name."""
+    if name not in SPLITS:
+        raise RegardError(f"unknown split {name!r:.40}; choose train, validation or test")

@@ -1,0 +1,383 @@
+"""Tasks on texts with one answer each, a label or a number: reading, splits and network outputs."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.analysis.attribution import Explainable, Forward, Scalar
+from regard.analysis.cost import flops_per_example
+from regard.analysis.layer_attention import LayerAttention, looked
+from regard.analysis.record import record
+from regard.core.errors import RegardError
+from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words, word_ids
+from regard.lab.data.encoder_tokenizer import EncoderTokenizer
+from regard.lab.data.files import Example
+from regard.lab.data.named import is_own
+from regard.lab.data.near_copies import leak
+from regard.lab.data.sources import Corpus, hold_out, load_corpus
+from regard.lab.data.text_rows import parsed_sentences
+from regard.lab.data.tokenizers import LEARN, UNKNOWN, Tokenizer, must_be_known, train_tokenizer
+from regard.lab.tasks.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
+from regard.lab.tasks.settings import TextSettings
+from regard.lab.tasks.task import Task, must_be_split
+from regard.nn.layers.device import device_of, evaluation_mode
+from regard.training.batches import pad, plan_batches
+from regard.training.interface import Interface
+from regard.training.learnable import Split
+from regard.training.ranks import Arrays, ranks
+
+NO_TREES = (
+    "{} needs the parse tree of each text, and these texts have none; give parsed sentences in a "
+    ".conllu file"
+)
+OTHER = "set weights= to a model that was pretrained on similar texts"
+
+
+class TextTask(Task[Batch]):
+    """A task on texts with one answer each; validation is a part of train or a file.
+
+    Texts are tokenized once. Data are read on first use of a split. With the tokenizer and the
+    facts of a run, texts can be evaluated without the training data, and the splits use that
+    tokenizer.
+    """
+
+    settings: TextSettings
+    interface = Interface("reads", "text", "labels")
+
+    #: True if the answers are numbers instead of labels.
+    numbers: ClassVar[bool] = False
+
+    def __init__(
+        self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(settings, tokenizer, facts)
+        self.keeps = settings.truncate
+
+    @abstractmethod
+    def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
+        """Return each example's answer as a number. Errors: an invalid answer, by file:line."""
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """Load the data, split into train and test."""
+        settings = self.settings
+        return load_corpus(
+            settings.data,
+            data_dir=settings.data_dir or None,
+            test=settings.test or None,
+            validation=settings.validation if isinstance(settings.validation, str) else None,
+            text=settings.text or None,
+            label=settings.label or None,
+            group=settings.group or None,
+            labels=getattr(settings, "labels", ""),
+            numbers=self.numbers,
+            seed=settings.split_seed,
+            duplicates=settings.duplicates,
+        )
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | EncoderTokenizer:
+        """Train the tokenizer on the training texts, without those of validation and test."""
+        settings, examples = self.settings, self._split_examples[0]
+        limits = {"vocabulary": settings.vocabulary, "minimum": settings.minimum}
+        if settings.tokenizer == "words" and all(x.parents is not None for x in examples):
+            return train_on_words([example.words for example in examples], **limits)
+        return train_tokenizer(settings.tokenizer, [example.text for example in examples], **limits)
+
+    @cached_property
+    def train(self) -> Encoded:
+        """Return the training split. Errors: most of its tokens are unknown."""
+        encoded = self._encoded(self._split_examples[0])
+        if self.tokenizer.unknown is not None:
+            remedy = LEARN if isinstance(self.tokenizer, Tokenizer) else OTHER
+            must_be_known(encoded.ids, remedy, self.tokenizer.unknown)
+        return encoded
+
+    @cached_property
+    def validation(self) -> Encoded:
+        """Return the validation split: a part of the data's train split, or a file."""
+        return self._encoded(self._split_examples[1])
+
+    @cached_property
+    def test(self) -> Encoded:
+        """Return the test split."""
+        return self._encoded(self.corpus.test)
+
+    def split(self, name: str) -> Encoded:
+        """Return a split by name: train, validation or test."""
+        must_be_split(name)
+        encoded: Encoded = getattr(self, name)
+        return encoded
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Return the token ids of each text, truncated according to the settings."""
+        most, keep = self.settings.length, self.settings.truncate
+        return [
+            np.array(truncate(ids, most, keep), np.int32)
+            for text in texts
+            for ids in self.tokenizer.encode([text])
+        ]
+
+    def read(self, texts: Sequence[str | Example]) -> tuple[list[NDArray[np.int32]], Trees]:
+        """Return truncated token ids of each text, and their trees if all texts have one.
+
+        In a parsed sentence each word is one token. Errors: see `regard.lab.data.conllu.word_ids`.
+        """
+        parsed = [x for x in texts if isinstance(x, Example) and x.parents is not None]
+        known = self.tokenizer
+        if not parsed or len(parsed) < len(texts) or isinstance(known, EncoderTokenizer):
+            return self.encode([x.text if isinstance(x, Example) else x for x in texts]), None
+        ids, trees = [], []
+        for example in parsed:
+            whole, parents = word_ids(known, example.words), example.parents or ()
+            positions = truncate(range(len(whole)), self.settings.length, self.settings.truncate)
+            ids.append(np.array([whole[place] for place in positions], np.int32))
+            trees.append(np.array(kept_tree(parents, positions), np.int32))
+        return ids, trees
+
+    def read_file(self, path: Path) -> Iterable[Example] | None:
+        """Return the sentences of a CoNLL-U file; None for any other file."""
+        return parsed_sentences(path) if is_conllu(path) else None
+
+    def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, equal in every epoch."""
+        return self.split(split).lengths
+
+    def batch(self, split: Split, indexes: NDArray[np.integer]) -> Batch:
+        """Return the examples at these indexes as tensors."""
+        encoded = self.split(split)
+        tokens, lengths = pad([encoded.ids[index] for index in indexes])
+        parents = parents_of(encoded.trees, indexes)
+        return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]), parents)
+
+    @torch.no_grad()
+    def outputs(
+        self, model: nn.Module, what: Split | Sequence[str | Example], *, tokens: int = 16_384
+    ) -> NDArray[np.float32]:
+        """Return a network's outputs (examples, outputs) in the order of a split or of texts.
+
+        Errors: a model of trees and texts without trees.
+        """
+        if isinstance(what, str):
+            ids, trees = self.split(what).ids, self.split(what).trees
+        else:
+            ids, trees = self.read(what)
+        lengths = [len(text) for text in ids]
+        rows = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
+        device, budget = device_of(model), max([tokens, *lengths])
+        plan = plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False)
+
+        def work(indexes: NDArray[np.integer]) -> Arrays:
+            padded, sizes = pad([ids[index] for index in indexes])
+            parents = parents_of(trees, indexes)
+            parents = None if parents is None else parents.to(device)
+            outputs = outputs_of(model, padded.to(device), sizes.to(device), parents)
+            return {"outputs": outputs.float().cpu().numpy()}
+
+        with evaluation_mode(model):
+            results = ranks().divide(plan, work)
+        for indexes, result in zip(plan, results, strict=True):
+            rows[indexes] = result["outputs"]
+        return rows
+
+    def attention(self, model: Any, text: str) -> list[LayerAttention]:
+        """Return the attention weights of each layer for a text; empty without such layers.
+
+        Errors: a model of trees, which a plain text lacks; a text without words.
+        """
+        if getattr(model, "reads_trees", False):
+            raise RegardError(NO_TREES.format("this model"))
+        tokens = self.tokens(text)
+        if not tokens:
+            raise RegardError("this text has no words, so there are no attention weights to show")
+        padded, lengths = pad(self.encode([text]))
+        with torch.no_grad(), evaluation_mode(model), record(model) as recording:
+            model(padded, lengths)
+            layers = looked(recording, tokens)
+        framed = self.framed(model, tokens)
+        return [
+            each._replace(
+                tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
+            )
+            for each in layers
+        ]
+
+    def explainable(self, model: nn.Module, text: str) -> Explainable:
+        """Return the outputs for a text: a logit for each label, or the number.
+
+        Default: the largest. Errors: a model of trees; a text without words; a model without an
+        embedding of this text.
+        """
+        embedding, names = self.embedded(model, text)
+        padded, lengths = pad(self.encode([text]))
+        padded, lengths = padded.to(device_of(model)), lengths.to(device_of(model))
+
+        def forward(output: int) -> Forward:
+            def run(copies: int) -> Tensor:
+                several: Tensor = model(padded.expand(copies, -1), lengths.expand(copies))
+                return several[:, output].float()
+
+            return run
+
+        with torch.no_grad():
+            outputs: Tensor = model(padded, lengths)
+            best = int(outputs[0].argmax())
+        scalars = [
+            Scalar(name, forward(i), [embedding], [names], self.output_unit)
+            for i, name in enumerate(self.output_names)
+        ]
+        return Explainable(scalars, best)
+
+    @property
+    def output_names(self) -> list[str]:
+        """Return of what each output of a network speaks, for people."""
+        return [f"output {number}" for number in range(1, self.sizes["labels"] + 1)]
+
+    @property
+    def output_unit(self) -> str:
+        """Return what an output of a network is: a logit or a number."""
+        return "number" if self.numbers else "logit"
+
+    def embedded(self, model: nn.Module, text: str) -> tuple[nn.Module, list[str]]:
+        """Return a network's table of word vectors and the names of the tokens that it embeds.
+
+        Errors: see `explainable`.
+        """
+        if getattr(model, "reads_trees", False):
+            raise RegardError(NO_TREES.format("this model"))
+        tokens = self.tokens(text)
+        if not tokens:
+            raise RegardError("this text has no words, so there is nothing to attribute")
+        embedding = getattr(getattr(model, "body", model), "embedding", None)
+        if not isinstance(embedding, nn.Module):
+            raise RegardError("this model has no table of word vectors to attribute to")
+        return embedding, self.framed(model, tokens)
+
+    def framed(self, model: Any, tokens: list[str]) -> list[str]:
+        """Return the tokens with the special tokens that the network or its tokenizer adds."""
+        if not hasattr(model, "framed"):
+            return tokens
+        framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
+        return list(framing.framed(tokens))
+
+    @property
+    def room(self) -> int:
+        """Return the maximum number of tokens read from a text."""
+        return self.settings.length
+
+    def whole(self, text: str) -> list[int]:
+        """Return all tokens of a text, before truncation."""
+        return self.tokenizer.encode([text])[0]
+
+    def tokens(self, text: str) -> list[str]:
+        """Return the tokens that the model reads, as readable pieces of the text."""
+        pieces = self.tokenizer.split(text)
+        positions = truncate(range(len(pieces)), self.settings.length, self.settings.truncate)
+        return [pieces[place] for place in positions]
+
+    def left_out(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text that are cut off."""
+        return [max(0, len(ids) - self.room) for ids in self.tokenizer.encode(texts)]
+
+    def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
+        """Return the words of each text that the model does not know: see `Task.unknown`."""
+        if not isinstance(model, nn.Module):
+            ask = getattr(model, "unknown_in", None)  # of a baseline with words for features
+            return list(ask([plain(text) for text in texts])) if ask else [()] * len(texts)
+        return [self._unknown(text) for text in texts]
+
+    def _unknown(self, text: str | Example) -> tuple[str, ...]:
+        parsed = isinstance(text, Example) and text.parents is not None
+        if not parsed or isinstance(self.tokenizer, EncoderTokenizer):
+            return self.tokenizer.unknown_in(plain(text))
+        assert isinstance(text, Example)
+        pairs = zip(text.words, word_ids(self.tokenizer, text.words), strict=True)
+        return tuple(dict.fromkeys(word for word, number in pairs if number == UNKNOWN))
+
+    def operations(self, model: nn.Module, texts: Sequence[str]) -> int | None:
+        """Return the operations of a forward pass for the text of median length."""
+        sample = texts[:: max(1, len(texts) // 1000)]
+        length = max(1, round(median(len(ids) for ids in self.encode(sample))))
+        return flops_per_example(model, length)
+
+    def chosen(self, numbers: Sequence[int] | None = None) -> tuple[list[str], NDArray[Any]]:
+        """Return texts and answers of the train split, all or those at the given indexes."""
+        examples, answers = self.train.examples, self.train.labels
+        picked = range(len(examples)) if numbers is None else numbers
+        return [examples[i].text for i in picked], answers[list(picked)]
+
+    def _encoded(self, examples: list[Example]) -> Encoded:
+        numbers = self.numbered(examples)
+        ids, trees = self.read(examples)
+        return Encoded(ids, numbers, examples, trees)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the notes of the data, and notes about near copies and truncated texts."""
+        return [*super().notes, *self._leak, *self._cut]
+
+    @cached_property
+    def _cut(self) -> list[str]:
+        """Return a note about training texts that are longer than ``length``."""
+        train, room = self.train, self.room
+        full = [
+            x.text for x, ids in zip(train.examples, train.ids, strict=True) if len(ids) >= room
+        ]
+        if not (count := sum(left > 0 for left in self.left_out(full))):
+            return []
+        kept = {"head": "first", "tail": "last", "ends": "first and last"}[self.keeps]
+        return [
+            f"{_share(count, len(train))} of the training texts are longer than {room:,} tokens; a "
+            f"network reads the {kept} {room:,} (length={room} truncate={self.keeps})"
+        ]
+
+    @cached_property
+    def _leak(self) -> list[str]:
+        """Return a note about near copies, if validation is split off a user's own file."""
+        if self.corpus.validation is not None or not is_own(self.settings.data):
+            return []
+        return leak(*self._split_examples, "validation", "validation=FILE")
+
+    @cached_property
+    def _split_examples(self) -> tuple[list[Example], list[Example]]:
+        train, share = self._capped(self.corpus.train), self.settings.validation
+        if self.corpus.validation is not None or isinstance(share, str):
+            return train, self.corpus.validation or []
+        train, validation = hold_out(train, share, self.settings.split_seed)
+        if not train or not validation:
+            raise RegardError(
+                f"validation={self.settings.validation} leaves one side of {len(self.corpus.train)}"
+                " texts empty; give more texts or another fraction"
+            )
+        return train, validation
+
+    def _capped(self, examples: list[Example]) -> list[Example]:
+        if not self.settings.examples or len(examples) <= self.settings.examples:
+            return examples
+        order = np.random.default_rng(self.settings.split_seed).permutation(len(examples))
+        return [examples[index] for index in np.sort(order[: self.settings.examples])]
+
+
+def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
+    """Return a network's outputs. Errors: a network of trees and no trees."""
+    outputs: Tensor
+    if not getattr(model, "reads_trees", False):
+        outputs = model(tokens, lengths)
+        return outputs
+    if parents is None:
+        raise RegardError(NO_TREES.format("this model"))
+    outputs = model(tokens, lengths, parents)
+    return outputs
+
+
+def _share(count: int, of: int) -> str:
+    """Return a share in percent, rounded, but 0 and 100 only if they are exact."""
+    return f"{min(max(count / of, 0.01), 1.0 if count == of else 0.99):.0%}"

@@ -1,0 +1,76 @@
+"""Disagreements of two runs on the test split: counts, and the texts that only one gets right."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from regard.core.errors import RegardError
+
+LABELS = 100  # most reference answers by which texts can be filtered
+
+Side = Literal["", "a", "b"]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter of texts: by the only run that is right, the reference and words."""
+
+    right: Side = ""
+    truth: str = ""
+    contains: str = ""
+
+    def matches(self, row: dict[str, str]) -> bool:
+        """Return whether a row of `Disagreements` matches, ignoring case."""
+        if self.right not in ("", row["right"]) or self.truth not in ("", row["truth"]):
+            return False
+        words = self.contains.casefold()
+        return any(words in row[key].casefold() for key in ("text", "truth", "a", "b"))
+
+
+@dataclass(frozen=True)
+class Disagreements:
+    """The texts that only one of two runs gets right, short ones first.
+
+    ``right`` counts texts that both get right, only a, only b, and neither.
+    """
+
+    right: dict[str, int]
+    rows: list[dict[str, str]]
+
+    @classmethod
+    def between(cls, names: tuple[str, str], evaluations: Sequence[Any]) -> "Disagreements":
+        """Compare the answers of two runs. Errors: no labels or texts; different test texts."""
+        first, second = evaluations
+        if not first.predictions or not second.predictions:
+            raise RegardError(
+                "these runs predict numbers or are scored per token, so no answer is right or wrong"
+            )
+        a, b = np.asarray(first.correct), np.asarray(second.correct)
+        texts = [[example.text for example in scores.examples] for scores in (first, second)]
+        if texts[0] != texts[1]:
+            raise RegardError(f"{names[0]} and {names[1]} have different test texts")
+        counts = [a & b, a & ~b, ~a & b, ~a & ~b]
+        answers = [scores.predictions for scores in (first, second)]
+        places = sorted(np.flatnonzero(a != b), key=lambda i: (len(texts[0][i]), i))
+        rows = [
+            {"text": texts[0][i], "truth": first.examples[i].label, "a": answers[0][i],
+             "b": answers[1][i], "right": "a" if a[i] else "b"}
+            for i in places
+        ]  # fmt: skip
+        keys = ("both", "a", "b", "neither")
+        sums = (int(count.sum()) for count in counts)
+        return cls(dict(zip(keys, sums, strict=True)), rows)
+
+    def page(self, chosen: Filter, offset: int, limit: int) -> dict[str, Any]:
+        """Return a page of the texts that match a filter, their number, and the counts."""
+        rows = [row for row in self.rows if chosen.matches(row)]
+        truths = sorted({row["truth"] for row in self.rows})
+        return {
+            "right": self.right,
+            "truths": truths if len(truths) <= LABELS else [],
+            "found": len(rows),
+            "offset": min(offset, len(rows)),
+            "shown": rows[offset : offset + limit],
+        }

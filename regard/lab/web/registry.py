@@ -1,0 +1,281 @@
+"""The registry of served runs and comparisons by name; models are loaded on first use."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from regard.core.atomic_io import MANIFEST
+from regard.core.errors import RegardError, look_up
+from regard.core.reading import parse_json
+from regard.lab.runs.config import CONFIG
+from regard.lab.studies.result import read_comparison
+from regard.lab.tasks import TASKS, unit_of
+from regard.lab.tasks.pretraining.evaluation import beginning
+from regard.lab.web.pretrained import describe as describe_pretrained
+from regard.lab.web.pretrained import is_pretrained
+from regard.lab.web.served_model import Open, ServedModel, opened
+
+MOST = 500  # maximum number of runs below the given folders
+DEEP = 5  # maximum depth below a given folder
+COMPARISON = "comparison.json"
+ROWS = 2_000  # rows of predictions read for examples
+SHORT = 280  # maximum characters of an example
+EXAMPLES = 4
+
+
+@dataclass
+class Registry:
+    """Runs and comparisons by name, and the models in memory."""
+
+    runs: dict[str, Path]
+    comparisons: dict[str, Path] = field(default_factory=dict)
+    keep: int = 4
+    open: Open = opened
+    _loaded: "OrderedDict[str, ServedModel]" = field(default_factory=OrderedDict)
+    _answers_in_texts: dict[str, bool] = field(default_factory=dict)
+    _tested: dict[str, dict[str, str]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def loaded(self) -> int:
+        """Number of models in memory."""
+        return len(self._loaded)
+
+    def check(self, name: str) -> str:
+        """Return the name if such a run exists. Errors: no such run, with similar names."""
+        look_up(self.runs, name, "run")
+        return name
+
+    def model(self, name: str) -> ServedModel:
+        """Return a run's model, loading it if needed and evicting the least recently used one."""
+        with self._lock:  # `listed` runs in another thread
+            if name not in self._loaded:
+                self._loaded[name] = self.open(name, self.runs[self.check(name)])
+            self._loaded.move_to_end(name)
+            while len(self._loaded) > self.keep:
+                self._loaded.popitem(last=False)
+            return self._loaded[name]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Describe each run in plain values without loading its model.
+
+        A folder that only a custom ``open`` can read is loaded once.
+        """
+        return [self._listed(name, folder) for name, folder in self.runs.items()]
+
+    def _listed(self, name: str, folder: Path) -> dict[str, Any]:
+        try:
+            return (
+                describe_run(name, folder) if self.open is opened else self._describe(name, folder)
+            )
+        except RegardError as error:
+            return {"name": name, "error": str(error)}
+
+    def _describe(self, name: str, folder: Path) -> dict[str, Any]:
+        with suppress(RegardError):
+            return describe_run(name, folder)
+        if name not in self._answers_in_texts:
+            self._answers_in_texts[name] = self.model(name).answers_in_texts
+        return describe_custom(name, self._answers_in_texts[name])
+
+    def tested(self, name: str) -> dict[str, str]:
+        """Return a run's score on its test split, and how its training ended, as sentences.
+
+        Both are empty for a folder of another layout.
+        """
+        if name not in self._tested:
+            self._tested[name] = _tested(self.runs[self.check(name)])
+        return self._tested[name]
+
+    def examples(self, name: str) -> dict[str, str]:
+        """Return a few short texts of a run's test split, with different labels if possible.
+
+        Each text has its true label, "" where the task has none.
+
+        For a language model, or if all texts are long, they are beginnings; a folder without texts
+        has none.
+        """
+        path = self.runs[self.check(name)] / "predictions.jsonl"
+        by_label: dict[str, list[str]] = {}
+        cut: list[str] = []  # used if all texts are long
+        task = TASKS.get(self._task(name))
+        hidden = task.hidden if task else ""
+        try:
+            with path.open("rb") as file:
+                for line in islice(file, ROWS):
+                    row = parse_json(line, path)
+                    text, label = str(row["text"]), str(row.get("label", ""))
+                    if "nats" in row:  # pieces of texts, from a pretraining run
+                        text = beginning(text, hidden)
+                    if 0 < len(text) <= SHORT:
+                        by_label.setdefault(label, []).append(text)
+                    elif text and len(cut) < EXAMPLES:
+                        cut.append(text[:SHORT].rpartition(" ")[0] or text[:SHORT])
+        except (OSError, RegardError, KeyError, TypeError, AttributeError):
+            return {}
+        longest_first = [sorted(texts, key=len, reverse=True) for texts in by_label.values()]
+        turns = [text for turn in zip_longest(*longest_first) for text in turn if text is not None]
+        truth = {text: label for label, texts in by_label.items() for text in texts}
+        chosen = list(dict.fromkeys(turns or cut))[:EXAMPLES]
+        return {text: truth.get(text, "") for text in chosen}
+
+    def _task(self, name: str) -> str:
+        from regard.lab.runs.config import Config
+
+        try:
+            return Config.read(self.runs[name]).task
+        except RegardError:  # a folder of another layout
+            return ""
+
+    def comparison(self, name: str) -> dict[str, Any]:
+        """Return a comparison's results as in ``regard compare --json``. Errors: unreadable."""
+        look_up(self.comparisons, name, "comparison")
+        results = read_comparison(self.comparisons[name])
+        unit = unit_of(str(results.get("metric")))
+        runs = self._runs_of(self.comparisons[name], results)
+        formatting = {"unit": unit.sign, "times": unit.times, "digits": unit.digits}
+        return {**results, "name": name, **formatting, "lower": unit.lower, "runs": runs}
+
+    def _runs_of(self, folder: Path, results: dict[str, Any]) -> dict[str, list[str]]:
+        """Return the registered runs of each arm."""
+        homes: dict[str, list[str]] = {}
+        for arm in results["arms"]:
+            home = folder / str(arm.get("folder") or arm.get("name"))
+            homes[str(arm.get("name"))] = [
+                name for name, path in self.runs.items() if home == path or home in path.parents
+            ]
+        return homes
+
+
+def _tested(folder: Path) -> dict[str, str]:
+    from regard.lab.runs import load
+    from regard.lab.runs.convergence import MEANINGS
+
+    try:
+        run = load(folder)
+        if not run.complete or is_pretrained(folder):
+            return {"test": "", "ended": ""}
+        how = run.convergence
+        ended = "" if run.config.entry.deterministic else f"{how}: {MEANINGS[how]}"
+        return {
+            "test": f"{'test' if run.held_out else 'train'} {run.evaluate().line()}",
+            "ended": run.notes[0] if run.ended is not None else ended,
+        }
+    except (RegardError, LookupError, ValueError, TypeError):  # of another layout, or damaged
+        return {"test": "", "ended": ""}
+
+
+def find(folders: Sequence[Path], keep: int = 4) -> Registry:
+    """Find all complete runs and comparisons in these folders and below (default: ``runs``).
+
+    Names are paths relative to the nearest common folder.
+
+    Without runs, ``runs`` may be missing or empty: the lessons of the page need none.
+
+    Errors: no such folder; a given one without runs.
+    """
+    roots = list(folders) or [Path("runs")]
+    runs: list[Path] = []
+    comparisons: list[Path] = []
+    for folder in roots:
+        if folders and not folder.is_dir():
+            raise RegardError(f"{folder} is not a folder; give the folder of a run")
+        _search(folder.resolve(), runs, comparisons, DEEP)
+    if folders and not runs and not comparisons:
+        places = ", ".join(map(str, roots))
+        raise RegardError(f"no complete run in {places}; train one: regard train classification")
+    both = list(dict.fromkeys([*runs, *comparisons]))
+    base = _above(both) if both else Path()
+    return Registry(
+        {_name(path, base): path for path in dict.fromkeys(runs)},
+        {_name(path, base): path for path in dict.fromkeys(comparisons)},
+        keep,
+    )
+
+
+def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int) -> None:
+    if (folder / CONFIG).exists():
+        if (folder / MANIFEST).exists() and len(runs) < MOST:
+            runs.append(folder)
+        return
+    if is_pretrained(folder):
+        runs.append(folder)
+        return
+    if (folder / COMPARISON).exists():
+        comparisons.append(folder)
+    if depth:
+        for below in _inside(folder):
+            if below.is_dir() and not below.is_symlink() and not below.name.startswith("."):
+                _search(below, runs, comparisons, depth - 1)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return the entries of a folder, or an empty list if it cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _above(paths: Sequence[Path]) -> Path:
+    """Return the nearest common parent folder."""
+    common = paths[0].parent
+    while not all(common in path.parents for path in paths):
+        common = common.parent
+    return common
+
+
+def _name(path: Path, base: Path) -> str:
+    return path.relative_to(base).as_posix().encode(errors="replace").decode()
+
+
+def describe_run(name: str, folder: Path) -> dict[str, Any]:
+    """Describe a run in plain values. Errors: a folder of another layout; damaged files."""
+    from regard.lab.runs.config import Config
+    from regard.lab.runs.folder import Folder
+
+    if is_pretrained(folder):
+        return describe_pretrained(name, folder)
+    config, environment = Config.read(folder), Folder(folder).environment()
+    network, data = config.network.model_dump(), environment.get("data", {})
+    return {
+        "name": name,
+        "task": config.task,
+        "model": config.model,
+        "says": config.entry.describe(config.network),
+        "answers_in_texts": TASKS[config.task].answers_in_texts,
+        "data": str(data.get("name", getattr(config.data, "data", ""))),
+        "labels": data.get("labels", []),
+        "attends": config.attends,
+        "layers": network.get("layers"),
+        "heads": network.get("heads"),
+        "parameters": environment.get("parameters"),
+        "writes": TASKS[config.task].writes,
+        "temperature": TASKS[config.task].temperature,
+        "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
+    }
+
+
+def describe_custom(name: str, writes: bool) -> dict[str, Any]:
+    """Describe a custom model, which is not a run of regard."""
+    return {
+        "name": name,
+        "task": "your own",
+        "model": name,
+        "says": "generates texts" if writes else "labels texts",
+        "answers_in_texts": writes,
+        "data": "",
+        "labels": [],
+        "attends": True,
+        "layers": None,
+        "heads": None,
+        "parameters": None,
+        "writes": "another" if writes else "",
+        "temperature": 0.0,
+        "settings": {},
+    }

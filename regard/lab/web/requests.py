@@ -1,0 +1,184 @@
+"""Request bodies of the API. Limits are checked elsewhere, by name."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from regard.analysis.interventions import Head, Place
+from regard.core.errors import RegardError
+from regard.lab.tasks.settings import TEMPERATURE
+from regard.lab.web.disagreements import Filter, Side
+from regard.lab.web.limits import Limits
+from regard.lab.web.refusal import over
+
+
+def _sanitize(value: Any) -> Any:
+    """Replace lone surrogates, which JSON may contain and UTF-8 cannot encode."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_sanitize)]
+Name = Annotated[Text, Field(description="Name of a run, as listed by /runs.", max_length=4096)]
+
+
+class RunRequest(BaseModel):
+    """A request to a run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    run: Name
+
+
+class TextsRequest(RunRequest):
+    """A request with one text or several."""
+
+    text: Text | None = None
+    texts: list[Text] | None = None
+
+    def all(self, limits: Limits) -> list[str]:
+        """Return the texts. Errors: neither or both of text and texts; too many."""
+        if (self.text is None) == (self.texts is None):
+            raise ValueError("give either text or texts")
+        texts = [self.text] if self.text is not None else list(self.texts or [])
+        if len(texts) > limits.texts:
+            raise over("texts", limits.texts, len(texts))
+        return texts
+
+
+class TranslationRequest(TextsRequest):
+    """A request with one text or several, and the number of answers for each."""
+
+    best: int = Field(default=1, ge=1, le=1_000_000)
+
+
+class TextRequest(RunRequest):
+    """A request with one text."""
+
+    text: Text
+
+
+class LookRequest(TextRequest):
+    """A request with a text and the tokens written for it, if not the model's own answer."""
+
+    written: list[Annotated[int, Field(ge=0, le=1_000_000_000)]] | None = Field(
+        default=None, description="Ids of the tokens that /generate returned, in order."
+    )
+
+    def tokens(self, limits: Limits) -> list[int] | None:
+        """Return the written tokens. Errors: more than /generate writes."""
+        if self.written is not None and len(self.written) > limits.new_tokens + 1:
+            raise over("new_tokens", limits.new_tokens, len(self.written))
+        return self.written
+
+
+class AttentionRequest(LookRequest):
+    """A request for a layer or all, and a head or all, both counted from 1."""
+
+    layer: int | None = Field(default=None, ge=1, le=1_000_000)
+    head: int | None = Field(default=None, ge=1, le=1_000_000)
+
+
+class MatrixRequest(LookRequest):
+    """A request for one head of one layer, counted from 1 in the order of /look."""
+
+    layer: int = Field(ge=1, le=1_000_000)
+    head: int = Field(default=1, ge=1, le=1_000_000)
+
+
+class WritingRequest(TextRequest):
+    """A request to generate from a text, with the settings of sampling."""
+
+    new_tokens: int = Field(
+        default=64,
+        ge=1,
+        le=1_000_000_000,
+        description="Maximum number of tokens. A language model can write past its context: when "
+        "the context is full, its last half is read again.",
+    )
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="Sampling temperature: 1 samples from the model's distribution, smaller values "
+        "are more deterministic, 0 takes the most likely token. "
+        f"null: {TEMPERATURE:g} for a language model, else 0.",
+    )
+    top_k: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Sample from the k most likely tokens (0 = no limit).",
+    )
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Sample from the most likely tokens with this total probability.",
+    )
+    seed: int = Field(default=0, ge=0, le=2**32, description="Random seed for sampling.")
+
+
+class HeadRequest(BaseModel):
+    """A head, counted from 1, of a layer that /parts lists."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    layer: Text = Field(max_length=400)
+    head: int = Field(ge=1, le=1_000_000)
+
+
+class WithoutRequest(TextRequest):
+    """A request to answer a text with some heads switched off."""
+
+    heads: list[HeadRequest] = Field(min_length=1, max_length=4096)
+
+
+class PatchRequest(TextRequest):
+    """A request to answer a text with the states of a block, or of a head, of another text."""
+
+    other: Text
+    block: Text | None = Field(
+        default=None, max_length=400, description="Name of a block, as listed by /parts."
+    )
+    head: HeadRequest | None = Field(default=None, description="A head, instead of a block.")
+    positions: list[Annotated[int, Field(ge=0, le=1_000_000)]] | None = Field(
+        default=None, max_length=4096, description="Tokens to replace, from 0; null: all."
+    )
+
+    @property
+    def place(self) -> Place:
+        """Return the block or the head. Errors: neither or both."""
+        if self.head is not None and self.block is None:
+            return Head(self.head.layer, self.head.head)
+        if self.block is not None and self.head is None:
+            return self.block
+        raise RegardError("give either block or head, as listed by /parts")
+
+
+class AttributionRequest(TextRequest):
+    """A request to attribute a number behind the answer to the tokens of a text."""
+
+    choice: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Index of the number to explain, in the response's choices; null: the default.",
+    )
+
+
+class DisagreementsRequest(BaseModel):
+    """A request for texts that only one of two runs gets right: a filter and a page."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    a: Name
+    b: Name
+    right: Side = Field(default="", description="a or b: the only run that is right.")
+    truth: Text = Field(default="", max_length=4096, description="Reference answer.")
+    contains: Text = Field(
+        default="", max_length=1000, description="Words in the text or in an answer."
+    )
+    offset: int = Field(default=0, ge=0, le=1_000_000_000)
+    limit: int = Field(default=20, ge=1, le=200)
+
+    @property
+    def filter(self) -> Filter:
+        """Return the filter of texts."""
+        return Filter(self.right, self.truth, self.contains)

@@ -1,0 +1,1 @@
+"""Layers and models for PyTorch networks."""

@@ -1,0 +1,44 @@
+"""Self-attention blocks, without a residual and with the residual of the course's seed.
+
+Each block maps (x, mask) to an x of the same shape. The ``attention`` has no output projection: g
+takes its place. `regard.nn.layers.sublayers.EncoderBlock` is a transformer's block.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention import Mask, Mechanism
+from regard.attention.arguments import must_be_rows
+
+
+class Plain(nn.Module):
+    """x' = g(f(x)) with self-attention f and g = ReLU(Linear)."""
+
+    def __init__(self, width: int, attention: Mechanism) -> None:
+        super().__init__()
+        self.attention = attention
+        self.to_next = nn.Linear(width, width)
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], mask: Mask
+    ) -> Float[Tensor, "batch time width"]:
+        """Return the input of the next layer."""
+        return F.relu(self.to_next(self.attention(x, mask=mask)))
+
+
+class Residual(nn.Module):
+    """x' = g(x + f(LayerNorm x)) with self-attention f and g = ReLU(Linear), applied to the sum."""
+
+    def __init__(self, width: int, attention: Mechanism) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.attention = attention
+        self.to_next = nn.Linear(width, width)
+
+    def forward(
+        self, x: Float[Tensor, "batch time width"], mask: Mask
+    ) -> Float[Tensor, "batch time width"]:
+        """Return the input of the next layer."""
+        must_be_rows("inputs", x, self.to_next.in_features)
+        return F.relu(self.to_next(x + self.attention(self.norm(x), mask=mask)))

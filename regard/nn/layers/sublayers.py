@@ -1,0 +1,151 @@
+"""Transformer blocks: attention and feed-forward layers, with residuals and norms."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import KeyValueCache, Mask, Mechanism, Packing
+from regard.attention.arguments import must_be_wide
+from regard.nn.layers.dropout import drop
+from regard.nn.layers.feedforward import FeedForward
+
+Norm = Literal["pre", "post"]
+#: Builds a norm for a width: LayerNorm, or RMSNorm in T5.
+MakeNorm = Callable[[int], nn.Module]
+
+
+class Sublayer(nn.Module):
+    """x + f(LayerNorm x) ("pre": Xiong et al. 2020) or LayerNorm(x + f(x)) ("post": Vaswani 2017).
+
+    In training, entries of f's output are dropped with probability ``dropout``. With "pre" the
+    last map of f is initialised with zeros, so that the sublayer is the identity at first (Zhang et
+    al. 2019, Fixup).
+    """
+
+    def __init__(
+        self,
+        width: int,
+        work: nn.Module,
+        dropout: float,
+        norm: Norm,
+        make_norm: MakeNorm = nn.LayerNorm,
+    ) -> None:
+        super().__init__()
+        self.norm, self.work, self.dropout = make_norm(width), work, dropout
+        self.norm_first, self.width = norm == "pre", width
+        last = work.narrow if isinstance(work, FeedForward) else getattr(work, "output", None)
+        if self.norm_first and isinstance(last, nn.Linear):
+            nn.init.zeros_(last.weight)
+            if last.bias is not None:
+                nn.init.zeros_(last.bias)
+
+    def forward(
+        self, x: Float[Tensor, "*batch width"], *args: Any, **kwargs: Any
+    ) -> Float[Tensor, "*batch width"]:
+        """Return the next x; further arguments are passed to f."""
+        must_be_wide("inputs", x, self.width)
+        if self.norm_first:
+            return x + drop(self.work(self.norm(x), *args, **kwargs), self.dropout, self.training)
+        output = drop(self.work(x, *args, **kwargs), self.dropout, self.training)
+        normed: Tensor = self.norm(x + output)
+        return normed
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention, then feed-forward. Vaswani et al. 2017, section 3.1.
+
+    With a cache and positions it is the block of a decoder without memory, such as GPT.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        attention: Mechanism,
+        feedforward: FeedForward,
+        dropout: float,
+        norm: Norm,
+        make_norm: MakeNorm = nn.LayerNorm,
+    ) -> None:
+        super().__init__()
+        self.attention = Sublayer(width, attention, dropout, norm, make_norm)
+        self.feedforward = Sublayer(width, feedforward, dropout, norm, make_norm)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch time width"],
+        mask: Mask | None,
+        *,
+        positions: Int[Tensor, "... places"] | None = None,
+        cache: KeyValueCache | None = None,
+        packing: Packing | None = None,
+    ) -> Float[Tensor, "*batch time width"]:
+        """Return the input of the next layer.
+
+        ``positions`` are 0, 1, 2, … by default. With ``packing``, x has no padding: (rows, width).
+        """
+        x = self.attention(
+            x,
+            mask=mask,
+            positions=positions,
+            cache=cache,
+            packing=packing,
+        )
+        output: Tensor = self.feedforward(x)
+        return output
+
+
+class DecoderBlock(nn.Module):
+    """Self-attention, attention to the memory, feed-forward. Vaswani et al. 2017, section 3.1."""
+
+    def __init__(
+        self,
+        width: int,
+        attention: Mechanism,
+        memory_attention: Mechanism,
+        feedforward: FeedForward,
+        dropout: float,
+        norm: Norm,
+        make_norm: MakeNorm = nn.LayerNorm,
+    ) -> None:
+        super().__init__()
+        self.attention = Sublayer(width, attention, dropout, norm, make_norm)
+        self.memory_attention = Sublayer(width, memory_attention, dropout, norm, make_norm)
+        self.feedforward = Sublayer(width, feedforward, dropout, norm, make_norm)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch written width"],
+        memory: Float[Tensor, "*memory_batch read width"],
+        mask: Mask | None,
+        memory_mask: Mask,
+        *,
+        positions: Int[Tensor, "... places"],
+        cache: KeyValueCache | None = None,
+        memory_cache: KeyValueCache | None = None,
+        packing: Packing | None = None,
+        memory_packing: Packing | None = None,
+    ) -> Float[Tensor, "*batch written width"]:
+        """Return the input of the next layer.
+
+        ``cache`` keeps the keys of previous steps, ``memory_cache`` those of the memory. With
+        packings, x and memory have no padding: (rows, width).
+        """
+        x = self.attention(
+            x,
+            mask=mask,
+            positions=positions,
+            cache=cache,
+            packing=packing,
+        )
+        x = self.memory_attention(
+            x,
+            memory,
+            mask=memory_mask,
+            positions=positions,
+            cache=memory_cache,
+            packing=(packing, memory_packing),
+        )
+        output: Tensor = self.feedforward(x)
+        return output

@@ -1,0 +1,63 @@
+"""The command line in this process, and a tiny run that was trained by it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from regard.lab.cli.main import main
+
+TINY = [
+    "examples=120", "width=8", "heads=2", "layers=1", "feedforward=12", "epochs=2",
+    "batch_tokens=300", "threads=1", "precision=fp32",
+]  # fmt: skip
+
+
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+def call(*words: object) -> int:
+    before = sys.argv
+    sys.argv = ["regard", *map(str, words)]
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+@pytest.fixture(autouse=True)
+def memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
+
+
+@pytest.fixture
+def regard(capsys: pytest.CaptureFixture[str]) -> Command:
+    def run(*words: object) -> Said:
+        capsys.readouterr()
+        status = call(*words)
+        told = capsys.readouterr()
+        return Said(status, told.out, told.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of a tiny transformer; nobody may change it."""
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    from regard.lab import runs
+
+    for _ in runs.start(folder, "classification", "transformer", TINY).train():
+        pass
+    return folder

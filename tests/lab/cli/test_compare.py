@@ -1,0 +1,348 @@
+"""The command: what it prints, what it writes, how it fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from regard.lab.cli.compare import Watch, show_comparison
+from regard.lab.cli.main import main
+from regard.lab.studies.arms import Arm
+from regard.lab.studies.job import train_and_score
+from regard.lab.studies.launch import Event, Job, Outcome
+from regard.lab.studies.result import ArmResult, Comparison
+from regard.lab.studies.statistics import Difference
+
+TINY = "width=8 steps=4 examples=200 length=30 batch_tokens=600".split()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """The command in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["regard", "compare", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown: list[tuple[object, ...]] = []
+    watch = Watch(lambda *told: shown.append(told))
+    watch(Event("kept", "mean", 0, 1.0, "already complete", 4))
+    watch(Event("started", "cnn", 0, 0.0, "", 4))
+    watch(Event("progress", "cnn", 0, 0.5, "step 2 of 4", 4, 12.0))
+    watch(Event("warning", "cnn", 0, 0.5, "about 9 updates fit", 4))
+    watch(Event("warning", "cnn", 1, 0.0, "about 8 updates fit", 4))
+    watch(Event("finished", "cnn", 0, 1.0, "accuracy 80.0 %, 2.0 s", 4))
+    watch(Event("failed", "rnn", 1, 1.0, "out of luck", 4))
+    assert shown == [
+        (1.0, 4, "", None),
+        (1.0, 4, "", None),
+        (1.5, 4, "cnn, seed 0: step 2 of 4", 12.0),
+        (1.5, 4, "", None),
+        (1.5, 4, "", None),
+        (2.0, 4, "", None),
+        (3.0, 4, "", None),
+    ]
+    assert capsys.readouterr().err.splitlines() == [
+        "cnn: about 9 updates fit",
+        "cnn, seed 0: accuracy 80.0 %, 2.0 s",
+        "rnn, seed 1: error: out of luck",
+    ]
+
+
+def test_settings_are_searched_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["classification", "--arms", "tfidf,nb-svm", "--seeds", "1", "--out", str(out), TINY[2]]
+    words += ["--tune", "2", "--tune-space", "ngrams=1,2"]
+    assert run(monkeypatch, *words, "--dry-run", "--json") == 0
+    forecast = json.loads(capsys.readouterr().out)
+    assert [(row["runs"], row["trials"]) for row in forecast["arms"]] == [(1, 2), (1, 2)]
+    assert not out.exists()
+    assert run(monkeypatch, *words, "--workers", "1") == 0
+    first = capsys.readouterr()
+    assert "tfidf, trial 1: validation " in first.err
+    lines = [line.split() for line in first.out.splitlines()]
+    assert ["searched", "default", "best", "gain", "failed", "time", "of", "trials"] in lines
+    assert any(line.startswith("best settings of nb-svm: inv") for line in first.out.splitlines())
+    assert ">Hyperparameter search</h2>" in (out / "report.html").read_text()
+    assert run(monkeypatch, *words, "--json") == 0
+    again = capsys.readouterr()
+    assert "validation" not in again.err  # nothing was tried again
+    tuning = json.loads(again.out)["tuning"]
+    assert tuning["trials"] == 2
+    assert tuning["arms"]["tfidf"]["space"]["ngrams"] == "1 or 2"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--tune", "0"], "'--tune'"),
+        (["--tune", "3", "--sampler", "grid"], "no sampler is called 'grid'"),
+        (["--tune-space", "width=8,16"], "--tune-space needs a search; add --tune N"),
+        (["--tune-seed", "3"], "--tune-seed needs a search"),
+        (["--tune", "3", "--tune-space", "widht=8,16"], "no setting is called 'widht'"),
+        (["--tune", "3", "--tune-space", "width=8"], "width=8 is one value"),
+        (["--tune", "3", "--tune-space", "width=0,8"], "arm mean, range of width: width='0'"),
+    ],
+)
+def test_a_search_that_is_badly_asked_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: list[str],
+    says: str,
+) -> None:
+    out = tmp_path / "out"
+    arms = ["--arms", "mean,attention-pool", "--out", str(out)]
+    assert run(monkeypatch, "classification", *arms, *words) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert says in told
+    assert "Traceback" not in told
+    assert not out.exists()
+
+
+def test_from_the_command_to_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["classification", "--arms", "mean,tfidf", "--seeds", "1", "--out", str(out), *TINY]
+    assert run(monkeypatch, *words, "--workers", "1") == 0
+    first = capsys.readouterr()
+    lines = first.out.splitlines()
+    assert lines[0].split()[:2] == ["arm", "accuracy"]
+    assert lines[1].startswith("mean ")
+    assert "against mean" in lines[0]
+    assert lines[2].startswith("tfidf ")
+    assert lines[3].split()[:3] == ["majority", "class", "49.6"]
+    assert lines[4].split() == ["chance", "50.0"]
+    assert any("one seed: two models, not two methods" in line for line in lines)
+    assert f"report: {out / 'report.html'}" in lines
+    show = f"next:   regard show {out / 'tfidf' / 'seed-0'} 'your text'"  # mean does not attend
+    assert lines[-2:] == [show, f"        regard serve {out}"]
+    assert (out / "report.html").read_text().lower().startswith("<!doctype html>")
+    assert "mean, seed 0: accuracy " in first.err
+
+    assert run(monkeypatch, *words, "--json") == 0
+    again = capsys.readouterr()
+    assert again.out.count("\n") == 1
+    result = json.loads(again.out)
+    assert list(result) == ["task", "metric", "arms", "trivial", "verdicts", "claims", "report"]
+    assert result["report"] == str(out / "report.html")
+    assert [row["name"] for row in result["arms"]] == ["mean", "tfidf"]
+    assert "seed 0: accuracy" not in again.err  # nothing was trained again
+    assert json.loads((out / "comparison.json").read_text())["report"] == result["report"]
+
+
+def row(name: str, mean: float, flops: int | None) -> ArmResult:
+    ended = {"converged": 2, "still rising": 1}
+    return ArmResult(Arm(name, "cnn"), 3, mean, mean - 0.01, mean + 0.01, 7.25, 812.0, 31970, flops,
+                     ended=ended)  # fmt: skip
+
+
+def test_a_narrow_terminal_gets_two_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = Difference("cnn:filters=[9]", "mean", 0.012, 0.004, 0.02, 0.0042, 3, 1000, 2)
+    arms = (row("mean", 0.87, None), row("cnn:filters=[9]", 0.882, 2_500_000))
+    found = Comparison("classification", "accuracy", arms, "mean", (verdict,), folder=Path("out"))
+    show_comparison(found)
+    one = capsys.readouterr().out.splitlines()
+    narrow = Console(width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr("regard.lab.cli.compare.out", narrow)
+    show_comparison(found)
+    two = capsys.readouterr().out.splitlines()
+
+    def words(line: str) -> list[str]:
+        return line.split()
+
+    head = "arm accuracy % (95 %) against mean p (Holm) verdict".split()
+    cost = "seconds peak MB parameters MFLOP training".split()
+    arm = "cnn:filters=[9] 88.2 (87.2 to 89.2) +1.2 (+0.4 to +2.0) 0.004 better".split()
+    assert words(one[0]) == [*head, *cost]
+    assert words(one[2]) == [*arm, *"7.2 812 31,970 2.5 still rising (1 of 3)".split()]
+    assert words(two[0]) == head
+    assert words(two[2]) == arm
+    assert words(two[4]) == ["arm", *cost]
+    assert words(two[6]) == [*"cnn:filters=[9] 7.2 812 31,970 2.5 still rising (1 of 3)".split()]
+    assert "cnn:filters=[9]: still rising (1 of 3): use a longer --budget, or none" in two
+    assert "cnn:filters=[9] beats mean by 1.2 points (0.4 to 2.0, p = 0.004, Holm over 2)" in two
+    assert "no arm is a baseline; add tfidf or nb-svm to see what a network gains" in two
+
+
+def test_a_dry_run_forecasts_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
+    words = ["classification", "-a", "mean", "-a", "tfidf", "--seeds", "5", "--workers", "2"]
+    words += ["--out", str(tmp_path / "out"), "--dry-run", *TINY]
+    assert run(monkeypatch, *words, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [(row["name"], row["runs"], row["steps"]) for row in result["arms"]] == [
+        ("mean", 5, 4),
+        ("tfidf", 1, 1),
+    ]
+    assert result["workers"] == 2
+    assert result["seconds"] > 0
+    assert run(monkeypatch, *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("mean   5 × ")
+    assert lines[-1].endswith(" with 2 parallel runs; nothing was written")
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr("regard.lab.runs.room.Need.warning", property(lambda need: "it is tight"))
+    assert run(monkeypatch, *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "tight" in line] == ["mean: it is tight"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["classification", "--arms", "mean,trnsformer"], "did you mean transformer"),
+        (["classification", "--arms", "mean"], "at least two arms"),
+        (["classification"], "at least two arms"),
+        (["translation", "--arms", "gru"], "at least two arms, not 1; give --arms gru,bahdanau; "),
+        (["classification", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
+    ],
+)
+def test_a_mistake_is_one_line_with_exit_code_2(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, *words, "--out", str(tmp_path / "out")) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1
+    assert says in printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_arm_that_fails_makes_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def launch(jobs: list[Job], work: object, **rest: object) -> list[Outcome]:
+        good, bad = jobs
+        train_and_score(good.task, lambda *said: None)
+        return [Outcome(good), Outcome(bad, None, "out of luck")]
+
+    monkeypatch.setattr("regard.lab.studies.compare.launch", launch)
+    monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
+    words = [
+        "classification",
+        "--arms",
+        "tfidf,cnn",
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert run(monkeypatch, *words, *TINY) == 2
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[-1] == "error: cnn, seed 0: out of luck"
+    assert printed.out.splitlines()[1].startswith("tfidf ")
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def living(group: int) -> list[str]:
+    """Processes of a group that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = stat.read_text().rsplit(")", 1)
+        except OSError:  # it has just gone
+            continue
+        state, _, of, *_ = rest.split()
+        if state != "Z" and int(of) == group:
+            found.append(name)
+    return found
+
+
+def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
+    words = [
+        "classification",
+        "--arms",
+        "mean,tfidf",
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    slow = [word if not word.startswith("steps") else "steps=1000000" for word in TINY]
+    slow += ["--workers", "1"]
+    metrics = tmp_path / "out" / "mean" / "seed-0" / "metrics.jsonl"
+    with subprocess.Popen(
+        [sys.executable, "-m", "regard", "compare", *words, *slow],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as command:
+        try:
+            end = time.monotonic() + 120
+            while not metrics.exists():
+                assert time.monotonic() < end, "the training never began"
+                assert command.poll() is None, command.stderr and command.stderr.read()
+                time.sleep(0.05)
+            os.killpg(command.pid, signal.SIGINT)  # as a terminal does: to the workers too
+            _, error = command.communicate(timeout=30)
+        finally:
+            command.kill()
+    assert command.returncode == 130
+    assert error.splitlines()[-1] == "interrupted; run the same command again to resume"
+    assert "Traceback" not in error
+    end = time.monotonic() + 20
+    while living(command.pid):
+        assert time.monotonic() < end, "somebody is left"
+        time.sleep(0.05)
+
+
+def test_files_of_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for arm, wrong in (("mine", 3), ("theirs", 12)):
+        rows = [
+            "label,predicted",
+            *(f"{'ab'[i % 2]},{'ab'[(i + (i < wrong)) % 2]}" for i in range(40)),
+        ]
+        files.append(str(tmp_path / f"{arm}.csv"))
+        Path(files[-1]).write_text("\n".join(rows) + "\n")
+    words = ["--predictions", *files, "--out", str(tmp_path / "out")]
+    assert run(monkeypatch, *words, "--metric", "macro-f1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["arm", "macro-F1", "%"]
+    assert "seconds" not in lines[0]
+    assert [line.split()[0] for line in lines[1:5]] == ["mine", "theirs", "majority", "chance"]
+    assert lines[1].split()[1] == "92.5"
+    assert f"report: {tmp_path / 'out' / 'report.html'}" in lines
+    assert run(monkeypatch, *words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["task"] == "predictions"
+    assert [row["mean"] for row in found["arms"]] == [37 / 40, 28 / 40]
+    assert found["arms"][0]["seconds"] is None
+    assert found["trivial"] == {"majority class": 0.5, "chance": 0.5}
+    for more, says in (
+        (["--arms", "mean"], "--predictions trains nothing; leave --arms out"),
+        (["--metric", "f1"], "no metric is called 'f1'"),
+        ([str(tmp_path / "none.csv")], "no such file"),
+    ):
+        assert run(monkeypatch, *words, *more) == 2
+        told = capsys.readouterr()
+        assert says in told.err
+        assert (told.err.count("\n"), told.out) == (1, "")
+    assert run(monkeypatch, "classification", "--arms", "mean,cnn", "--metric", "macro-f1") == 2
+    assert "to train, use metric=macro-f1" in capsys.readouterr().err

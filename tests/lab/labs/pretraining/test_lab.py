@@ -1,0 +1,110 @@
+"""The lab of three ways to pretrain: its plan and a small run from end to end."""
+
+import pytest
+
+from regard.core.errors import RegardError
+from regard.lab.labs import LabRequest, open_lab
+from regard.lab.labs.comparison import Preset, Pretraining
+from regard.lab.labs.pretraining import lab
+from regard.lab.runs.config import Config
+from regard.lab.runs.pretrain_first import WAYS
+from regard.lab.studies.compare import Study
+
+
+def plan(data="", *pairs, budget=""):
+    return lab.LAB.plan(LabRequest(data=data, budget=budget, overrides=pairs))
+
+
+@pytest.mark.parametrize("data", lab.PRESETS)
+@pytest.mark.parametrize("model", WAYS)
+def test_the_settings_of_every_arm_hold(data, model, tmp_path):
+    made = plan(data, "seeds=1")
+    first = next(one for one in made.pretrain_first if one.model == model)
+    (job,) = first.jobs(tmp_path, made.seeds)
+    config = Config.make(job.task.task, job.task.model, job.task.overrides)
+    assert config.network.width == lab.PRESETS[data].pretraining.network["width"]
+    study = Study.plan("classification", made.arms, seeds=1, out="out", overrides=made.overrides)
+    tuned = {job.arm: job.task for job in study.jobs()}
+    assert list(tuned) == [name for one in WAYS for name in (one, f"pretrained {one}")]
+    after = Config.make("classification", model, tuned[f"pretrained {model}"].overrides)
+    assert after.data.tokenizer == config.data.tokenizer
+    assert after.data.data == data
+
+
+def test_labels_and_budgets_go_where_they_belong():
+    made = plan("reviews", "labels=30", budget="9 steps")
+    assert "examples=30" in made.overrides
+    assert not any(pair.startswith("steps=") for pair in made.overrides)
+    assert all("steps=9" in first.settings for first in made.pretrain_first)
+    assert not any("examples=30" in first.settings for first in made.pretrain_first)
+    assert plan().seeds == 5
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(RegardError, match="models=elmo: 'elmo' is not one of bert, gpt, t5"):
+        plan("", "models=elmo")
+    with pytest.raises(RegardError, match="this lab supports reviews and imdb"):
+        plan("pydoc")
+
+
+def verdict(a, b, difference, p, family="ladder"):
+    says = f"{a} beats {b}" if p < 0.05 else f"no evidence of a difference between {a} and {b}"
+    return {"a": a, "b": b, "difference": difference, "low": -0.01, "high": 0.2, "p": p,
+            "says": says, "family": family}  # fmt: skip
+
+
+def test_ways_are_ranked_by_evidence_alone():
+    gpt, bert = (verdict(f"pretrained {m}", m, 0.1, p) for m, p in (("gpt", 0.3), ("bert", 0.01)))
+    told = lab.gain_sentences({"gpt": gpt, "bert": bert})
+    assert told == [
+        "No evidence of a difference between pretrained gpt and gpt.",
+        "Pretrained bert beats bert.",
+    ]
+    open_ = verdict("pretrained bert", "pretrained gpt", 0.05, 0.2)
+    assert lab.ranking_sentences([open_]) == [
+        "There is no evidence that one way to pretrain is better than another."
+    ]
+    sure = verdict("pretrained bert", "pretrained gpt", 0.05, 0.02)
+    assert lab.ranking_sentences([open_, sure]) == ["Pretrained bert beats pretrained gpt."]
+    assert lab.ranking_sentences([]) == []
+    assert [lab.gain_claim("gpt", gpt)["holds"], lab.gain_claim("bert", bert)["holds"]] == [
+        False, True
+    ]  # fmt: skip
+    lost = verdict("pretrained t5", "t5", -0.1, 0.001)
+    assert not lab.gain_claim("t5", lost)["holds"], "a loss is no gain, however sure"
+
+
+def test_every_two_ways_are_compared_and_each_with_none():
+    assert lab.compared(["bert", "gpt", "t5"]) == [
+        ("pretrained bert", "bert"),
+        ("pretrained gpt", "gpt"),
+        ("pretrained t5", "t5"),
+        ("pretrained bert", "pretrained gpt"),
+        ("pretrained bert", "pretrained t5"),
+        ("pretrained gpt", "pretrained t5"),
+    ]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
+    few = {"width": 16, "heads": 2, "layers": 1, "feedforward": 24, "length": 40}
+    few |= {"tokenizer": "words"}
+    own = Pretraining(few, {"steps": 2, "examples": 300}, {"steps": 2})
+    monkeypatch.setitem(lab.PRESETS, "reviews", Preset(5, {"examples": 200}, pretraining=own))
+    request = LabRequest(out=tmp_path / "lab", overrides=["models=bert", "seeds=1"], workers=1)
+    said: list[str] = []
+    record = open_lab("pretraining").run(request, said.append, lambda *_: None)
+    assert [arm["name"] for arm in record["arms"]] == ["bert", "pretrained bert"]
+    gain = record["arms"][1]["mean"] - record["arms"][0]["mean"]
+    assert record["claims"][0]["value"] == pytest.approx(gain)
+    assert record["answer"].startswith("Fine-tuned on 200 labels, 1 seed(s). No evidence")
+    assert (tmp_path / "lab" / "report.html").exists()
+    (row,) = record["tables"][0]["rows"]
+    assert 20 < row[3] < 80, "of next sentences half follow"
+    assert row[6] == pytest.approx(100 * gain, abs=0.05)
+    assert len(record["tables"]) == 1, "one way has no rival"
+
+    told: list[str] = []
+    found = open_lab("pretraining").dry_run(request, told.append)
+    names = ["pretrained bert, pretraining", "bert", "pretrained bert"]
+    assert [row["name"] for row in found["forecast"]] == names

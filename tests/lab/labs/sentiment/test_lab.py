@@ -1,0 +1,328 @@
+"""The sentiment lab: its settings, its claims, and one small run of it from end to end."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.core.errors import RegardError
+from regard.lab.labs import LABS, LabRequest, open_lab
+from regard.lab.labs.comparison import ANY_DATA, Preset, Pretraining, Result
+from regard.lab.labs.sentiment import ladder
+from regard.lab.labs.sentiment import plan as plans
+from regard.lab.labs.sentiment.lab import LAB, claims, claims_of_order
+from regard.lab.labs.sentiment.plan import ARMS, BLIND, BUILT_ON, LAYERED, PRESETS, REFERENCE
+from regard.lab.reports.evidence import arms_of
+from regard.lab.runs.config import Config
+from regard.lab.studies.arms import Arm
+from regard.lab.studies.compare import Study
+from regard.lab.tasks.models import MODELS
+
+SMALL = ("examples=80", "steps=2", "width=8", "layers=1")
+
+
+def test_the_table_of_labs_names_this_one() -> None:
+    lab = open_lab("sentiment")
+    assert (lab.name, lab.question) == ("sentiment", LABS["sentiment"].question)
+    assert lab.question.endswith("?")
+
+
+def test_all_rungs_of_the_seed_and_the_baselines_are_arms() -> None:
+    assert set(ARMS) == set(MODELS) - {"gpt", "bert", "frozen", "t5"}  # pretrained first
+    assert ARMS[0] == REFERENCE == "mean"
+    assert set(BUILT_ON) | set(BUILT_ON.values()) <= set(ARMS)
+
+
+def configs(request: LabRequest) -> dict[str, Config]:
+    """The config of every arm, as the comparison would make it."""
+    plan = LAB.plan(request)
+    given: Any = {"seeds": 1, "out": "nowhere", "overrides": plan.overrides}
+    study = Study.plan("classification", plan.arms, **given)
+    return {
+        job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
+        for job in study.jobs()
+    }
+
+
+def flat(config: Config) -> dict[str, Any]:
+    return {k: v for part in config.sections().values() for k, v in part.items()}
+
+
+@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != ANY_DATA), "mine.csv"])
+def test_every_rung_differs_from_the_one_it_is_built_on_in_one_setting(data: str) -> None:
+    found = configs(LabRequest(data=data))
+    changed = {
+        rung: ladder.changes(flat(found[rung]), flat(found[base]))
+        for rung, base in BUILT_ON.items()
+    }
+    assert changed == {
+        "attention-pool": ["pool: mean → attention"],
+        "query-from-mean": ["pool: attention → query-from-mean"],
+        "self-attention": ["layers: 0 → 3"],
+        "+residual": ["block: plain → residual"],
+        "+positions": ["position: none → sinusoidal"],
+        "+residual+positions": ["position: none → sinusoidal"],
+        "+cls": ["pool: mean → cls"],
+    }
+
+
+@pytest.mark.parametrize("data", [*(data for data in PRESETS if data != ANY_DATA), "mine.csv"])
+def test_all_words_begin_at_one_scale(data: str) -> None:
+    settings = [flat(config) for config in configs(LabRequest(data=data)).values()]
+    assert len({own["init_std"] for own in settings if "init_std" in own}) == 1
+    assert {own["data"] for own in settings} == {data}
+
+
+def test_a_sweep_of_depths_trains_the_layered_arms_at_each() -> None:
+    plan = LAB.plan(LabRequest(overrides=["layers=1,3"]))
+    assert [arm.name for arm in plan.arms] == [
+        "mean", *(f"{name} ×{depth}" for name in LAYERED for depth in (1, 3))
+    ]  # fmt: skip
+    assert ("+residual ×3", "self-attention ×3") in plan.ladder
+    found = configs(LabRequest(overrides=["layers=1,3"]))
+    one, three = (flat(found[f"+cls ×{depth}"]) for depth in (1, 3))
+    assert ladder.changes(three, one) == ["layers: 1 → 3"]
+
+
+@pytest.mark.parametrize("layers", ["three", "0", "1,1", "1,,3", "-2"])
+def test_layers_that_are_no_numbers_are_refused(layers: str) -> None:
+    with pytest.raises(RegardError, match=f"layers={layers}: give a number of layers"):
+        LAB.plan(LabRequest(overrides=[f"layers={layers}"]))
+
+
+def test_the_self_pretrained_arm() -> None:
+    plan = LAB.plan(LabRequest(data="imdb"))
+    assert [arm.name for arm in plan.arms] == list(ARMS), "only on request: it takes hours"
+    assert plan.pretrain_first == []
+    wanted = ["width=16", "pretrained=train"]
+    plan = LAB.plan(LabRequest(data="imdb", overrides=wanted, budget="7 steps"))
+    arm = plan.arms[-1]
+    assert (arm.name, arm.model) == ("self-pretrained", "bert")
+    (first,) = plan.pretrain_first
+    assert "width=16" in first.settings, "the network is the same before and after"
+    assert "steps=7" in first.settings
+    assert not any(pair.startswith("tokens=") for pair in first.settings)
+    jobs = first.jobs(Path("out"), plan.seeds)
+    for job in jobs:
+        config = Config.make(job.task.task, job.task.model, job.task.overrides)
+        assert flat(config)["width"] == 16
+        assert not flat(config)["next_sentence"]
+    assert [job.seed for job in jobs] == [0, 1, 2]
+    assert jobs[2].task.folder == "out/pretrained/self-pretrained/seed-2"
+    begun = plan.initialized(Path("out"))[-1]
+    assert begun.overrides[0] == "init=out/pretrained/self-pretrained/seed-{seed}"
+
+    given = LAB.plan(LabRequest(data="imdb", overrides=["pretrained=runs/mine"]))
+    assert given.pretrain_first[0].jobs(Path("out"), 3) == []
+    begun = given.initialized(Path("out"))[-1]
+    assert "init=runs/mine" in begun.overrides
+    assert not any(pair.startswith("width=") for pair in begun.overrides)
+    with pytest.raises(RegardError, match="pretrained=train: no arm is pretrained on reviews"):
+        LAB.plan(LabRequest(overrides=["pretrained=train"]))
+
+
+def test_the_users_budget_and_settings_come_last() -> None:
+    plan = LAB.plan(LabRequest(overrides=["steps=7", "width=24", "hidden=5"], seeds=9))
+    assert plan.seeds == 9
+    assert "steps=7" in plan.overrides
+    assert "width=24" in plan.overrides
+    assert not any(pair.startswith("epochs=") for pair in plan.overrides)
+    assert not any(pair.startswith("hidden=") for arm in plan.arms for pair in arm.overrides)
+    assert not any(p.startswith("epochs=") for p in LAB.plan(LabRequest(budget="1m")).overrides)
+
+
+def test_layers_are_for_the_arms_that_have_some() -> None:
+    given = {arm.name: arm.overrides for arm in LAB.plan(LabRequest(overrides=["layers=2"])).arms}
+    assert "layers=2" in given["transformer"]
+    assert "layers=2" in given["self-attention"]
+    assert given["mean"] == ()
+    assert "layers=2" not in LAB.plan(LabRequest(overrides=["layers=2"])).overrides
+
+
+def test_a_setting_without_equals_is_refused() -> None:
+    with pytest.raises(RegardError, match="key=value, not 'width'"):
+        LAB.plan(LabRequest(overrides=["width"]))
+
+
+def record(**means: float) -> dict[str, Any]:
+    return {
+        "arms": [{"name": name.replace("_", "-"), "mean": mean} for name, mean in means.items()]
+    }
+
+
+def found(rows: dict[str, Any], data: str, *overrides: str) -> Result:
+    plan = LAB.plan(LabRequest(data=data, overrides=overrides))
+    return Result(plan, Path(), rows, arms_of(rows, Path("nowhere")))
+
+
+def test_claims_on_real_reviews() -> None:
+    told = claims(found(record(mean=0.871, transformer=0.889, nb_svm=0.914), "imdb"))
+    assert [(c["value"], c["holds"]) for c in told] == [(0.871, True), (0.889, False)]
+    assert "labels alone, transformer" in told[1]["says"], "a baseline is no network"
+    rows = record(mean=0.871, rnn=0.891)
+    rows["arms"].append({"name": "self-pretrained", "model": "bert", "mean": 0.926})
+    told = claims(found(rows, "imdb"))
+    assert [(c["value"], c["holds"]) for c in told[1:]] == [(0.891, True), (0.926, True)]
+
+
+def verdict(a: str, b: str, difference: float, p: float) -> dict[str, Any]:
+    return {"a": a, "b": b, "difference": difference, "low": 0.0, "high": 0.3, "p": p}
+
+
+def test_each_rung_of_imdb_is_a_claim_and_has_its_cost() -> None:
+    rows = record(mean=0.87, attention_pool=0.89, self_attention=0.86)
+    cost = {"seconds": 12.0, "parameters": 1_500_000, "flops": 40_000.0}
+    rows["arms"] = [{**row, **cost, "seeds": 3} for row in rows["arms"]]
+    rows |= {"seeds": 3}
+    rows["verdicts"] = [
+        verdict("attention-pool", "mean", 0.02, 0.01), verdict("self-attention", "mean", -0.01, 0.3)
+    ]  # fmt: skip
+    result = found(rows, "imdb")
+    settings = configs(LabRequest(data="imdb"))
+    for arm in result.arms:
+        vars(arm)["config"] = flat(settings[arm.name])  # in place of the run's folder
+    told = ladder.rung_claims(result)
+    assert [(c["value"], c["holds"]) for c in told] == [(0.02, True), (-0.01, False)]
+    assert told[0]["says"].endswith("in points: +2.0 (0.0 to 30.0), p = 0.010")
+    (section,) = ladder.section(result)
+    assert section.tables[0].rows[0] == [
+        "attention-pool", "mean", "pool: mean → attention", "89.0", 2.0, "0.0 to 30.0", "0.010",
+        "12 s → 12 s", "1,500,000", 0.04,
+    ]  # fmt: skip
+    assert "Gain of each step" in str(section.figures[0].chart)
+
+
+def test_imdb_has_a_limit_of_epochs_unless_the_user_gives_a_budget() -> None:
+    trained = flat(configs(LabRequest(data="imdb"))["transformer"])
+    assert (trained["epochs"], trained["evaluate_every"]) == (3, 176)
+    own = LAB.plan(LabRequest(data="imdb", budget="9 steps")).overrides
+    assert not any(pair.startswith("epochs=") for pair in own)
+
+
+def test_claims_about_depth() -> None:
+    means = {"self-attention ×1": 0.6, "self-attention ×6": 0.5}
+    means |= {"+residual ×1": 0.62, "+residual ×6": 0.63}
+    rows: dict[str, Any] = {"arms": [{"name": name, "mean": mean} for name, mean in means.items()]}
+    rows["verdicts"] = [verdict("+residual ×6", "self-attention ×6", 0.13, 0.2)]
+    swept = found(rows, "reviews", "layers=1,6")
+    told = claims(swept)
+    assert [(c["value"], c["holds"]) for c in told] == [
+        (pytest.approx(0.11), True),
+        (0.13, False),
+    ]
+    assert "loses 10.0 points and +residual −1.0" in told[0]["says"]
+    table = ladder.depth_table(swept, [1, 6])
+    assert table.rows[0] == ["self-attention", "60.0", "50.0"]
+    assert table.rows[6] == [
+        "+residual − self-attention", "–", "+13.0 (0.0 to 30.0), p = 0.200"
+    ]  # fmt: skip
+
+
+def test_claims_about_word_order() -> None:
+    both = {"mean": {"both": 0.0, "same": 1.0}, "cnn": {"both": 0.9, "same": 0.1}}
+    rows = found(record(mean=0.61, self_attention=0.68, cnn=0.97), "reviews")
+    told = claims_of_order(rows.means, {"arms": both})
+    assert [(c["value"], c["holds"]) for c in told] == [(0.68, True), (0.0, True), (0.9, True)]
+    assert claims(found(record(mean=0.9), "mine.csv")) == []
+
+
+def test_the_command_says_what_was_asked() -> None:
+    request = LabRequest(data="my reviews.csv", seeds=5, budget="10m", overrides=["width=8"])
+    said = open_lab("sentiment").command(request)
+    assert said == "regard lab sentiment --data 'my reviews.csv' --seeds 5 --budget 10m width=8"
+
+
+def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
+    said: list[str] = []
+    shares: list[tuple[float, float]] = []
+    request = LabRequest(seeds=1, out=tmp_path / "lab", overrides=SMALL, workers=1)
+    result = open_lab("sentiment").run(
+        request, said.append, lambda done, total, *_: shares.append((done, total))
+    )
+    assert [row["name"] for row in result["arms"]] == list(ARMS)
+    assert shares[-1] == (len(ARMS), len(ARMS))
+    bases = [base for base in BUILT_ON.values() if base != "mean"]
+    assert len(result["verdicts"]) == len(ARMS) - 1 + len(bases)
+    (table,) = result["tables"]
+    assert [row[:3] for row in table["rows"]][-1] == [
+        "+cls", "+residual+positions", "pool: mean → cls"
+    ]  # fmt: skip
+    assert {"says", "value", "holds"} == set(result["claims"][0])
+    blind = [result["word_order"]["arms"][name]["both"] for name in BLIND]
+    assert blind == [0.0] * 5, "who ignores order is never right about both sentences"
+    page = Path(result["report"]).read_text(encoding="utf-8")
+    for part in ("Dependence on word order", "Attention on test texts",
+                 "Dot products of sinusoidal positions", "Learning curves",
+                 "The ladder, one change at a time", "1 layer of x"):  # fmt: skip
+        assert part in page, part
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    words = "\n".join(said)
+    assert words.startswith(LABS["sentiment"].question)
+    assert f"report: {tmp_path / 'lab' / 'report.html'}" in words
+    assert "next:   regard lab sentiment layers=1,3,6" in words
+    assert "3 layers of" not in page, "one layer was trained"
+
+    told: list[str] = []
+    again = open_lab("sentiment").run(request, said.append, lambda *shown: told.append(shown[2]))
+    assert all("already complete" in words for words in told)
+    assert again["arms"] == result["arms"]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_small_sweep_with_a_pretrained_arm_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Preset(1, {"length": 40, "steps": 1})
+    monkeypatch.setitem(plans.PRESETS, "reviews", small)
+    request = LabRequest(out=tmp_path / "deep", overrides=["layers=1,2", *SMALL[:3]], workers=1)
+    result = open_lab("sentiment").run(request, lambda _: None, lambda *_: None)
+    assert len(result["arms"]) == 1 + 2 * len(LAYERED)
+    page = Path(result["report"]).read_text(encoding="utf-8")
+    assert "Accuracy over depth" in page
+    assert "Does depth need a residual?" in page
+    assert [row[0] for row in result["tables"][0]["rows"]][: len(LAYERED)] == list(LAYERED)
+
+    sizes = {"width": 8, "heads": 2, "layers": 1, "feedforward": 8, "length": 40}
+    before = Pretraining(
+        {**sizes, "tokenizer": "words", "minimum": 2}, {"steps": 1, "examples": 200}, {"steps": 1}
+    )
+    pretrained = Preset(1, {"length": 40, "steps": 1}, pretraining=before)
+    monkeypatch.setitem(plans.PRESETS, "reviews", pretrained)
+    lab = replace(open_lab("sentiment"), arms=[Arm("mean", "mean")])
+    wanted = ["examples=80", "pretrained=train"]
+    request = LabRequest(out=tmp_path / "before", overrides=wanted, workers=1)
+    result = lab.run(request, lambda _: None, lambda *_: None)
+    assert [row["name"] for row in result["arms"]] == ["mean", "self-pretrained"]
+    assert (
+        tmp_path / "before" / "pretrained" / "self-pretrained" / "seed-0" / "MANIFEST.json"
+    ).exists()
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_lab_ends_where_its_forecast_says(tmp_path: Path) -> None:
+    """In steps: typically, within a factor of four, and at most."""
+    settings = [pair for pair in SMALL if pair.partition("=")[0] not in ("steps", "epochs")]
+    lab = replace(LAB, arms=["mean", "self-attention", "tfidf"])
+    request = LabRequest(out=tmp_path / "lab", overrides=[*settings, "patience=2"], seeds=1)
+    forecast = lab.dry_run(request, lambda text: None)["forecast"]
+    lab.run(request, lambda text: None, lambda *given, **more: None)
+    assert len(forecast) == 3
+    for row in forecast:
+        file = tmp_path / "lab" / row["name"] / "seed-0" / "metrics.jsonl"
+        steps = json.loads(file.read_text().splitlines()[-1])["step"]
+        assert row["steps"] / 4 <= steps <= row["most_steps"], row
+        assert steps <= 4 * row["steps"], row
+        assert row["seconds"] <= row["most_seconds"]
+
+
+def test_a_dry_run_trains_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    told = open_lab("sentiment").dry_run(
+        LabRequest(out=tmp_path / "lab", overrides=SMALL, seeds=1), said.append
+    )
+    assert [row["name"] for row in told["forecast"]] == list(ARMS)
+    assert told["seconds"] > 0
+    assert not (tmp_path / "lab").exists()
+    assert said[-1].startswith("total: typically")

@@ -1,0 +1,64 @@
+"""The lab of the softmax gradient: a small run of it, its errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.core.errors import RegardError
+from regard.lab.labs import LabRequest, open_lab
+
+SMALL = ["keys=8", "high=16", "width=4", "blocks=20"]
+
+
+def quiet(*words: object) -> None:
+    """Say nothing."""
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head that has less to turn."""
+    monkeypatch.setattr("regard.lab.labs.softmax_gradient.cures.GAPS", [0.0, 2.0, 4.0, 6.0, 7.0])
+
+
+def test_the_lab(tmp_path: Path) -> None:
+    said: list[str] = []
+    request = LabRequest(out=tmp_path, overrides=SMALL)
+    record = open_lab("softmax-gradient").run(request, said.append, quiet)
+    assert json.loads((tmp_path / "results.json").read_text()) == record
+    claims = {one["says"].split(" is ")[0]: one for one in record["claims"]}
+    slope = claims["the slope of ln variance in ln d"]
+    assert slope["holds"]
+    assert slope["value"] == pytest.approx(1, abs=0.02)
+    assert "past 2 ln n = 4.2 softmax freezes" in record["answer"]
+    title, rows = record["tables"][1]["title"], record["tables"][1]["rows"]
+    assert title == "The variance of a score"
+    assert [row[0] for row in rows] == ["4", "8", "16"]
+    for row in rows:
+        assert row[1] == pytest.approx(float(row[0]), rel=0.05)
+        assert row[4] == pytest.approx(1, rel=0.2)
+    both = [t for t in record["tables"] if t["title"].endswith(" over 8 keys")]
+    assert [t["title"][:17] for t in both] == ["Softmax of q·k ov", "Softmax of q·k/√d"]
+    for row in [row for table in both for row in table["rows"]]:  # measured beside theory
+        assert row[1] == pytest.approx(row[2], rel=0.08)
+        assert row[3] == pytest.approx(row[4], rel=0.08)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('class="frame"') == 17
+    assert page.count("<figure") == 13
+    assert any("report: " in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("pair", "says"),
+    [
+        ("high=8", "low=4 and high=8 leave no three widths to fit a line through: set high to 16"),
+        ("keys=1", "keys='1'"),
+        ("low=0", "low='0'"),
+        ("widht=3", "did you mean width"),
+        ("blocks=many", "blocks='many'"),
+        ("seed=-1", "seed='-1'"),
+    ],
+)
+def test_bad_settings(pair: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match=says.replace("'", ".")):
+        open_lab("softmax-gradient").run(LabRequest(out=tmp_path, overrides=[pair]), quiet, quiet)

@@ -1,0 +1,219 @@
+"""The numbers in a picture are the numbers given."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from regard.analysis.layer_attention import LayerAttention
+from regard.lab.reports.aligned import maps
+from regard.lab.reports.figures import (
+    Point,
+    Row,
+    Series,
+    histogram,
+    interval_chart,
+    line_chart,
+    scatter,
+)
+from regard.lab.reports.maps import attention_strip, confusion, heat_map
+from regard.lab.reports.scales import Scale, number, spanning, spread, text_width, ticks
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(svg: str) -> ET.Element:
+    return ET.fromstring(svg)
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(node.itertext()) for node in parsed(svg).iter(f"{SVG}text")]
+
+
+def test_a_line_goes_through_its_points() -> None:
+    svg = line_chart(
+        "Loss", [Series("mean", [0, 50, 100], [1.0, 0.5, 0.0])], x_label="step", y_label="loss"
+    )
+    path = next(n for n in parsed(svg).iter(f"{SVG}path") if "line" in n.attrib["class"])
+    numbers = [float(v) for v in re.findall(r"[\d.]+", path.attrib["d"])]
+    (x0, y0), (x1, y1), (x2, y2) = zip(numbers[::2], numbers[1::2], strict=True)
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert y1 - y0 == pytest.approx(y2 - y1, abs=0.2)
+    assert y0 < y1 < y2, "a larger value stands higher"
+    assert {"Loss", "step", "loss", "mean", "0", "100", "0.2"} <= set(texts(svg))
+
+
+def test_every_picture_names_and_describes_itself() -> None:
+    for svg in (
+        line_chart("T", [Series("a", [1, 2], [3, 4])], x_label="x", y_label="y"),
+        interval_chart("T", [Row("a", 1, 0, 2)], x_label="x"),
+        scatter("T", [Point("a", 1, 2)], x_label="x", y_label="y"),
+        histogram("T", [0.5, 0.5], [0, 1, 2], x_label="x"),
+        heat_map("T", np.eye(3)),
+        confusion("T", ["no", "yes"], [[1, 2], [3, 4]]),
+    ):
+        root = parsed(svg)
+        assert root.attrib["role"] == "img"
+        assert root.find(f"{SVG}title").text == "T"  # type: ignore[union-attr]
+        assert root.find(f"{SVG}desc").text  # type: ignore[union-attr]
+        assert "style" not in svg, "the page's policy has no inline styles"
+
+
+def test_the_reference_line_and_the_numbers_of_intervals() -> None:
+    rows = [Row("mean", 86.5, 86.0, 87.0, "network"), Row("nb-svm", 91.4, 91.0, 91.8, "baseline")]
+    svg = interval_chart("A", rows, x_label="accuracy, %", reference="mean")
+    assert "86.5 [86.0, 87.0]" in texts(svg)
+    marks = [n for n in parsed(svg).iter(f"{SVG}rect") if "mark" in n.attrib["class"]]
+    middle = float(marks[0].attrib["x"]) + float(marks[0].attrib["width"]) / 2
+    line = next(n for n in parsed(svg).iter(f"{SVG}path") if n.attrib["class"] == "reference")
+    assert float(re.findall(r"M([\d.]+)", line.attrib["d"])[0]) == pytest.approx(middle, abs=0.1)
+    assert "transform" in marks[0].attrib
+    assert "transform" not in marks[1].attrib, "families differ in shape"
+
+
+def test_names_of_a_crowded_scatter_do_not_overlap() -> None:
+    points = [Point(f"an-arm-{i}", 10 + i / 3, 88 + (i % 4) / 10) for i in range(12)]
+    svg = scatter("T", points, x_label="x", y_label="y", seconds=True)
+    boxes = [
+        (float(n.attrib["x"]), float(n.attrib["y"]) - 14,
+         float(n.attrib["x"]) + text_width(n.text or "", 15), float(n.attrib["y"]) + 4)
+        for n in parsed(svg).iter(f"{SVG}text") if n.attrib.get("class") == "name"
+    ]  # fmt: skip
+    assert len(boxes) == 12
+    for i, a in enumerate(boxes):
+        assert a[0] > 0
+        assert a[2] < 640
+        for b in boxes[:i]:
+            assert not (min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1]))
+
+
+def test_a_heat_map_paints_each_cell_by_its_value() -> None:
+    svg = heat_map("T", [[0.0, 1.0, 1.0], [0.5, 0.0, 0.5]])
+    painted = {n.attrib["fill-opacity"]: n.attrib["d"] for n in parsed(svg).iter(f"{SVG}path")
+               if "fill-opacity" in n.attrib}  # fmt: skip
+    assert painted == {"1": "M1 0h2v1h-2z", "0.5": "M0 1h1v1h-1zM2 1h1v1h-1z"}
+
+
+def test_a_diverging_map_has_two_hues_around_zero() -> None:
+    svg = heat_map("T", [[-2.0, 0.0, 2.0, math.nan]], diverging=True)
+    hues = {n.attrib["class"]: n.attrib["d"] for n in parsed(svg).iter(f"{SVG}path")
+            if "fill-opacity" in n.attrib}  # fmt: skip
+    assert hues == {"cold": "M0 0h1v1h-1z", "heat": "M2 0h1v1h-1z"}
+
+
+def test_a_confusion_has_counts_and_shares_of_the_row() -> None:
+    said = texts(confusion("T", ["negative", "positive"], [[75, 25], [10, 1990]]))
+    assert {"75", "75.0%", "25.0%", "1,990", "99.5%"} <= set(said)
+
+
+def test_strong_words_have_strong_colours() -> None:
+    strip = attention_strip(["not", "a", "good", "film"], [0.5, 0.05, 0.4, 0.05])
+    levels = [int(v) for v in re.findall(r'class="w(\d+)"', strip)]
+    assert levels[0] > levels[2] > levels[1] == levels[3] == 0
+    assert "50.0% of the attention, 2.0 × the average" in strip
+
+
+def test_a_long_text_is_cut_with_a_mark() -> None:
+    strip = attention_strip([f"w{i}" for i in range(500)], np.ones(500), most=150)
+    assert strip.count("<span") == 151
+    assert "… and 350 more words, 70% of the weight" in strip
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_none_are_left_out(bad: float) -> None:
+    for svg in (
+        line_chart("T", [Series("a", [0, 1, 2], [1, bad, 3])], x_label="x", y_label="y"),
+        line_chart("T", [Series("a", [], []), Series("b", [0], [bad])], x_label="x", y_label="y"),
+        interval_chart("T", [Row("a", bad, bad, bad)], x_label="x"),
+        scatter("T", [Point("a", bad, 2), Point("b", 1, bad)], x_label="x", y_label="y"),
+        heat_map("T", [[bad, 1.0], [2.0, 3.0]]),
+        attention_strip(["a", "b"], [bad, 1]),
+    ):
+        parsed(svg)
+        assert not re.search(r'="[^"]*\b(nan|inf)\b', svg)
+
+
+def test_ticks_are_round_and_inside() -> None:
+    generator = np.random.default_rng(0)
+    for low, size in zip(generator.normal(size=200) * 100, generator.random(200) * 50, strict=True):
+        found = ticks(low, low + size, 6)
+        assert 1 <= len(found) <= 6
+        assert all(low - 1e-6 <= tick <= low + size + 1e-6 for tick in found)
+
+
+def test_scales_hold_all_values() -> None:
+    for values in ([3.0], [0, 0], [1e-9, 1e9], [-5, 5], []):
+        scale = spanning(values, 0, 100)
+        assert isinstance(scale, Scale)
+        assert all(0 <= scale(v) <= 100 for v in values)
+
+
+def test_spread_keeps_gap_order_and_bounds() -> None:
+    generator = np.random.default_rng(1)
+    for _ in range(100):
+        places = generator.random(9) * 200
+        moved = np.array(spread(places.tolist(), 15, 0, 200))
+        order = np.argsort(places)
+        assert np.diff(moved[order]).min() >= 15 - 1e-9
+        assert moved.min() >= -1e-9
+        assert moved.max() <= 200 + 1e-9
+
+
+def test_numbers_read_well() -> None:
+    assert number(float("nan")) == "–"
+    assert number(999_999) == "1M"
+    assert number(-0.5) == "−0.5"
+
+
+def test_an_axis_by_logarithm() -> None:
+    lines = [Series("n²", [1, 10, 100], [1, 100, 10_000]), Series("gone", [0, 1], [-1, 0])]
+    svg = line_chart("T", lines, x_label="x", y_label="y", log_x=True, log_y=True)
+    (path,) = [n for n in parsed(svg).iter(f"{SVG}path") if "line" in n.attrib["class"].split()]
+    numbers = [float(v) for v in re.findall(r"[\d.]+", path.attrib["d"])]
+    (x0, y0), (x1, y1), (x2, y2) = zip(numbers[::2], numbers[1::2], strict=True)
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
+
+
+def test_dots_and_their_bars() -> None:
+    dots = Series("d", [1, 2], [3, 4], dots=True, low=[2, 3], high=[4, math.nan])
+    svg = line_chart("T", [dots, Series("l", [1, 2], [3, 4])], x_label="x", y_label="y")
+    circles = list(parsed(svg).iter(f"{SVG}circle"))
+    assert len(circles) == 1, "a point whose bar has no end is left out"
+    (bar,) = [n for n in parsed(svg).iter(f"{SVG}path") if "whisker" in n.attrib["class"]]
+    x, low, high = map(float, re.findall(r"[\d.]+", bar.attrib["d"]))
+    assert x == float(circles[0].attrib["cx"])
+    assert high < float(circles[0].attrib["cy"]) < low
+
+
+def test_a_heat_map_by_values() -> None:
+    assert {"2", "2.2", "3", "8"} <= set(
+        texts(heat_map("T", np.eye(5), x_span=(2, 3), y_span=(0, 9)))
+    )
+
+
+def test_an_interval_chart_names_its_lines() -> None:
+    rows = [Row("one", 60.0, 50.0, 70.0), Row("two", 80.0, 75.0, 85.0)]
+    lines = {"majority class": 52.0, "chance": 1.0}
+    chart = interval_chart("Accuracy", rows, x_label="%", lines=lines)
+    assert chart.count('class="reference"') == 1, "what lies beyond the axis is not drawn"
+    assert ">majority class</text>" in chart
+    assert ">chance</text>" not in chart
+    assert "majority class 52.0; chance 1.0" in chart, "for those who do not see it"
+    assert "0.250 [0.200, 0.300]" in interval_chart(
+        "Log loss", [Row("one", 0.25, 0.2, 0.3)], x_label="nats", digits=3
+    )
+
+
+def test_a_map_of_weights_has_room_for_its_title_and_its_names() -> None:
+    words = ["a", "word", "unbrokenunbrokenunbroken", "of", "it"]
+    weights = np.full((2, 5, 5), 0.2, np.float32)
+    title = "a word unbrokenunbrokenunbroken of it"
+    mean, *heads = maps([LayerAttention("blocks.0.attention", words, weights)], title)
+    assert f">{title}: mean of 2 heads</text>" in mean
+    assert [float(size) for size in re.findall(r"scale\(([\d.]+)\)", mean)] >= [15.0]
+    assert f">{title}, layer 1, head 2</text>" in heads[1]
+    (pool,) = maps([LayerAttention("pool.attention", words, weights[:1, :1])], "pool")
+    assert ">the text</text>" in pool

@@ -1,0 +1,100 @@
+"""Runs as ONNX folders: the same logits, and a README that runs without torch."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+from regard.core.errors import RegardError
+from regard.lab import runs
+from regard.lab.runs.export import export
+
+SMALL = ["width=16", "heads=2", "layers=1", "feedforward=16", "steps=6", "threads=1", "seed=3",
+         "precision=fp32", "learning_rate=0.05"]  # fmt: skip
+TEXTS = ["length=24", "examples=60", "batch_tokens=240", "data=pydoc"]
+PAIRS = ["letters=2", "examples=300", "judged=5"]
+#: Task, model, settings, and what the README's script prints.
+RUNS = {
+    "mean": ("classification", "mean", ["width=16", *SMALL[4:], "examples=200"]),
+    "rnn": ("classification", "rnn", ["width=16", "hidden=8", *SMALL[4:], "examples=200"]),
+    "transformer": ("classification", "transformer", [*SMALL, "examples=200", "truncate=ends",
+                                                      "length=20"]),
+    "ratings": ("regression", "cnn", ["width=16", "filters=4", *SMALL[4:], "examples=200"]),
+    "tags": ("tagging", "transformer", [*SMALL, "examples=100"]),
+    "gpt": ("language-modeling", "gpt", [*SMALL, *TEXTS]),
+    "bert": ("masked-modeling", "bert", [*SMALL, *TEXTS]),
+    "writer": ("reverse", "transformer", [*SMALL, *PAIRS]),
+    "t5": ("reverse", "t5", [*SMALL, *PAIRS]),
+    "bahdanau": ("reverse", "bahdanau", ["width=16", "hidden=16", *SMALL[4:], *PAIRS]),
+}  # fmt: skip
+#: What a script may not import.
+WITHOUT = "import sys; sys.modules['torch'] = sys.modules['regard'] = None\n"
+
+
+def trained(folder: Path, name: str) -> runs.Run:
+    task, model, settings = RUNS[name]
+    run = runs.start(folder / name, task, model, settings)
+    for _ in run.train():
+        pass
+    return run
+
+
+def said(folder: Path, call: str) -> object:
+    """What the README's script returns for a call, in a process without torch and regard."""
+    (script,) = re.findall(
+        r"^```python\n(.*?)^```", (folder / "README.md").read_text(), re.M | re.S
+    )
+    code = WITHOUT + script.replace("\nprint(", "\n# print(") + f"\nprint(json.dumps({call}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def check(run: runs.Run, folder: Path) -> None:
+    """The README's script answers what the run answers."""
+    name = run.config.task
+    texts = ["a good film", "not as bad as I had feared, and rather long for what it has to tell"]
+    if name == "classification":
+        for there, here in zip(said(folder, f"predict({texts})"), run.predict(texts), strict=True):
+            assert there == pytest.approx(dict(here.probabilities), abs=1e-4)
+    elif name == "regression":
+        numbers = [answer.value for answer in run.predict(texts)]
+        assert said(folder, f"predict({texts})") == pytest.approx(numbers, abs=1e-4)
+    elif name == "tagging":
+        tags = [tag for _, tag in said(folder, f"predict({texts[0]!r})")]
+        assert tags == list(run.predict(texts[0]).tags)
+    elif name == "masked-modeling":
+        assert len(said(folder, "predict(read('Return it.'), 1)")) == 5
+    elif name == "reverse":
+        for text in ("AB", "QZ", "M"):
+            there = said(folder, f"write({text!r}, 4)")
+            assert there == run.predict(text).text[: len(there)] != ""
+    else:
+        import torch
+
+        ids = [int(i) for i in run.task.read("Return ")]
+        with torch.no_grad():
+            logits = run.network.to_logits(run.network(torch.tensor([ids])))[0, -1]
+        logits[0] = -torch.inf
+        first = run.task.tokenizer.decode([int(logits.argmax())])
+        assert said(folder, "write('Return ', 1)") == first
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n not in ("mean",) else n for n in RUNS]
+)
+def test_the_readme_of_an_onnx_folder_answers_as_the_run(name: str, tmp_path: Path) -> None:
+    run = trained(tmp_path, name)
+    folder = export(run, "onnx", tmp_path / "onnx").folder
+    assert {"README.md", "config.json", "tokenizer.json"} < {x.name for x in folder.iterdir()}
+    check(run, folder)
+    with pytest.raises(RegardError, match="onnx already exists; give another folder"):
+        export(run, "onnx", tmp_path / "onnx")

@@ -1,0 +1,129 @@
+"""What a search draws: of each arm, the same for the same seed, and nothing that is given."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.core.errors import RegardError
+from regard.core.ranges import Choice, LogUniform, Uniform
+from regard.lab.studies.arms import parse_arms
+from regard.lab.studies.search import Search
+
+SPACE = {"learning_rate": LogUniform(1e-4, 1e-2), "ngrams": Choice(("1", "2", "3"))}
+
+EVERYTHING = "dropout=0 word_dropout=0 init_std=1 learning_rate=1 weight_decay=1".split()
+
+
+def spaces(arms: str, *space: str, given: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+    return Search(3, space=space).spaces("classification", parse_arms([arms]), given)
+
+
+def test_each_arm_has_its_own_space_and_what_is_given_is_not_searched() -> None:
+    found = spaces("mean,cnn:dropout=0.1,tfidf:ngrams=1", given=("init_std=0.2", "minimum=2"))
+    assert list(found["mean"]) == ["dropout", "learning_rate", "weight_decay", "word_dropout"]
+    assert list(found["cnn:dropout=0.1"]) == ["learning_rate", "weight_decay", "word_dropout"]
+    assert list(found["tfidf:ngrams=1"]) == ["inverse_penalty"]
+
+
+def test_pretrained_weights_are_fine_tuned_at_rates_of_their_own() -> None:
+    found = spaces("mean;bert:weights=some;frozen:weights=some")
+    assert found["bert:weights=some"] == {"learning_rate": LogUniform(1e-5, 1e-4)}
+    assert found["frozen:weights=some"] == {}
+
+
+def test_a_range_takes_the_usual_ones_place_or_joins_them() -> None:
+    found = spaces("mean,tfidf", "learning-rate=1e-3..1e-2", "width=8,16", "length=30..40")
+    assert found["mean"]["learning_rate"] == LogUniform(1e-3, 1e-2)
+    assert found["mean"]["width"] == Choice(("8", "16"))
+    assert found["mean"]["length"] == Uniform(30, 40, whole=True)
+    assert found["tfidf"].keys() == {"inverse_penalty", "minimum", "ngrams"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"space": ("widht=8,16",)}, "no setting is called 'widht'; did you mean width"),
+        ({"space": ("steps=5,9",)}, "steps is not searched: it is the same for every trial"),
+        ({"space": ("seed=1..9",)}, "seed is not searched"),
+        ({"space": ("validation=0.1,0.2",)}, "validation is not searched"),
+        ({"space": ("data=a,b",)}, "data is not searched"),
+        ({"space": ("width",)}, "a range is written key=low..high or key=a,b,c, not 'width'"),
+        ({"space": ("width=",)}, "a range is written"),
+        ({"space": ("width=8,16", "width=2,3")}, "two ranges are given"),
+        ({"space": ("width=8,16",), "overrides": ("width=8",)}, "width is given and searched"),
+        ({"space": ("filters=3,4",)}, "no setting is called 'filters'"),
+        ({"overrides": EVERYTHING}, "there is nothing to search"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_refused(given: dict[str, Any], says: str) -> None:
+    search = Search(3, space=given.get("space", ()))
+    arms = parse_arms(["mean,attention-pool"])
+    with pytest.raises(RegardError) as caught:
+        search.spaces("classification", arms, given.get("overrides", ()))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"trials": 1}, "tune=1: a search needs at least two trials"),
+        ({"trials": 3, "sampler": "grid"}, "unknown sampler 'grid'; choose random or tpe"),
+        ({"trials": 3, "seed": -1}, "the seed of a search is 0 or more"),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(RegardError, match=says):
+        Search(**given)
+
+
+def test_tokens_are_not_searched_where_tokens_are_judged() -> None:
+    arms = parse_arms(["gpt,gpt:layers=2"], {"gpt": None})  # type: ignore[dict-item]
+    with pytest.raises(RegardError, match="vocabulary is not searched"):
+        Search(2, space=("vocabulary=10,20",)).spaces("language-modeling", arms, ())
+
+
+def test_random_draws_are_a_function_of_seed_arm_and_number() -> None:
+    search = Search(9)
+    drawn = [search.suggest("cnn", k, SPACE, []) for k in range(9)]
+    assert drawn[0] == {}
+    assert drawn == [Search(9).suggest("cnn", k, SPACE, [({}, 0.5)]) for k in range(9)]
+    assert search.suggest("cnn", 4, SPACE, []) != search.suggest("rnn", 4, SPACE, [])
+    assert search.suggest("cnn", 4, SPACE, []) != Search(9, seed=1).suggest("cnn", 4, SPACE, [])
+    assert all(where.has(each[key]) for each in drawn[1:] for key, where in SPACE.items())
+
+
+def test_random_draws_are_spread_as_the_ranges_say() -> None:
+    space = {**SPACE, "layers": Uniform(1, 4, whole=True), "dropout": Uniform(0.0, 0.5)}
+    drawn = [Search(2).suggest("cnn", k, space, []) for k in range(1, 300)]
+    rates = np.array([math.log10(float(each["learning_rate"])) for each in drawn])
+    assert rates.mean() == pytest.approx(-3, abs=0.15)
+    assert np.mean([float(each["dropout"]) for each in drawn]) == pytest.approx(0.25, abs=0.04)
+    for key, values in (("ngrams", "123"), ("layers", "1234")):
+        shares = [np.mean([each[key] == value for each in drawn]) for value in values]
+        assert shares == pytest.approx([1 / len(values)] * len(values), abs=0.08)
+
+
+def test_tpe_learns_from_what_it_has_seen_and_is_the_same_again() -> None:
+    space = {"learning_rate": LogUniform(1e-4, 1e-2)}
+    rates = np.geomspace(1.1e-4, 9.9e-3, 24)
+    seen = [
+        ({"learning_rate": repr(rate)}, -abs(math.log10(rate) + 2.3)) for rate in rates.tolist()
+    ]
+    search = Search(99, "tpe")
+    drawn = [search.suggest("cnn", k, space, seen) for k in range(30, 42)]
+    assert drawn == [search.suggest("cnn", k, space, seen) for k in range(30, 42)]
+    near = np.median([abs(math.log10(float(each["learning_rate"])) + 2.3) for each in drawn])
+    assert near < 0.15  # 0.65 at random
+    failed = [(settings, None) for settings, _ in seen[:3]]
+    assert search.suggest("cnn", 30, space, [*failed, *seen[3:]])
+    outside = [({"learning_rate": "0.5"}, 1.0)]  # a default that the range leaves out
+    assert search.suggest("cnn", 30, space, [*outside, *seen]) == drawn[0]
+
+
+def test_batches_of_tpe_do_not_depend_on_how_many_trials_there_are() -> None:
+    first = list(Search(9, "tpe").batches())
+    assert list(Search(20, "tpe").batches())[: len(first)] == first
+    assert [n for batch in Search(20, "tpe").batches() for n in batch] == list(range(20))

@@ -1,0 +1,108 @@
+"""Whether a score left that of a guess that ignores the input behind, for every metric."""
+
+import numpy as np
+import pytest
+
+from regard.lab.data.examples import Example
+from regard.lab.data.pairs import Pair
+from regard.lab.tasks.birthplace.evaluation import Answered
+from regard.lab.tasks.classification.evaluation import LabelEvaluation
+from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
+from regard.lab.tasks.evaluation import Evaluation, learned
+from regard.lab.tasks.pretraining.evaluation import Likelihoods, unigram_loss
+from regard.lab.tasks.regression import METRICS as METRICS_OF_NUMBERS
+from regard.lab.tasks.regression.task import RegressionEvaluation
+from regard.lab.tasks.symbols.task import SymbolEvaluation
+from regard.lab.tasks.tagging.evaluation import TagEvaluation
+from regard.lab.tasks.writing.evaluation import Text, Translations
+
+RNG = np.random.default_rng(0)
+MANY = 1000
+
+
+def labelled(metric: str, right: float) -> Evaluation:
+    """Three labels, 60, 30 and 10 %; so many answers are right, the others drawn by frequency."""
+    truth = RNG.choice(3, MANY, p=[0.6, 0.3, 0.1])
+    said = np.where(RNG.random(MANY) < right, truth, RNG.choice(3, MANY, p=[0.6, 0.3, 0.1]))
+    shares = np.full((MANY, 3), [0.6, 0.3, 0.1]) + 3 * right * np.eye(3)[said]
+    examples = [Example("a", "xyz"[label], "f:1") for label in truth]
+    chances = shares / shares.sum(1, keepdims=True) if metric == "log-loss" else np.eye(3)[said]
+    trained = [600, 300, 100]
+    return LabelEvaluation.judge("xyz", examples, chances, metric=metric, trained=trained)
+
+
+def regression(metric: str, right: float) -> Evaluation:
+    true = RNG.normal(10, 2, MANY)
+    said = 10 + right * (true - 10) + 0.1 * RNG.normal(size=MANY)
+    examples = [Example("a", f"{x!r}", "f:1") for x in true.tolist()]
+    return RegressionEvaluation.judge(metric, examples, said, 10.0)
+
+
+def spans(right: float) -> Evaluation:
+    examples = [Example("a b c", "O B-x O", f"f:{i}", parents=(-1, 0, 1)) for i in range(100)]
+    tags = [["O", "B-x" if i < 100 * right else "O", "B-y"] for i in range(100)]
+    return TagEvaluation.judge("span F1", examples, tags, "O")
+
+
+def symbols(right: float) -> Evaluation:
+    true = RNG.choice(20, MANY)
+    said = np.where(RNG.random(MANY) < right, true, RNG.choice(20, MANY))
+    examples = [Example("a", f"s{x}", "f:1", parents=(-1,)) for x in true]
+    return SymbolEvaluation.judge("accuracy", examples, [[f"s{x}"] for x in said], "s3")
+
+
+def written(metric: str, right: float) -> Evaluation:
+    pairs = [Pair(f"s {i}", f"t{i} goes to the town {i}", f"f:{i}") for i in range(200)]
+    texts = [Text(p.target if i < 200 * right else "x y z w", -1.0, True)
+             for i, p in enumerate(pairs)]  # fmt: skip
+    return Translations.judge(metric, pairs, texts)
+
+
+def answered(right: float) -> Evaluation:
+    places = ["London"] * 10 + [f"P{i}" for i in range(190)]
+    pairs = [Pair(f"who {i}", place, f"f:{i}") for i, place in enumerate(places)]
+    texts = [Text(p.target if i < 200 * right else "Rome", -1.0, True)
+             for i, p in enumerate(pairs)]  # fmt: skip
+    return Answered.judge(pairs, texts, "London")
+
+
+def tokens(right: float) -> Evaluation:
+    ids = RNG.choice(50, 2000, p=np.arange(1, 51) / 1275)
+    nats = -np.log((1 - right) * (ids + 1) / 1275 + right)
+    halves = (np.split(nats, 2), np.split(RNG.random(2000) < 0.1, 2))
+    return Likelihoods(("a", "b"), *map(tuple, halves), unigram_loss(ids))
+
+
+CASES = {
+    **{name: (lambda r, m=name: labelled(m, r)) for name in METRICS_OF_LABELS},
+    **{name: (lambda r, m=name: regression(m, r)) for name in METRICS_OF_NUMBERS.values()},
+    "span F1": spans,
+    "symbols": symbols,
+    "BLEU": lambda r: written("BLEU", r),
+    "exact match": lambda r: written("exact match", r),
+    "birthplace": answered,
+    "tokens": tokens,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_score_that_left_the_trivial_answer_is_told_from_one_that_did_not(case: str) -> None:
+    assert not CASES[case](0.0).learned
+    assert CASES[case](0.8).learned
+
+
+def test_a_plateau_at_chance_by_its_numbers() -> None:
+    scores = np.repeat([1.0, 0.0], [63, 937])
+    assert not learned(scores, 0.051, 1.0)  # 6.3 % where the most frequent answer has 5.1 %
+    assert learned(np.repeat([1.0, 0.0], [100, 900]), 0.051, 1.0)
+    assert not learned(np.repeat([1.0, 0.0], [9, 91]), 0.051, 1.0)  # 100 examples: chance
+    assert learned(np.repeat([1.0, 0.0], [35, 15]), 0.6, 1.0)  # 50 examples, a tenth is enough
+    assert learned(np.ones(5), 1.0, 1.0)  # nothing is better than the guess
+
+
+def test_the_loss_of_token_frequencies_is_kept_with_the_answers() -> None:
+    kept = tokens(0.5)
+    assert isinstance(kept, Likelihoods)
+    again = Likelihoods.parse(kept.rows(), "p")
+    assert again.unigram == kept.unigram == pytest.approx(3.7, abs=0.15)
+    assert Likelihoods(("a",), (np.ones(3),), (np.ones(3, bool),)).learned  # unknown
