@@ -129,7 +129,7 @@ def act(page: Any, url: str, head: int) -> Film:
 
 
 def animate(out: Path, place: Path) -> Film:
-    """Train, serve, film and write. Errors: no Chromium; a format other than WebP and GIF."""
+    """Train, serve, film and write. Raises: no Chromium; a format other than WebP and GIF."""
     if out.suffix not in (".webp", ".gif"):
         raise RegardError(f"--out must end in .webp or .gif, not {out.suffix!r}")
     browser = shutil.which("chromium") or shutil.which("google-chrome")

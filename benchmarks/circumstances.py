@@ -72,7 +72,7 @@ def few_files() -> None:
 
 @contextmanager
 def mounted(place: Path, size: str, *options: str) -> Iterator[Path]:
-    """A small file system. Errors: it may not be mounted."""
+    """A small file system. Raises: it may not be mounted."""
     place.mkdir()
     given = ",".join((f"size={size}", *options))
     subprocess.run(["mount", "-t", "tmpfs", "-o", given, "tmpfs", place], check=True)  # noqa: S603, S607

@@ -165,7 +165,7 @@ def their_logits(kind: str, folder: Path) -> Tensor:
 
 
 def our_logits(kind: str, folder: Path) -> Tensor:
-    """Return the same by regard. Errors: those of `load`."""
+    """Return the same by regard. Raises: those of `load`."""
     model: Any = huggingface.load(folder).model
     tokens, lengths, target = inputs(kind)
     real = torch.arange(9) < lengths[:, None]

@@ -275,7 +275,7 @@ def versions() -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line a family, then the table; exit code 1 where something differs.
 
-    Errors: a family that does not exist.
+    Raises: a family that does not exist.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="write the verdicts there as JSON")

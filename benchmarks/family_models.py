@@ -168,7 +168,7 @@ def class_of(family: str, name: str) -> Any:
 def make(family: str) -> nn.Module:
     """Return a tiny model of the family in eval mode, its weights some way off where they begin.
 
-    Errors: none of its classes can be made of a shrunk config; the reason is the first attempt's.
+    Raises: none of its classes can be made of a shrunk config; the reason is the first attempt's.
     """
     from transformers import CONFIG_MAPPING
 
@@ -209,7 +209,7 @@ def merge(settings: dict[str, Any], given: dict[str, Any]) -> None:
 def stir(model: nn.Module, by: float = 0.1) -> None:
     """Add noise to the weights, so that what the model looks at depends on the text.
 
-    Errors: the model cannot be asked, or answers no finite number.
+    Raises: the model cannot be asked, or answers no finite number.
     """
     before = [x.detach().clone() for x in model.parameters()]
     with torch.no_grad():

@@ -59,7 +59,7 @@ class Disk:
         self.writes = 0
 
     def write(self, path: object) -> None:
-        """Count a write to a path. Errors: it is the one that is refused."""
+        """Count a write to a path. Raises: it is the one that is refused."""
         if isinstance(path, int) or not str(path).startswith(self.folder):
             return
         self.writes += 1

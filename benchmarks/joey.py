@@ -23,7 +23,7 @@ SEED = 0
 class Joey:
     """JoeyNMT's model, loss, batches by tokens and beam search, at the given sizes.
 
-    Errors: a python that does not answer, with what it said last.
+    Raises: a python that does not answer, with what it said last.
     """
 
     def __init__(

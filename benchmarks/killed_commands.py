@@ -177,7 +177,7 @@ def _get(url: str, body: dict[str, Any] | None = None) -> Any:
 
 
 def ask(url: str) -> Any:
-    """A prediction. Errors: none comes."""
+    """A prediction. Raises: none comes."""
     (run,) = _get(f"{url}/runs")["runs"]
     return _get(f"{url}/predict", {"run": run["name"], "text": TEXT})
 

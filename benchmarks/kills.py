@@ -163,7 +163,7 @@ def begin(folder: Path) -> BaseProcess:
 
 
 def finish(process: BaseProcess) -> None:
-    """Wait until a training has come to its end. Errors: it does not, or not well."""
+    """Wait until a training has come to its end. Raises: it does not, or not well."""
     process.join(PATIENCE)
     if process.exitcode != 0:
         process.kill()

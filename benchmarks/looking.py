@@ -101,7 +101,7 @@ def measured(page: Any, url: str, heads: int) -> Times:
 
 
 def look(layers: int, heads: int, tokens: int, place: Path) -> dict[str, Any]:
-    """Times of the report and of the page, and the report's size. Errors: no Chromium."""
+    """Times of the report and of the page, and the report's size. Raises: no Chromium."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if not browser:
         raise RegardError("there is no chromium on the path; Debian: apt-get install chromium")

@@ -77,7 +77,7 @@ IMPORT = "import time; t = time.perf_counter(); import regard; print(time.perf_c
 
 
 def run(*words: str | Path, cwd: Path = ROOT, **environment: str) -> str:
-    """Run a command and return its output. Errors: it fails, with its output."""
+    """Run a command and return its output. Raises: it fails, with its output."""
     done = subprocess.run(  # noqa: S603
         [str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False,
         env={**os.environ, **environment},

@@ -252,7 +252,7 @@ def measured(count: int) -> Iterable[dict[str, Any]]:
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """A row for each comparison. ``quick`` takes fewer texts. Errors: it has no settings."""
+    """A row for each comparison. ``quick`` takes fewer texts. Raises: it has no settings."""
     if settings:
         raise RegardError(f"parity has no settings, so not {settings[0]!r}")
     return iter(measured(TEXTS // 100 if quick else TEXTS))

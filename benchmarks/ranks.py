@@ -182,7 +182,7 @@ def joined(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def run(job: dict[str, Any], world: int, place: Path) -> dict[str, Any]:
-    """Do a job in so many processes and return its result. Errors: a process fails."""
+    """Do a job in so many processes and return its result. Raises: a process fails."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

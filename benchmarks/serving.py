@@ -303,7 +303,7 @@ async def end(client: Client, process: "subprocess.Popen[str]", words: int, tall
 
 
 def assault(run: Path, seconds: float, words: int, queue: int, deadline: float) -> Tally:
-    """All parts, one after the other, against a server of its own. Errors: it does not begin."""
+    """All parts, one after the other, against a server of its own. Raises: it does not begin."""
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "regard", "serve", str(run), "--port", "0", f"queue={queue}",
          f"deadline={deadline:g}"],

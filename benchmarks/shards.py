@@ -178,7 +178,7 @@ def in_process(*words: object) -> "subprocess.Popen[str]":
 
 
 def answers(processes: list["subprocess.Popen[str]"]) -> list[dict[str, Any]]:
-    """What the processes printed. Errors: one of them failed."""
+    """What the processes printed. Raises: one of them failed."""
     outputs = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise RegardError("a process failed; see above")

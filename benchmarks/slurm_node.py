@@ -63,7 +63,7 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 def slurm_node(folder: Path, cpus: int = 2) -> Iterator[dict[str, str]]:
     """Start the daemons; yield the environment in which Slurm's commands find them.
 
-    Errors: a package that is not installed; not root; the node does not become idle.
+    Raises: a package that is not installed; not root; the node does not become idle.
     """
     if missing := [name for name in NEEDED if not _found(name)]:
         raise RegardError(f"{missing[0]} is not installed: apt-get install slurm-wlm munge")

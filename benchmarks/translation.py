@@ -132,7 +132,7 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
 
 
 def rows(contest: Contest, *, judged: bool) -> Iterator[dict[str, Any]]:
-    """Measure what was asked for. Errors: a peer that nobody is."""
+    """Measure what was asked for. Raises: a peer that nobody is."""
     tables = {"training": training_rivals, "decoding": decoding_rivals}
     how = contest.how
     asked = {name: make(contest) for name, make in tables.items() if how.case in ("", name)}

@@ -68,7 +68,7 @@ LEFT_OUT = {"seconds", "peak_mb", "report", "machine", "reproduce", "out", "fold
 
 
 def regard(*words: str, folder: Path) -> str:
-    """Run a command and return what it prints on stdout. Errors: it fails."""
+    """Run a command and return what it prints on stdout. Raises: it fails."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "regard", *words], cwd=folder, capture_output=True, text=True,
         check=False,

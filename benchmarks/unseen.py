@@ -107,7 +107,7 @@ def split(name: str, data: Path, out: Path, folds: int) -> list[tuple[Path, Path
 
 
 def find(data: Path, name: str) -> Path:
-    """The table of this name in a folder. Errors: there is none."""
+    """The table of this name in a folder. Raises: there is none."""
     for ending in (".tsv", ".tsv.gz", ".csv", ".csv.gz"):
         if (path := data / f"{name}{ending}").is_file():
             return path

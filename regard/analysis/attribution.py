@@ -55,7 +55,7 @@ class Explainable(NamedTuple):
     default: int = 0
 
     def choose(self, choice: int | None) -> tuple[int, Scalar]:
-        """Return a number and its index, from 0. Errors: no such index."""
+        """Return a number and its index, from 0. Raises: no such index."""
         index = self.default if choice is None else choice
         if not 0 <= index < len(self.scalars):
             raise RegardError(
@@ -87,7 +87,7 @@ def integrated_gradients(scalar: Scalar, steps: int) -> Gradients:
     """Return Σ_d x_d ∫₀¹ ∂f(αx) / ∂x_d dα for the embedding x of each token of all texts.
 
     Sundararajan, Taly and Yan 2017, with zero vectors as the baseline, by the Gauss-Legendre rule
-    in t, α = t⁸, with ``steps`` points. Errors: ``steps`` below 1; a model that embeds other tokens
+    in t, α = t⁸, with ``steps`` points. Raises: ``steps`` below 1; a model that embeds other tokens
     than those of ``scalar.texts``.
 
     >>> table = nn.Embedding.from_pretrained(torch.tensor([[2.0], [3.0]]))
@@ -170,7 +170,7 @@ def _embedded(scalar: Scalar, alphas: Tensor) -> Iterator[tuple[list[Tensor], li
 
 
 def _must_match(scalar: Scalar, path: Sequence[Tensor]) -> None:
-    """Errors: the model embedded other tokens than those that the scalar names."""
+    """Raises: the model embedded other tokens than those that the scalar names."""
     sizes, named = [vectors.shape[1] for vectors in path], [len(text) for text in scalar.texts]
     if sizes != named:
         raise RegardError(
@@ -184,7 +184,7 @@ def attention_gradients(model: nn.Module, scalar: Scalar) -> list[tuple[str, NDA
 
     Attention × gradient (Barkan et al. 2021), for one copy of the text. With o_i = Σ_j A_ij v_j,
     the gradient is ∂f / ∂o_i · v_j, so that no path but that of training is needed. It is positive
-    where the attention to a token raised the number. Errors: a text that is too long.
+    where the attention to a token raised the number. Raises: a text that is too long.
     """
     one = torch.ones(1)
     with torch.enable_grad(), _embedded(scalar, one), _values(model) as values:
@@ -250,7 +250,7 @@ class Attributed(NamedTuple):
 
 
 def attributed(model: nn.Module, explainable: Explainable, choice: int | None = None) -> Attributed:
-    """Return both attributions of one of the numbers. Errors: no such choice."""
+    """Return both attributions of one of the numbers. Raises: no such choice."""
     index, scalar = explainable.choose(choice)
     gradients, rows = close_gradients(scalar), list[tuple[str, NDArray[np.float64]]]()
     for name, row in attention_gradients(model, scalar):

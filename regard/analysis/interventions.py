@@ -47,7 +47,7 @@ def without_heads(model: nn.Module, heads: Sequence[Head]) -> Iterator[None]:
 
     This equals a model whose output projections have zeros in the columns of these heads (Michel
     et al. 2019). In a layer without an output projection, the head's columns of its output are
-    zero. Errors: a layer without heads; no such layer or head.
+    zero. Raises: a layer without heads; no such layer or head.
 
     >>> from regard.attention import MultiHeadAttention
     >>> model = MultiHeadAttention(4, 2)
@@ -162,7 +162,7 @@ def patched(
     at all, and only in the first call of each block, so that a model that writes token by token
     reads the patched prompt and then goes on by itself.
 
-    Errors: no such block or head; states of another length; positions outside of the text.
+    Raises: no such block or head; states of another length; positions outside of the text.
     """
     known = blocks(model)
     with ExitStack() as stack:
@@ -180,7 +180,7 @@ def patched(
 
 
 def must_be_in(model: nn.Module, place: Place) -> None:
-    """Errors: the model has no such block or head."""
+    """Raises: the model has no such block or head."""
     if isinstance(place, Head):
         _by_layer(model, [place])
     elif place not in (known := blocks(model)):

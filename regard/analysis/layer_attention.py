@@ -59,7 +59,7 @@ class LayerAttention(NamedTuple):
 
 
 def looked(recording: Recording, tokens: Sequence[str]) -> list[LayerAttention]:
-    """Return the weights of each recorded layer for the first text. Errors: see `at_most`."""
+    """Return the weights of each recorded layer for the first text. Raises: see `at_most`."""
     must_be_few(recording)
     return [
         LayerAttention(name, list(tokens), heads(table(seen))) for name, seen in recording.layers
@@ -67,7 +67,7 @@ def looked(recording: Recording, tokens: Sequence[str]) -> list[LayerAttention]:
 
 
 def must_be_few(recording: Recording) -> None:
-    """Errors: the tables of a recording, which are yet to be made, are over `at_most`."""
+    """Raises: the tables of a recording, which are yet to be made, are over `at_most`."""
     size = sum(_size(seen) for _, seen in recording.layers)
     if size > _most.get():
         raise TooManyWeightsError(_most.get(), size)

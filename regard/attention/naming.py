@@ -16,7 +16,7 @@ def named_part(table: Table[T], name: str) -> tuple[T, dict[str, Any]]:
     """Return the row of a name and the options that follow it.
 
     A row's ``options`` give, by name, how many numbers each takes; the name of a row's only option
-    may be left out. One number is itself, more are a tuple. Errors: an unknown name, an unknown
+    may be left out. One number is itself, more are a tuple. Raises: an unknown name, an unknown
     option, another count of numbers.
 
     >>> from regard.attention.normalizers import NORMALIZERS

@@ -506,7 +506,7 @@ def causal_mask(n: int) -> Tensor:
 
 
 def peer(name: str) -> Any:
-    """Import an optional package. Errors: it is not installed."""
+    """Import an optional package. Raises: it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -515,7 +515,7 @@ def peer(name: str) -> Any:
 
 
 def layer_of(module: nn.Module, name: str = "") -> Layer:
-    """Return the adapter of a module. Errors: it cannot be called as ``module(x, mask=mask)``."""
+    """Return the adapter of a module. Raises: it cannot be called as ``module(x, mask=mask)``."""
     kind, home = type(module).__name__, type(module).__module__.split(".")[0]
     parents = {base.__name__ for base in type(module).__mro__}
     if isinstance(module, nn.MultiheadAttention):

@@ -121,7 +121,7 @@ def moves(layer: Layer, module: nn.Module, x: Tensor, plain: Tensor, apart: Tens
 def with_rotary(layer: Layer, x: Tensor, plain: Tensor, apart: Tensor) -> nn.Module | None:
     """Return the layer with rotary positions; None if it takes none, or they change nothing.
 
-    Errors: they have an effect, but positions= has none.
+    Raises: they have an effect, but positions= has none.
     """
     try:
         module = build(layer, position="rotary")

@@ -54,7 +54,7 @@ class NetworkSubject:
         return [min(size, self.longest or size) for size in self.wanted]
 
     def build(self) -> nn.Module:
-        """Return the network in float64 and evaluation mode. Errors: it requires trees."""
+        """Return the network in float64 and evaluation mode. Raises: it requires trees."""
         network = deepcopy(self.make()).double().eval()
         if getattr(network, "reads_trees", False):
             raise InapplicableError("the network requires the tree of each text")

@@ -60,7 +60,7 @@ def conform(thing: object, *, name: str = "", seed: int = 0, long: bool = True) 
     subject breaks the law. If the first law fails, the others are not checked. Without ``long`` the
     laws of texts of up to 300 words are left out, which take most of the time.
 
-    Errors: an object of another type.
+    Raises: an object of another type.
 
     >>> from regard.attention import SCORES
     >>> {verdict.outcome for verdict in conform(SCORES["cosine"])} - {"does not apply"}
@@ -90,7 +90,7 @@ def kind_of(subject: Subject) -> str:
 
 
 def subject_of(thing: object, name: str = "") -> Subject:
-    """Return the subject for an object. Errors: there are no laws for it."""
+    """Return the subject for an object. Raises: there are no laws for it."""
     if isinstance(thing, tuple(KINDS)):
         return thing  # type: ignore[return-value]
     if isinstance(thing, type):
@@ -139,7 +139,7 @@ def subject_of_class(kind: type, name: str) -> Subject:
 
 
 def of_mechanism(kind: Callable[..., Mechanism], name: str) -> Subject:
-    """Return the subject of a mechanism's class. Errors: it cannot be built as models build it."""
+    """Return the subject of a mechanism's class. Raises: it cannot be built as models build it."""
     try:
         return of_class(kind, name)
     except Exception as error:  # whatever a user's code raises
@@ -163,7 +163,7 @@ def instance_of(make: Any, name: str) -> object:
 def find(spec: str) -> Subject:
     """Return a subject by name: ``FILE.py:Name``, a part of regard, or a layer of another package.
 
-    A position is wrapped around scaled-dot. Errors: an unknown name.
+    A position is wrapped around scaled-dot. Raises: an unknown name.
 
     >>> find("sparsemax").name
     'sparsemax'

@@ -25,7 +25,7 @@ FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write data to path atomically. Errors: no space, no permission, in one line."""
+    """Write data to path atomically. Raises: no space, no permission, in one line."""
     with replacing(path, len(data)) as aside:
         write_through(aside, data)
 
@@ -34,7 +34,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 def replacing(path: Path, size: int = 0) -> Iterator[Path]:
     """Give a file to write, flushed, in this context; at its end it replaces path.
 
-    Errors: as `write_bytes`. After an error nothing is left of it.
+    Raises: as `write_bytes`. After an error nothing is left of it.
     """
     aside = beside(path)
     with told(path, size):
@@ -56,7 +56,7 @@ def write_json(path: Path, value: Any) -> None:
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Write a folder of files to path atomically, with a manifest of their hashes.
 
-    Errors: no space or no permission, in one line with the required space. A partial folder is
+    Raises: no space or no permission, in one line with the required space. A partial folder is
     removed, and the folders next to it are unchanged.
     """
     aside = beside(path)
@@ -87,7 +87,7 @@ def complete_folder(aside: Path, path: Path, manifest: Mapping[str, Any]) -> Non
 def read_folder(path: Path) -> dict[str, bytes]:
     """Return the files of a folder written by `write_folder`, each verified by its hash.
 
-    Errors: as `check_folder`.
+    Raises: as `check_folder`.
     """
     return {name: read_bytes(path / name, MOST) for name in check_folder(path)}
 
@@ -95,7 +95,7 @@ def read_folder(path: Path) -> dict[str, bytes]:
 def check_folder(path: Path) -> list[str]:
     """Return the names of the files of a folder, each verified by its hash.
 
-    Errors: a file that is missing, not in the manifest, or of another hash; the line names it.
+    Raises: a file that is missing, not in the manifest, or of another hash; the line names it.
     """
     manifest = read_json(path / MANIFEST)
     try:
@@ -200,7 +200,7 @@ def configuration() -> Path:
 def locked(file: Path, *, wait: bool) -> Iterator[None]:
     """Hold a lock file, which has this process's id; the system frees the lock of a dead process.
 
-    With `wait`, wait for another holder. Errors: without it, a LockedError with the holder's id.
+    With `wait`, wait for another holder. Raises: without it, a LockedError with the holder's id.
     """
     try:
         import fcntl

@@ -33,7 +33,7 @@ def parts_of(spec: str) -> list[str]:
 def layers_of(names: str) -> list[str]:
     """Return the names of consecutive layers, which ``/`` separates and ``*`` repeats.
 
-    Errors: a repetition that is no number. ``FILE.py:NAME`` is one name.
+    Raises: a repetition that is no number. ``FILE.py:NAME`` is one name.
 
     >>> layers_of("window-512*2/none"), layers_of("rotary")
     (['window-512', 'window-512', 'none'], ['rotary'])
@@ -111,7 +111,7 @@ def short(name: str) -> str:
 def load_object(spec: str) -> object:
     """Return the object named by ``FILE.py:Name``; the file runs here, as an import would.
 
-    `regard.core.tables.load` runs it only if it is trusted. Errors: the spec, the file or the name
+    `regard.core.tables.load` runs it only if it is trusted. Raises: the spec, the file or the name
     is not as it should be, or the file does not run.
     """
     file, colon, name = spec.rpartition(":")

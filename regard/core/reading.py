@@ -28,7 +28,7 @@ WIDEST = 1 << 63  # of a whole number
 
 
 def read_bytes(path: Path, most: int = MOST) -> bytes:
-    """Return a file's content. Errors: no file, or unreadable; more than ``most`` bytes."""
+    """Return a file's content. Raises: no file, or unreadable; more than ``most`` bytes."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
@@ -44,7 +44,7 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
 def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     """Return the value of a JSON document; ``source`` names it in errors.
 
-    Errors: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; a key twice in an
+    Raises: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; a key twice in an
     object; nested deeper than `DEEPEST`.
 
     >>> parse_json("[1, 2.5]", "example")
@@ -69,7 +69,7 @@ def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
 
 
 def read_json(path: Path, most: int = MOST, widest: int = WIDEST) -> dict[str, Any]:
-    """Return the object of a JSON file. Errors: of `read_bytes`, of `parse_json`; no object."""
+    """Return the object of a JSON file. Raises: of `read_bytes`, of `parse_json`; no object."""
     value = parse_json(read_bytes(path, most), path, widest)
     if not isinstance(value, dict):
         raise RegardError(f"{path} is not a JSON object")
@@ -131,7 +131,7 @@ def problem(error: Mapping[str, Any]) -> str:
 def checked(kind: type[T], value: Any, source: object) -> T:
     """Return a plain value as a dataclass, a TypedDict or any type that pydantic knows.
 
-    Errors: a field of another type, one that is missing or unknown, by its name.
+    Raises: a field of another type, one that is missing or unknown, by its name.
 
     >>> checked(dict[str, int], {"a": "x"}, "example")
     Traceback (most recent call last):
@@ -157,7 +157,7 @@ def checked(kind: type[T], value: Any, source: object) -> T:
 
 
 def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
-    """Return the tensors of a safetensors file. Errors: it is damaged."""
+    """Return the tensors of a safetensors file. Raises: it is damaged."""
     import safetensors
     import safetensors.torch
 
@@ -168,7 +168,7 @@ def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
 
 
 def open_tensors(path: Path) -> "dict[str, Tensor]":
-    """Return the tensors of a safetensors file, read when they are used. Errors: as parse_tensors.
+    """Return the tensors of a safetensors file, read when they are used. Raises: as parse_tensors.
 
     The file must not change while they are in use; it may be deleted.
     """
@@ -217,7 +217,7 @@ def _whole(widest: int, number: str) -> int:
 
 
 def _must_be_shallow(value: Any) -> None:
-    """Errors: a value whose lists and objects are nested deeper than `DEEPEST`."""
+    """Raises: a value whose lists and objects are nested deeper than `DEEPEST`."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

@@ -32,7 +32,7 @@ class Settings(BaseModel):
 
 
 def build(cls: type[S], values: Mapping[str, Any]) -> S:
-    """Build settings from plain values. Errors: an invalid value, in one line.
+    """Build settings from plain values. Raises: an invalid value, in one line.
 
     Strings are converted, as for values from a command line.
     """
@@ -51,7 +51,7 @@ def build(cls: type[S], values: Mapping[str, Any]) -> S:
 def key_value(pair: str) -> tuple[str, str]:
     """Return the two sides of ``key=value``; ``batch-tokens`` is ``batch_tokens``.
 
-    Errors: no ``=``; an argument that Python could not decode, which no file of settings can hold.
+    Raises: no ``=``; an argument that Python could not decode, which no file of settings can hold.
 
     >>> key_value("batch-tokens = 512")
     ('batch_tokens', '512')
@@ -79,7 +79,7 @@ def key_of(pair: str) -> str:
 def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, str]]:
     """Assign each ``key=value`` to the settings classes that have such a field.
 
-    Errors: a pair without ``=``, a key that no class knows (with the nearest spellings), a key
+    Raises: a pair without ``=``, a key that no class knows (with the nearest spellings), a key
     given twice.
     """
     shares: list[dict[str, str]] = [{} for _ in classes]
@@ -123,7 +123,7 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
 def pairs(settings: Mapping[str, Any]) -> list[str]:
     """Return settings as ``key=value`` pairs, without empty ones and None.
 
-    Errors: a value that is not a string, a number or a list of these.
+    Raises: a value that is not a string, a number or a list of these.
 
     >>> pairs({"heads": 2, "tie": True, "widths": [3, 4], "data": "", "steps": None})
     ['heads=2', 'tie=1', 'widths=3,4']

@@ -54,7 +54,7 @@ class Table(Mapping[str, T], Generic[T]):
         return {name: point for name, point in points.items() if name not in self.rows}
 
     def __getitem__(self, name: str) -> T:
-        """Return a row. Errors: a file that is not trusted, does not run, or holds another kind."""
+        """Return a row. Raises: a file that is not trusted, does not run, or holds another kind."""
         if name in self.rows:
             row = self.rows[name]
             if isinstance(row, str):
@@ -127,7 +127,7 @@ def _line(row: object) -> str:
 def load(spec: str, what: str) -> Any:
     """Return the object that "module:NAME" or ``FILE.py:NAME`` names.
 
-    Errors: a file that is not trusted or does not run; it has no such name.
+    Raises: a file that is not trusted or does not run; it has no such name.
 
     >>> load("math:tau", "number") > 6
     True

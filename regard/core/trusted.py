@@ -22,7 +22,7 @@ VARIABLE = "REGARD_TRUSTED"  # fingerprints; the environment reaches the process
 def trust(file: Path | str) -> None:
     """Let runs that name this Python file be opened in this process.
 
-    Opening such a run executes the file. Errors: it cannot be read.
+    Opening such a run executes the file. Raises: it cannot be read.
 
     >>> trust("nowhere.py")
     Traceback (most recent call last):
@@ -68,7 +68,7 @@ def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """Return the sha256 of a file's absolute path and content. Errors: it cannot be read."""
+    """Return the sha256 of a file's absolute path and content. Raises: it cannot be read."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -32,7 +32,7 @@ def beam(
     its texts have ended and none that goes on could still be better than the worst of them, or at
     its limit, where what goes on is taken as it is. A beam of 1 without penalty is `greedy`.
 
-    Errors: a size below 1, ``best`` above the size, a penalty beyond ±`MOST_PENALTY`.
+    Raises: a size below 1, ``best`` above the size, a penalty beyond ±`MOST_PENALTY`.
     """
     limits = limits or Limits()
     if not abs(penalty) <= MOST_PENALTY:

@@ -33,7 +33,7 @@ def sample(
     ``texts`` are their places in the batch unless others are given. What is written reports its
     probability under the model itself. ``end`` may be several tokens, or none.
 
-    Errors: a temperature that is not above 0, a ``top_p`` outside (0, 1], a negative ``top_k``.
+    Raises: a temperature that is not above 0, a ``top_p`` outside (0, 1], a negative ``top_k``.
     """
     limits = limits or Limits()
     if not temperature > 0:

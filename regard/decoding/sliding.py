@@ -21,7 +21,7 @@ class Sliding(Around):
 
     A text to begin with may be longer too: its last ``context`` tokens are read.
 
-    Errors: a context below 2; more than one row a text, as a beam has.
+    Raises: a context below 2; more than one row a text, as a beam has.
     """
 
     def __init__(self, writer: Writer, context: int) -> None:

@@ -113,7 +113,7 @@ def begun(batch: int, device: torch.device | None = None) -> Int[Tensor, "batch 
 def without(logits: Tensor, end: int | Sequence[int], forbidden: bool) -> Tensor:
     """Return log probabilities in float32, −∞ for the padding, and for the end while forbidden.
 
-    Errors: logits that are NaN.
+    Raises: logits that are NaN.
     """
     return _numbers(_allowed(logits.float(), end, forbidden).log_softmax(-1))
 

@@ -17,7 +17,7 @@ OURS = {
 
 
 def theirs(name: str, program: str) -> str:
-    """Return Hugging Face's name of an activation. Errors: a gated one, which it does not have."""
+    """Return Hugging Face's name of an activation. Raises: a gated one, which it does not have."""
     if name.startswith(GATED):
         raise RegardError(
             f"{program} does not support activation={name}; train with activation="

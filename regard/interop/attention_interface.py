@@ -78,7 +78,7 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
     The first call of each attention layer compares a few queries with the model's own eager
     attention, and raises an error if regard would change the result.
 
-    Errors: transformers is not installed; an unknown score or normaliser, or one with parameters,
+    Raises: transformers is not installed; an unknown score or normaliser, or one with parameters,
     which `adopt` must create before the optimizer is built.
     """
     interface, masks = interfaces()
@@ -143,7 +143,7 @@ def adopt(
     The model runs once on ``example``, the arguments of its forward, with eager attention and once
     with regard's softmax; the default is six tokens or one image.
 
-    Errors: those of `register`; a model that does not use transformers' attention interface, or
+    Raises: those of `register`; a model that does not use transformers' attention interface, or
     that regard would change; a model of other inputs than tokens or images without ``example``.
     """
     register()

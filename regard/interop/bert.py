@@ -63,7 +63,7 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BER
 
 
 def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
-    """Return the config of settings. Errors: a setting that BERT does not support."""
+    """Return the config of settings. Raises: a setting that BERT does not support."""
     must_be(
         settings,
         "BERT",

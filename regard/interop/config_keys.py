@@ -71,7 +71,7 @@ def honoured(
 ) -> dict[str, Any]:
     """Return a config with every key that its model type reads, by one name and with defaults.
 
-    Warn about keys that are in no table, nor ``harmless``. Errors: a value that regard does not
+    Warn about keys that are in no table, nor ``harmless``. Raises: a value that regard does not
     support; a value of another type than the key's; a key and its other name with different values.
     """
     result = {key: value for key, value in config.items() if key not in keys.names}

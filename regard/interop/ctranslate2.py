@@ -50,7 +50,7 @@ def save_ctranslate2(
     With a length penalty of 0 both beam searches are the same, and so are their translations, up
     to rounding. The padding begins a translation and is never generated.
 
-    Errors: `RegardError` for settings that CTranslate2 does not support; a folder that exists.
+    Raises: `RegardError` for settings that CTranslate2 does not support; a folder that exists.
     """
     spec = specification(model, settings)
     tokens = names(tokenizer)

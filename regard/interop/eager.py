@@ -235,7 +235,7 @@ def numbers(answer: Any) -> list[Tensor]:
 def tiny_example(model: Any) -> dict[str, Tensor]:
     """Return example inputs for a transformers model: six tokens, or an image of ones.
 
-    Errors: a model that takes other inputs.
+    Raises: a model that takes other inputs.
     """
     takes, config = inspect.signature(model.forward).parameters, model.config
     if model.main_input_name == "pixel_values" and isinstance(

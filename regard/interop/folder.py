@@ -34,7 +34,7 @@ def read(source: Path | str, *, revision: str | None = None) -> Stored:
     """Return a model from a folder, or from the hub by its name ("openai-community/gpt2").
 
     Only safetensors are read, one file or several: a ``.bin`` is a pickle, which can run any code
-    when it is read. Errors: no such folder or name, no config, no safetensors, damaged files.
+    when it is read. Raises: no such folder or name, no config, no safetensors, damaged files.
     """
     folder = locate(source, revision)
     config = read_json(folder / CONFIG)
@@ -54,7 +54,7 @@ def locate(source: Path | str, revision: str | None = None) -> Path:
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a folder, in order, each checked to exist.
 
-    Errors: none; pickles only; an index that names files outside the folder or missing ones.
+    Raises: none; pickles only; an index that names files outside the folder or missing ones.
     """
     if (folder / WEIGHTS).exists():
         names = {WEIGHTS}
@@ -115,7 +115,7 @@ def write(
     tensors: Mapping[str, Tensor],
     files: Mapping[str, bytes],
 ) -> Path:
-    """Write atomically a folder that `read` and transformers read. Errors: it already exists."""
+    """Write atomically a folder that `read` and transformers read. Raises: it already exists."""
     place = Path(folder)
     if place.exists():
         raise RegardError(f"{place} already exists; give another folder")

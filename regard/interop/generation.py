@@ -83,7 +83,7 @@ def must_be_honoured(generation: Mapping[str, Any]) -> None:
 
 
 def ends_of(generation: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the tokens that end a text: none, one or several. Errors: not token ids."""
+    """Return the tokens that end a text: none, one or several. Raises: not token ids."""
     value = generation.get("eos_token_id")
     several = value if isinstance(value, list) else [] if value is None else [value]
     return tuple(token_id(generation, "eos_token_id", token) for token in several)
@@ -92,7 +92,7 @@ def ends_of(generation: Mapping[str, Any]) -> tuple[int, ...]:
 def begin_of(generation: Mapping[str, Any], *names: str) -> int:
     """Return the token that a text begins with, by the first of these keys that is set.
 
-    An id beyond the vocabulary is accepted where the model only writes it. Errors: none is set; not
+    An id beyond the vocabulary is accepted where the model only writes it. Raises: none is set; not
     a token id.
     """
     for name in names:
@@ -104,7 +104,7 @@ def begin_of(generation: Mapping[str, Any], *names: str) -> int:
 
 
 def token_id(generation: Mapping[str, Any], name: str, token: object) -> int:
-    """Return a token id. Errors: it is none."""
+    """Return a token id. Raises: it is none."""
     if type(token) is not int or token < 0:
         raise RegardError(f"{generation['source']}: {name} must be a token id, not {token!r:.40}")
     return token

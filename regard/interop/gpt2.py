@@ -69,7 +69,7 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT
 
 
 def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
-    """Return the config of settings. Errors: a setting that GPT-2 does not support."""
+    """Return the config of settings. Raises: a setting that GPT-2 does not support."""
     must_be(
         settings,
         "GPT-2",

@@ -35,7 +35,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
     commit. HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE apply, as in huggingface_hub.
     Without network, a cached model is used without a check for updates.
 
-    Errors: `RegardError`: huggingface_hub is not installed; the hub does not know the name, or
+    Raises: `RegardError`: huggingface_hub is not installed; the hub does not know the name, or
     does not answer and the cache has no such model; pickles only; more than `LIMIT` bytes.
     """
     parts = NAME.fullmatch(source)

@@ -86,7 +86,7 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
     Reads ``config.json``, safetensors and the tokenizer's files; pickles are refused. The same
     tokens give the same logits and attentions, up to the rounding of float32.
 
-    Errors: `RegardError`: a model of another kind; a key of its config or of its tokenizer's with
+    Raises: `RegardError`: a model of another kind; a key of its config or of its tokenizer's with
     a value that regard does not support; missing tensors or other shapes; those of
     `regard.interop.folder.read`.
     """
@@ -112,7 +112,7 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
 def complete(config: Mapping[str, Any], source: Path) -> dict[str, Any]:
     """Return a config with all keys of its model type, of which regard honours each.
 
-    Errors: an unsupported model type; those of `config_keys.honoured`.
+    Raises: an unsupported model type; those of `config_keys.honoured`.
     """
     keys = layout_of(config, str(source)).keys
     return honoured(config, keys, source / folder.CONFIG, generation.KNOWN)
@@ -123,7 +123,7 @@ def described(
 ) -> tuple[Layout, Any, int]:
     """Return the layout, the settings and the vocabulary size of a `complete` config.
 
-    Errors: a setting that regard does not have; larger sizes than those of the folder's
+    Raises: a setting that regard does not have; larger sizes than those of the folder's
     safetensors.
     """
     layout = layout_of(config, str(source))
@@ -148,7 +148,7 @@ def whole_config(source: Path) -> Iterator[None]:
 
 
 def layout_of(config: Mapping[str, Any], source: str) -> Layout:
-    """Return the layout that a config names. Errors: regard does not read it."""
+    """Return the layout that a config names. Raises: regard does not read it."""
     kind = str(config.get("model_type", ""))
     if kind not in LAYOUTS:
         raise RegardError(
@@ -186,7 +186,7 @@ def save(
     ``tokenizer`` is a ``tokenizers.Tokenizer``; ``roles`` names its "pad_token", "eos_token", …;
     ``config`` adds to the config (``eos_token_id``, …); ``card`` adds to the README.
 
-    Errors: `RegardError`: a setting that the layout does not support; a folder that exists.
+    Raises: `RegardError`: a setting that the layout does not support; a folder that exists.
     """
     layout = layout_for(settings)
     vocabulary = int(model.embedding.weight.shape[0])  # type: ignore[union-attr, index]
@@ -200,7 +200,7 @@ def save(
 
 
 def layout_for(settings: Settings) -> Layout:
-    """Return the layout of a model with these settings. Errors: there is none."""
+    """Return the layout of a model with these settings. Raises: there is none."""
     for layout in LAYOUTS.values():
         if isinstance(settings, layout.settings):
             return layout

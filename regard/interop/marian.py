@@ -43,7 +43,7 @@ def save_translator(
     the last (`theirs` and `ours` convert ids); the same ids give the same logits. ``generate``
     never writes the padding and, as regard, adds no end to a source.
 
-    Errors: `RegardError`: a setting that the layout does not support; a folder that exists.
+    Raises: `RegardError`: a setting that the layout does not support; a folder that exists.
     """
     chosen = layout or {"post": "marian", "pre": "pegasus"}[settings.norm]
     if chosen not in ("marian", "pegasus"):
@@ -88,7 +88,7 @@ def ours(ids: Tensor, vocabulary: int) -> Tensor:
 
 
 def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> dict[str, Any]:
-    """Return the config of settings. Errors: a setting that the layout does not support."""
+    """Return the config of settings. Raises: a setting that the layout does not support."""
     program, post = layout.capitalize(), layout == "marian"
     allowed: dict[str, Sequence[object]] = {
         "norm": ["post" if post else "pre"],
@@ -219,7 +219,7 @@ def arranged(model: Transformer, settings: TransformerSettings) -> dict[str, Ten
 def renumbered(tokenizer: OwnTokenizer) -> Any:
     """Return regard's tokenizer with the end and the padding at the end of the vocabulary.
 
-    Errors: the vocabulary contains one of those two as a word.
+    Raises: the vocabulary contains one of those two as a word.
     """
     import tokenizers
 

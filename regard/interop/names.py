@@ -35,7 +35,7 @@ BUFFERS = (".attn.bias", ".attn.masked_bias")
 def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """Return our tensors in float32, converted from theirs.
 
-    Errors: a missing tensor that is not optional; a tensor of a layer that no row names.
+    Raises: a missing tensor that is not optional; a tensor of a layer that no row names.
     """
     result, used = {}, set[str]()
     for row in rows:

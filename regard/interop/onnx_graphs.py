@@ -84,7 +84,7 @@ class Graph:
     layers: Sequence[int] = field(default=())
 
     def to_bytes(self) -> bytes:
-        """Return the ONNX file. Errors: torch cannot trace it; it exceeds ONNX's 2 GB."""
+        """Return the ONNX file. Raises: torch cannot trace it; it exceeds ONNX's 2 GB."""
         try:
             import onnxscript  # noqa: F401, the exporter needs it
         except ImportError as error:
@@ -138,7 +138,7 @@ def _quiet() -> Iterator[None]:
 
 
 def graphs_of(network: nn.Module) -> list[Graph]:
-    """Return the graphs of a network. Errors: a cache that is not of keys and values."""
+    """Return the graphs of a network. Raises: a cache that is not of keys and values."""
     network.eval()
     if isinstance(network, GPT):
         return [decoder(network)]

@@ -18,7 +18,7 @@ class Pretrained:
     """A loaded GPT or T5 that generates texts.
 
     ``writer``, for `regard.decoding`, uses token ids one above the model's own and ends a text by
-    one of ``ends``, the model's own ids. A T5's text begins with ``begin``. Errors: a BERT, which
+    one of ``ends``, the model's own ids. A T5's text begins with ``begin``. Raises: a BERT, which
     does not generate; a file without the output's weights; a key of ``generation_config.json`` or
     the config by which `generate` would write something else.
     """
@@ -69,7 +69,7 @@ class Pretrained:
 
         Temperature 0 takes the likeliest token; above 0 `regard.decoding.sample` draws it. An empty
         text begins with ``bos_token_id``. A GPT continues past its positions with a sliding
-        window, `regard.decoding.Sliding`, and reads the end of a longer text. Errors: those of
+        window, `regard.decoding.Sliding`, and reads the end of a longer text. Raises: those of
         `sample`; a token id outside the vocabulary; an empty text without ``bos_token_id``.
         """
         known = self.loaded.generation

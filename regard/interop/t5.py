@@ -134,7 +134,7 @@ def tied(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bool:
 
 
 def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
-    """Return the config of settings. Errors: a setting that T5 does not support."""
+    """Return the config of settings. Raises: a setting that T5 does not support."""
     must_be(
         settings,
         "T5",

@@ -57,7 +57,7 @@ def read_tokenizer(folder: Path) -> Any:
     ``tokenizer.json``; or GPT-2's and RoBERTa's ``vocab.json`` with ``merges.txt``; or BERT's
     ``vocab.txt``; with the settings and the added tokens of the files beside it, as transformers
     has them. No text is cut or padded, as when transformers is called without further arguments.
-    Errors: damaged files; only a ``spiece.model``; a key that regard does not support.
+    Raises: damaged files; only a ``spiece.model``; a key that regard does not support.
     """
     import tokenizers
 
@@ -95,7 +95,7 @@ def must_be_readable(folder: Path) -> None:
 def whole_class(settings: TokenizerSettings) -> str:
     """Return the class that a folder names beside ``tokenizer.json``, or "" to take that as it is.
 
-    Errors: a class that regard does not know, which may change what the file says.
+    Raises: a class that regard does not know, which may change what the file says.
     """
     if settings.implied or settings.name in (*PLAIN, *AROUND):
         return ""
@@ -142,7 +142,7 @@ OF_PAIRS = (Switch("add_prefix_space", "pre_tokenizer", "ByteLevel", "add_prefix
 def configure(inner: Any, settings: TokenizerSettings) -> None:
     """Set what the keys of BERT's, RoBERTa's and GPT-2's tokenizers change in a tokenizer.
 
-    Symbols that no key names stay as the tokenizer has them. Errors: a key, or its default, that
+    Symbols that no key names stay as the tokenizer has them. Raises: a key, or its default, that
     the tokenizer contradicts.
     """
     inner.encode_special_tokens = bool(settings.flag("split_special_tokens", False))
@@ -162,7 +162,7 @@ def configure(inner: Any, settings: TokenizerSettings) -> None:
 
 
 def turn(inner: Any, settings: TokenizerSettings, switch: Switch) -> None:
-    """Set one attribute of a tokenizer's part. Errors: no such part; a default that it is not."""
+    """Set one attribute of a tokenizer's part. Raises: no such part; a default that it is not."""
     key, found = switch.key, _part(getattr(inner, switch.where), switch.part)
     advice = f"set tokenizer_class to PreTrainedTokenizerFast to use {JSON} as it is"
     if found is None:
@@ -204,7 +204,7 @@ def add_around(inner: Any, settings: TokenizerSettings) -> None:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a UTF-8 file. Errors: too large; not UTF-8."""
+    """Return the text of a UTF-8 file. Raises: too large; not UTF-8."""
     try:
         return read_bytes(path, FILE_LIMIT).decode()
     except UnicodeDecodeError:
@@ -270,7 +270,7 @@ def tokenizer_files(
 def with_ends(tokenizer: OwnTokenizer, names: Sequence[str]) -> Any:
     """Return regard's tokenizer with more tokens at its end, as in a run: the end, the mask, ….
 
-    Errors: one of them is already in the vocabulary, as a word of texts.
+    Raises: one of them is already in the vocabulary, as a word of texts.
     """
     import tokenizers
 

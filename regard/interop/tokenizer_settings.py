@@ -107,7 +107,7 @@ class TokenizerSettings:
         return self.folder / SETTINGS
 
     def flag(self, key: str, default: bool | None) -> bool | None:
-        """Return true, false or null. Errors: another value."""
+        """Return true, false or null. Raises: another value."""
         value = self.values.get(key, default)
         if value is not None and type(value) is not bool:
             raise RegardError(
@@ -133,7 +133,7 @@ class TokenizerSettings:
 def read_settings(folder: Path) -> TokenizerSettings:
     """Return the settings of a folder's tokenizer, and warn of keys that nobody knows.
 
-    Errors: damaged files; a key with a value that regard does not support.
+    Raises: damaged files; a key with a value that regard does not support.
     """
     values: dict[str, Any] = {}
     if (folder / SETTINGS).exists():
@@ -212,7 +212,7 @@ def token_of(value: Any) -> dict[str, Any]:
 def add_tokens(inner: Any, settings: TokenizerSettings) -> None:
     """Add the tokens that a tokenizer does not have yet: added ones, then those with a role.
 
-    Errors: a token with another number than its file says.
+    Raises: a token with another number than its file says.
     """
     from tokenizers import AddedToken
 

@@ -20,7 +20,7 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     """Return a copy of torch's layer as regard's: weights, dropout, mode and frozen parameters.
 
     Inputs are (batch, n, width) whatever ``batch_first`` was, and ``layer(x)`` is torch's
-    ``layer(x, x, x)[0]``. Errors: ``add_bias_kv`` and ``add_zero_attn``, which add keys that are
+    ``layer(x, x, x)[0]``. Raises: ``add_bias_kv`` and ``add_zero_attn``, which add keys that are
     in no text.
 
     >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
@@ -73,7 +73,7 @@ def mask_from_torch(
     """Return the masks of ``nn.MultiheadAttention``, where True or −inf hides, as one `Mask`.
 
     ``key_padding_mask`` is (batch, m), ``attn_mask`` (n, m), or with ``heads`` one for each head:
-    (batch · heads, n, m). Errors: another shape; numbers other than 0 and −inf, which are a bias.
+    (batch · heads, n, m). Raises: another shape; numbers other than 0 and −inf, which are a bias.
 
     >>> mask_from_torch(torch.tensor([[False, True]])).allows(torch.arange(1), torch.arange(2))
     tensor([[[ True, False]]])
@@ -95,7 +95,7 @@ def mask_from_torch(
 
 
 def hidden(mask: Tensor, name: str) -> Tensor:
-    """Return a torch mask as booleans, True where it hides. Errors: numbers but 0 and −inf."""
+    """Return a torch mask as booleans, True where it hides. Raises: numbers but 0 and −inf."""
     if mask.dtype == torch.bool:
         return mask
     below = mask == -torch.inf
@@ -116,7 +116,7 @@ class MultiheadAttention(nn.MultiheadAttention):
     fused evaluation path is then off. `regard.analysis.record` records it.
 
     Differences from torch: a query without visible keys gets zeros instead of NaN; the weights are
-    those before dropout. Errors: ``add_bias_kv`` and ``add_zero_attn``; a width that is not
+    those before dropout. Raises: ``add_bias_kv`` and ``add_zero_attn``; a width that is not
     divisible by the heads; masks of another shape; ``is_causal`` without an ``attn_mask``.
 
     >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
@@ -165,7 +165,7 @@ class MultiheadAttention(nn.MultiheadAttention):
     def like(cls, layer: nn.MultiheadAttention, **parts: Any) -> Self:
         """Return a layer with a copy of the weights, the settings and the mode of torch's.
 
-        ``parts``: score, position, normalize and length. Errors: as of the constructor.
+        ``parts``: score, position, normalize and length. Raises: as of the constructor.
         """
         packed, weight = layer.in_proj_weight is not None, layer.out_proj.weight
         copy = cls(
@@ -298,7 +298,7 @@ def mask_and_bias(
 ) -> tuple[Mask | None, Tensor | None]:
     """Split torch's masks into a mask that hides and a bias that is added to the scores.
 
-    Queries are (batch, n, …), keys (batch, m, …). Errors: a mask of another shape, or of
+    Queries are (batch, n, …), keys (batch, m, …). Raises: a mask of another shape, or of
     integers.
     """
     batch, n, m = len(queries), queries.shape[1], keys.shape[1]

@@ -33,7 +33,7 @@ def plan_batches(
     (epoch, step) without further state, and all processes of a training know the same plan.
     Without `shuffle` the batches run from the shortest to the longest example.
 
-    Errors: a length above `tokens`.
+    Raises: a length above `tokens`.
 
     >>> [batch.tolist() for batch in
     ...  plan_batches([5, 2, 9, 1], tokens=10, seed=0, epoch=0, shuffle=False)]

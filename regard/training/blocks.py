@@ -44,7 +44,7 @@ def compile_blocks(blocks: Sequence[nn.Module], device: str, first: Shapes, *, o
     computes it ``once``: a graph writes its gradients to the same places again, so that none may be
     summed up there. All other batches share code for all sizes. Blocks that are alike share both.
 
-    Errors: no blocks; no compiler.
+    Raises: no blocks; no compiler.
     """
     if not blocks:
         raise RegardError(

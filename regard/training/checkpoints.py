@@ -61,7 +61,7 @@ class Checkpoints:
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint; once it is on the disk, delete the oldest ones.
 
-        Errors: no space, with the size needed; the earlier checkpoints stay intact.
+        Raises: no space, with the size needed; the earlier checkpoints stay intact.
         """
         self.begin(checkpoint)
         self.finish()
@@ -69,7 +69,7 @@ class Checkpoints:
     def begin(self, checkpoint: Checkpoint) -> None:
         """Copy the state and start to write it, after the checkpoint before is written.
 
-        Errors: those of writing the checkpoint before.
+        Raises: those of writing the checkpoint before.
         """
         self.finish()
         rank, world = ranks().rank, ranks().world
@@ -100,7 +100,7 @@ class Checkpoints:
         Thread(target=work, name="checkpoint", daemon=True).start()
 
     def finish(self) -> None:
-        """Wait until the checkpoint is written. Errors: as `save`."""
+        """Wait until the checkpoint is written. Raises: as `save`."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
@@ -135,14 +135,14 @@ class Checkpoints:
         return sorted(int(match[1]) for match in matches if match)
 
     def load(self, step: int) -> Checkpoint:
-        """Load a checkpoint and verify the hash of each file. Errors: a damaged file."""
+        """Load a checkpoint and verify the hash of each file. Raises: a damaged file."""
         atomic_io.check_folder(self.folder / f"step-{step}")
         return self.read(step)
 
     def read(self, step: int) -> Checkpoint:
         """Read a checkpoint whose hashes another process has verified.
 
-        Tensors stay in the file until they are used. Errors: a damaged file; a missing part.
+        Tensors stay in the file until they are used. Raises: a damaged file; a missing part.
         """
         place = self.folder / f"step-{step}"
         groups: dict[str, dict[int, Tensors]] = {}
@@ -214,7 +214,7 @@ def weights(model: nn.Module) -> Tensors:
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Load the tensors of `weights` into a model. Errors: a name or shape that does not match."""
+    """Load the tensors of `weights` into a model. Raises: a name or shape that does not match."""
     saved = model.state_dict(keep_vars=True)
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     here = {name: value for name, value in named.items() if name in saved}

@@ -95,7 +95,7 @@ def must_suit(
     with other words in their second half; no earlier output may change.
 
     ``sizes``: those of the task, with "vocabulary" and "labels". ``longest``: the maximum length
-    that the network reads, if any. Errors: the wrong shape; which output changed.
+    that the network reads, if any. Raises: the wrong shape; which output changed.
     """
     if not (interface.outputs or interface.left_to_right):
         return

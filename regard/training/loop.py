@@ -142,7 +142,7 @@ def train(
     GPUs). The model is moved to the settings' device and stays there. `end` makes no further step:
     it validates the newest checkpoint and keeps the best weights so far.
 
-    Errors: no space for a checkpoint; a loss that is not finite; no GPU; `end` without a
+    Raises: no space for a checkpoint; a loss that is not finite; no GPU; `end` without a
     checkpoint.
     """
     precision = precision or choose_precision(settings.precision, settings.device)

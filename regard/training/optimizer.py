@@ -95,7 +95,7 @@ class AdamW:
 
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Load what `state` returned. Errors: it belongs to another model."""
+        """Load what `state` returned. Raises: it belongs to another model."""
         here = self.state()
         must_fit(here, state, "this state belongs to another model or optimizer")
         for name, value in here.items():
@@ -116,7 +116,7 @@ class Muon(AdamW):
     Layers are the modules in a `torch.nn.ModuleList`, except recurrent ones. Embeddings of words
     and positions, the output layer, and parameters with one or three axes use AdamW.
 
-    Errors: the model has no such matrices.
+    Raises: the model has no such matrices.
     """
 
     def __init__(self, model: nn.Module, weight_decay: float) -> None:

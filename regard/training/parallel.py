@@ -48,7 +48,7 @@ class Course:
     the first pass; in later passes each one compares the part with these before it gathers.
 
     ``used``: the names of the parameters with a gradient in this process since the last step; FSDP2
-    itself gives zeros to the others. Errors: other parts, or another order.
+    itself gives zeros to the others. Raises: other parts, or another order.
     """
 
     def __init__(self, objective: nn.Module, blocks: Sequence[nn.Module], ranks: Ranks) -> None:

@@ -21,7 +21,7 @@ class Precision(NamedTuple):
 def choose_device(asked: str = "cpu") -> torch.device:
     """Return the requested device: "cpu" or "cuda".
 
-    Errors: "cuda" where torch sees no GPU, with the reason.
+    Raises: "cuda" where torch sees no GPU, with the reason.
     """
     if asked == "cuda" and not torch.cuda.is_available():
         why = "has no CUDA support" if torch.version.cuda is None else "finds no GPU"
@@ -34,7 +34,7 @@ def choose_precision(asked: str = "auto", device: str = "cpu") -> Precision:
 
     bf16 is faster (1.6× for a training step) if the processor has AMX or AVX512-BF16 and oneDNN,
     which torch uses for products, supports it, and on GPUs from Ampere on. Elsewhere it is emulated
-    and slower, and an LSTM does not support it. Errors: an unknown name; a missing GPU.
+    and slower, and an LSTM does not support it. Raises: an unknown name; a missing GPU.
     """
     if asked == "fp32":
         return Precision("fp32", "requested")

@@ -173,7 +173,7 @@ class Ranks:
 def ranks() -> Ranks:
     """Return this process's rank; the first call joins the others and starts the watchdog.
 
-    Without RANK and WORLD_SIZE, and outside of ``srun``, there is one process. Errors: an invalid
+    Without RANK and WORLD_SIZE, and outside of ``srun``, there is one process. Raises: an invalid
     rank or world size; no MASTER_ADDR under ``srun``; processes that do not start.
     """
     rank, world = place()
@@ -201,7 +201,7 @@ def ranks() -> Ranks:
 
 
 def place() -> tuple[int, int]:
-    """Return rank and world size from the environment. Errors: see `ranks`."""
+    """Return rank and world size from the environment. Raises: see `ranks`."""
     environment = os.environ
     rank, world = environment.get("RANK"), environment.get("WORLD_SIZE")
     if rank is None and world is None and "SLURM_PROCID" in environment:
@@ -223,7 +223,7 @@ def place() -> tuple[int, int]:
 
 
 def _store(rank: int, world: int) -> Store:
-    """Return the store of the launcher, or of the first process. Errors: none is reachable."""
+    """Return the store of the launcher, or of the first process. Raises: none is reachable."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     os.environ.setdefault("MASTER_PORT", PORT)
     launched = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"

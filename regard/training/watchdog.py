@@ -109,7 +109,7 @@ class Watchdog(threading.Thread):
     def gather(self, key: str, limit: float = float("inf")) -> None:
         """Wait until all processes have called this with the same key.
 
-        Errors: they have not after ``limit`` seconds, with the missing ranks.
+        Raises: they have not after ``limit`` seconds, with the missing ranks.
         """
         self.main.set(f"{key}/{self.rank}", "1")
         count = self.main.add(key, 1)

@@ -33,7 +33,7 @@ MECHANISMS: Table[type[Mechanism]] = Table(
 def named_mechanism(name: str) -> Callable[..., Mechanism]:
     """Return the class of a mechanism, by name or as the user's ``FILE.py:Name``.
 
-    Numbers behind the name are arguments of the class: ``moba-32-4``. Errors: an unknown name or
+    Numbers behind the name are arguments of the class: ``moba-32-4``. Raises: an unknown name or
     option; a file that is not trusted or holds none.
 
     >>> named_mechanism("multi-head")(8, 2, score="cosine").attention.score.name

@@ -70,7 +70,7 @@ def bench(
 def from_checkout(module: str) -> Any:
     """Import a module of the folder `benchmarks` beside this package, as a checkout has it.
 
-    Errors: regard is installed without its checkout.
+    Raises: regard is installed without its checkout.
     """
     checkout = Path(regard.__file__).parents[1]
     if not (checkout / "benchmarks").is_dir() or not (checkout / "pyproject.toml").is_file():

@@ -43,7 +43,7 @@ def train(
     unchanged; other settings need another ``out``. ``progress`` shows a bar, by default on a
     terminal.
 
-    Errors: unknown task, model or setting (raised before torch is loaded); a folder with another
+    Raises: unknown task, model or setting (raised before torch is loaded); a folder with another
     run; unreadable data.
 
     >>> train("classification", model="trasformer")
@@ -105,7 +105,7 @@ def compare(
     ``report.html``. The same call resumes an interrupted comparison. In a script, call it below
     ``if __name__ == "__main__":``, since every worker imports the script.
 
-    Errors: unknown names and settings; a folder with other runs; all arms fail.
+    Raises: unknown names and settings; a folder with other runs; all arms fail.
 
     >>> compare("classification", "mean,lstm")
     Traceback (most recent call last):

@@ -231,7 +231,7 @@ def usual_folder(
 
 
 def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":
-    """Return the search for the options. Errors: search options without --tune."""
+    """Return the search for the options. Raises: search options without --tune."""
     from regard.lab.studies.search import SAMPLERS, Search
 
     drawn: Mapping[str, Sampler] = {name: name for name in SAMPLERS}

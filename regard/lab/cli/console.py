@@ -109,7 +109,7 @@ def emit_json(result: Any) -> None:
 def opened(folder: Path, command: str) -> "Run":
     """Load the run in a folder for a command.
 
-    Errors: those of `runs.load`; a folder that contains runs, which the message lists.
+    Raises: those of `runs.load`; a folder that contains runs, which the message lists.
     """
     from regard.core.errors import RegardError
     from regard.lab import runs

@@ -35,7 +35,7 @@ Jobs = Annotated[
 def launcher_of(launch: str, jobs: bool, workers: int | None) -> "Launcher | None":
     """Return the launcher of the options; None for local processes.
 
-    Errors: both options; an unknown launcher or option; a missing package.
+    Raises: both options; an unknown launcher or option; a missing package.
     """
     from regard.lab.studies.launchers import Listing, parse_launcher
 

@@ -13,7 +13,7 @@ class TakesSettings(TyperCommand):
     """A command with KEY=VALUE arguments, which users often write as options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Errors: an unknown option that has the name of a setting."""
+        """Parse the arguments. Raises: an unknown option that has the name of a setting."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # its class is in typer's private copy of click

@@ -230,7 +230,7 @@ def rows_of(file: Path, column: str) -> Iterator[str]:
 def _how(
     run: "Run", asked: dict[str, Any], score: bool, top: int
 ) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
-    """Return a function that answers a chunk of texts. Errors: options for other kinds of runs."""
+    """Return a function that answers a chunk of texts. Raises: options for other kinds of runs."""
     from regard.lab.tasks.writing.searching import Writes
 
     run.must_be_complete()
@@ -287,7 +287,7 @@ def _written(
 
 
 def _scored(run: "Run", texts: Sequence[str], name: str, done: int) -> Iterator[Answer]:
-    """Score each target. Errors: a line that is not a pair, with its file:line."""
+    """Score each target. Raises: a line that is not a pair, with its file:line."""
     pairs: list[tuple[str, str]] = []
     wrong = ""
     for number, text in enumerate(texts, done + 1):
@@ -333,7 +333,7 @@ def as_utf8(text: str) -> str:
 def lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file or of stdin, empty ones included to keep answers aligned.
 
-    Errors: no such file; a line that is not UTF-8 or too long, with its file:line.
+    Raises: no such file; a line that is not UTF-8 or too long, with its file:line.
     """
     name = str(file) if file else "stdin"
     if not file and sys.stdin is None:

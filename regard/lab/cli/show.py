@@ -136,7 +136,7 @@ def show(
 def heads_off(run: "Run", text: str, without: str) -> "list[Head]":
     """Return the heads of ``LAYER.HEAD,…``, counted as the attention of a text is shown.
 
-    Errors: another form; no such layer or head; a layer without heads.
+    Raises: another form; no such layer or head; a layer without heads.
     """
     from regard.analysis.interventions import Head
 
@@ -158,7 +158,7 @@ def heads_off(run: "Run", text: str, without: str) -> "list[Head]":
 
 
 def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
-    """Show the contribution of each word to the prediction. Errors: a text without words."""
+    """Show the contribution of each word to the prediction. Raises: a text without words."""
     from regard.lab.reports import weighed
 
     answer = run.predict(text)
@@ -205,7 +205,7 @@ def described(answer: Any) -> str:
 
 
 def write_picture(path: Path, text: str, answer: str, layers: "list[LayerAttention]") -> None:
-    """Draw the layers as a page, or their mean as a picture. Errors: nothing to draw."""
+    """Draw the layers as a page, or their mean as a picture. Raises: nothing to draw."""
     from regard.lab.reports.aligned import maps
     from regard.lab.reports.markup import shorten, tag
 
@@ -254,7 +254,7 @@ def looks(run: "Run", text: str) -> "list[LayerAttention]":
 
 
 def narrowed(attention: "LayerAttention", head: int | None) -> "LayerAttention":
-    """Return one head of a layer, or all. Errors: a head that the layer does not have."""
+    """Return one head of a layer, or all. Raises: a head that the layer does not have."""
     if head is None:
         return attention
     heads = len(attention.weights)

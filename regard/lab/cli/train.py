@@ -290,7 +290,7 @@ def wanted(
 def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[str, list[str]]:
     """Return the model of another run, and its settings as pairs unless overridden by `given`.
 
-    Errors: a run of another task.
+    Raises: a run of another task.
     """
     from regard.core.errors import RegardError
     from regard.core.plugins import absolute

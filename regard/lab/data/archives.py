@@ -45,7 +45,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 def open_member(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[Binary]:
     """Open a member of the archive at ``path``.
 
-    Errors: a name that cannot be printed; a member that expands without limit.
+    Raises: a name that cannot be printed; a member that expands without limit.
     """
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise RegardError(
@@ -61,7 +61,7 @@ def tar_files(path: Path, most_of: Callable[[str], int]) -> Iterator[tuple[str, 
     """Stream names and contents of files in a .tar.gz archive.
 
     ``most_of`` returns the maximum bytes of a file by its name; files with 0, links, devices and
-    folders are skipped. Errors: damaged or truncated; a file that is larger.
+    folders are skipped. Raises: damaged or truncated; a file that is larger.
     """
     with open_binary(path) as stream:
         try:
@@ -122,7 +122,7 @@ class _Whole:
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes. Errors: more than `DIRECTORY` are asked for."""
+        """Return the next bytes. Raises: more than `DIRECTORY` are asked for."""
         data = self.file.read(size) if 0 <= size <= DIRECTORY else self.file.read(DIRECTORY + 1)
         if max(size, len(data)) > DIRECTORY:
             raise RegardError(

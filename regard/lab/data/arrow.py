@@ -39,7 +39,7 @@ def is_arrow(path: Path) -> bool:
 def rows(path: Path, text: str | None, label: str | None, group: str | None) -> Iterator[Row]:
     """Yield every row, numbered from 1: ``train.parquet:12``.
 
-    Errors: pyarrow is not installed; a damaged file; more than 4 GB; no such column.
+    Raises: pyarrow is not installed; a damaged file; more than 4 GB; no such column.
     """
     if not path.exists():
         raise RegardError(f"{path}: no such file")
@@ -73,7 +73,7 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
 def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:
     """Yield the texts of one column of a Parquet file, reading that column alone; null is "".
 
-    Errors: pyarrow is not installed; a damaged file; no such column; a text that is no string or
+    Raises: pyarrow is not installed; a damaged file; no such column; a text that is no string or
     longer than a line may be; more than `most` bytes.
     """
     pyarrow = _pyarrow(file)
@@ -100,7 +100,7 @@ def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[
 def head(path: Path, most: int) -> tuple[list[str], list[list[str]]]:
     """Return the column names and the first rows as strings; null is "".
 
-    Errors: as `rows`.
+    Raises: as `rows`.
     """
     pyarrow = _pyarrow(path)
     with _told(path, pyarrow):
@@ -153,7 +153,7 @@ def _told(path: Path | TextFile, pyarrow: Any) -> Iterator[None]:
 
 
 def _class_names(path: Path, schema: Any, column: int) -> list[str] | None:
-    """Return a column's class names if ``datasets`` stored them. Errors: not a list of names."""
+    """Return a column's class names if ``datasets`` stored them. Raises: not a list of names."""
     metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
     if len(metadata) > METADATA_LIMIT:
         raise RegardError(f"{path}: the column description exceeds {METADATA_LIMIT:,} bytes")
@@ -219,7 +219,7 @@ def _state(folder: Path) -> Any:
 
 
 def _named(folder: Path, name: str) -> Path:
-    """Return a file of the folder. Errors: a name that leads elsewhere."""
+    """Return a file of the folder. Raises: a name that leads elsewhere."""
     if name != Path(name).name:
         raise RegardError(f"{folder / STATE}: lists {name!r:.80}, which is not in the folder")
     return inside(folder / name, folder)

@@ -76,7 +76,7 @@ def load_birthplaces(
     A file has a question, a tab and its answer on each line; `texts` is the file of texts, one per
     line, and `test` the file of test questions.
 
-    Errors: unknown data; a file without `texts` and `test`; a bad line, by file:line.
+    Raises: unknown data; a file without `texts` and `test`; a bad line, by file:line.
 
     >>> found = load_birthplaces("biographies")
     >>> len(found.texts), len(found.train), len(found.dev), found.dev[0].source
@@ -128,7 +128,7 @@ def placed(path: Path) -> Path:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the non-empty lines of a UTF-8 file. Errors: by file:line."""
+    """Return the non-empty lines of a UTF-8 file. Raises: by file:line."""
     path = placed(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name)

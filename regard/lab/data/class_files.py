@@ -28,7 +28,7 @@ _digits = re.compile(r"(\d+)")
 def is_classes(path: Path) -> bool:
     """Return whether a path names classes: a folder of .txt files or of such folders, or a list.
 
-    Errors: a folder of train and test parts, which must be named one by one.
+    Raises: a folder of train and test parts, which must be named one by one.
     """
     if path.is_dir():
         must_not_be_parts(path)
@@ -39,7 +39,7 @@ def is_classes(path: Path) -> bool:
 def rows(path: Path) -> Iterator[Row]:
     """Yield every text of the classes in the order of their labels, and remarks.
 
-    Errors: no such file; a class without texts; a link out of the folder; more than 1,000 classes,
+    Raises: no such file; a class without texts; a link out of the folder; more than 1,000 classes,
     a million files of one or 4 GB of text.
     """
     if path.is_dir():
@@ -75,7 +75,7 @@ def name_of(path: Path) -> str:
 
 
 def must_not_be_parts(folder: Path) -> None:
-    """Errors: a folder that holds train and test, as files or folders."""
+    """Raises: a folder that holds train and test, as files or folders."""
     parts = {}
     for entry in _entries(folder):
         name = entry.name.lower().removesuffix(".gz")
@@ -90,7 +90,7 @@ def must_not_be_parts(folder: Path) -> None:
 
 
 def inside(path: Path, folder: Path) -> Path:
-    """Return the path. Errors: it is a link that leads out of the folder."""
+    """Return the path. Raises: it is a link that leads out of the folder."""
     try:
         leaves = path.is_symlink() and not path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # of links that lead to each other

@@ -51,7 +51,7 @@ def read_columns(path: Path | str, x: Sequence[str] = (), y: str = "") -> Column
     Without names: all columns whose first entry is a number, the last of them `y`. The first row
     is the header, unless it is all numbers: then columns are named 1, 2, …
 
-    Errors: all of `RegardError`, with file:line: a text among numbers, infinity, a column that
+    Raises: all of `RegardError`, with file:line: a text among numbers, infinity, a column that
     does not exist, more than a fifth of the rows with a number missing, no rows at all.
     """
     path = Path(path)

@@ -208,7 +208,7 @@ def train_on_words(
 
 
 def word_ids(tokenizer: Tokenizer, words: Iterable[str]) -> list[int]:
-    """Return exactly one id per word. Errors: a tokenizer of another kind than words.
+    """Return exactly one id per word. Raises: a tokenizer of another kind than words.
 
     A tree has one node per word, so that no word may be split.
     """

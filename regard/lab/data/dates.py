@@ -115,7 +115,7 @@ def dates(
     Each draws a combination of locale and format (of all `LOCALES`, or of some), then a date of
     the split. The texts are those of the installed Babel.
 
-    Errors: an unknown split or locale; locales without a format in the split "formats".
+    Raises: an unknown split or locale; locales without a format in the split "formats".
 
     >>> pair = dates(1, seed=17)[0]
     >>> pair.source, pair.target, pair.locale, pair.format

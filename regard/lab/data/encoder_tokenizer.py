@@ -24,7 +24,7 @@ class EncoderTokenizer:
     (``classify``) and after (``separator``) a text; the model adds them. ``unknown`` is the id of
     an unknown token, None where any text can be encoded (by bytes).
 
-    Errors: a tokenizer without such symbols.
+    Raises: a tokenizer without such symbols.
     """
 
     kind = "pretrained"
@@ -94,7 +94,7 @@ class EncoderTokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> "EncoderTokenizer":
-        """Read a file written from `to_bytes`. Errors: no such file, not a tokenizer."""
+        """Read a file written from `to_bytes`. Raises: no such file, not a tokenizer."""
         import tokenizers
 
         path = Path(path)

@@ -55,7 +55,7 @@ def fetch(
     always complete. An intact existing file is not downloaded again. `base` replaces the address
     up to the file's name, for a mirror.
 
-    Errors: no connection, a response that is not the file, a truncated or changed file, no space.
+    Raises: no connection, a response that is not the file, a truncated or changed file, no space.
     """
     source = source_of(name)
     if source.by_hand:

@@ -100,7 +100,7 @@ def read_examples(
     CoNLL-U a row is a sentence, and `label` and `group` are keys of its comments (``sent_id``,
     ``newdoc id``; by default ``label``), or ``KEY:SIGN``: the comment's beginning up to a sign.
 
-    Errors: all of `RegardError`, with file:line where there is one; see `read`.
+    Raises: all of `RegardError`, with file:line where there is one; see `read`.
     """
     return read(path, text=text, label=label, group=group).examples
 
@@ -173,7 +173,7 @@ def scan(
 def is_folder(path: Path) -> bool:
     """Return whether a folder, or comma-separated files, contain texts that `scan` reads.
 
-    Errors: a folder of train and test parts, which must be named one by one.
+    Raises: a folder of train and test parts, which must be named one by one.
     """
     return class_files.is_classes(path) or (path.is_dir() and arrow.is_arrow(path))
 
@@ -188,7 +188,7 @@ def table_kind(path: Path) -> str | None:
 
 
 def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
-    """Return csv, tsv or jsonl by the file's name, or one of `kinds`. Errors: another kind."""
+    """Return csv, tsv or jsonl by the file's name, or one of `kinds`. Raises: another kind."""
     if kinds is None:
         if kind := table_kind(path):
             return kind

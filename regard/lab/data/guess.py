@@ -50,7 +50,7 @@ class Guess(NamedTuple):
 def guess(data: str, text: str = "", label: str = "") -> Guess:
     """Return what a data file seems to be for; ``text`` and ``label`` name its columns.
 
-    Errors: no such file; a file that no task reads; a named column that is not there.
+    Raises: no such file; a file that no task reads; a named column that is not there.
     """
     path = path_of(data)
     if "," not in data and not path.exists():
@@ -118,7 +118,7 @@ def _of_columns(path: Path, named: dict[str, str]) -> Guess:
 def _place(
     here: str, names: Sequence[str], key: str, named: dict[str, str], usual: Sequence[str]
 ) -> int | None:
-    """Return the column that the user named, or one with a common name. Errors: not there."""
+    """Return the column that the user named, or one with a common name. Raises: not there."""
     if key not in named:
         return first_of(here, names, usual)
     place = numbered(named[key], names)
@@ -152,7 +152,7 @@ def _label_like(columns: Mapping[int, Sequence[str]]) -> int | None:
 def head(path: Path) -> tuple[list[str], list[list[str]]]:
     """Return the column names and the first rows of a table; rows of another width are left out.
 
-    Errors: no rows; a first row that cannot be read.
+    Raises: no rows; a first row that cannot be read.
     """
     if table_kind(path) is None:
         return arrow.head(path, LOOKED_AT)

@@ -62,7 +62,7 @@ def parse_labels(asked: str) -> dict[str, str]:
     >>> parse_labels("neg:0, pos:1")
     {'neg': '0', 'pos': '1'}
 
-    Errors: a pair without a colon or with an empty side; a label twice.
+    Raises: a pair without a colon or with an empty side; a label twice.
     """
     names: dict[str, str] = {}
     for pair in asked.split(",") if asked else ():
@@ -80,7 +80,7 @@ def rename(
 ) -> list[Example]:
     """Return the examples with their labels renamed; labels not in `names` are kept.
 
-    Errors: a name in `names` that no example has, unless `must_occur` is false.
+    Raises: a name in `names` that no example has, unless `must_occur` is false.
     """
     if not names:
         return list(examples)
@@ -133,7 +133,7 @@ def look_over(examples: Sequence[Example]) -> list[str]:
     """Return warnings about suspicious labels, each with its first row.
 
     These are labels that differ only in case, whitespace or number format, markers of missing
-    values, and lists of labels ("a,b") in most rows. Errors: such lists in fewer rows.
+    values, and lists of labels ("a,b") in most rows. Raises: such lists in fewer rows.
     """
     rows: dict[str, list[Example]] = {}
     for example in examples:

@@ -23,7 +23,7 @@ SMALL = 1_200_000  # unpacked bytes that are always allowed
 
 
 def path_of(given: Path | str) -> Path:
-    """Return a path with ``~`` expanded. Errors: an invalid path."""
+    """Return a path with ``~`` expanded. Raises: an invalid path."""
     try:
         path = Path(given).expanduser()
         path.exists()

@@ -247,7 +247,7 @@ def is_own(data: str) -> bool:
 
 
 def source_of(name: str) -> Source:
-    """Return a data set that is downloaded. Errors: no data set of that name; it is none of them.
+    """Return a data set that is downloaded. Raises: no data set of that name; it is none of them.
 
     >>> source_of("reviews")
     Traceback (most recent call last):
@@ -262,7 +262,7 @@ def source_of(name: str) -> Source:
 def parts_of(data: str, used_for: str, rows: str) -> dict[str, list[Any]] | None:
     """Return the rows of a data set by part; None for a file, or a set with a reader of its own.
 
-    ``rows`` is what the task reads, for errors: "texts with labels". Errors: a data set for another
+    ``rows`` is what the task reads, for errors: "texts with labels". Raises: a data set for another
     task; its function fails or returns something else.
     """
     if data not in DATA or (data_set := DATA[data]).read is None:

@@ -148,7 +148,7 @@ def read_pairs(
 ) -> list[Pair]:
     """Return all pairs of a file in order, in memory; see `iterate_pairs`.
 
-    Errors: those of `iterate_pairs`, and more than `most` pairs.
+    Raises: those of `iterate_pairs`, and more than `most` pairs.
     """
     stream = iterate_pairs(
         data,
@@ -162,7 +162,7 @@ def read_pairs(
 
 
 def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
-    """Return all pairs of a stream. Errors: more than `most`."""
+    """Return all pairs of a stream. Raises: more than `most`."""
     pairs = []
     for pair in stream:
         pairs.append(pair)
@@ -306,7 +306,7 @@ def _members(
 
 
 def _unpackable(path: Path, member: str) -> str:
-    """Return the member. Errors: one that is itself compressed."""
+    """Return the member. Raises: one that is itself compressed."""
     if member.lower().endswith((".gz", ".zip")):
         raise RegardError(f"{path}: {member!r:.80} is compressed twice; unpack it first")
     return member

@@ -169,7 +169,7 @@ def _columns(
 
 
 def usual_sides(here: str, header: Sequence[str], kind: str) -> tuple[int, int] | None:
-    """Return the columns of both sides if their names are common ones. Errors: of `place_of`."""
+    """Return the columns of both sides if their names are common ones. Raises: of `place_of`."""
     places = [place_of(here, header, title) for title in _usual_titles(header, kind) or ()]
     sides = [place for place in places if place is not None]
     return (sides[0], sides[1]) if sides else None

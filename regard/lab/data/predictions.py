@@ -149,7 +149,7 @@ def align(
     """Return the rows of a file in the order of `first`, which has the same test examples.
 
     Rows are matched by ``id``, ``source`` or ``text``, the first of these that is unique in both
-    files, else line by line. Errors: different examples or true labels.
+    files, else line by line. Raises: different examples or true labels.
     """
     place = next((k for k in range(len(KEYS)) if _tells(rows, k) and _tells(first, k)), None)
     if place is None:

@@ -69,7 +69,7 @@ def load_corpus(
     "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
     ``FILE.py:NAME`` is a `DataSet` of the user's own.
 
-    Errors: those of `regard.lab.data.files.read`; a single label; a label that train does not have;
+    Raises: those of `regard.lab.data.files.read`; a single label; a label that train does not have;
     a different label in nearly every row; lists of labels.
 
     >>> corpus = load_corpus("reviews")
@@ -191,7 +191,7 @@ def _from_parts(
 ) -> Corpus:
     """Return the corpus of examples by part, with a test part split off if there is none.
 
-    ``by``: the column whose hash splits. Errors: a single label; a label in nearly every row; too
+    ``by``: the column whose hash splits. Raises: a single label; a label in nearly every row; too
     few rows.
     """
     notes, rows = [*notes], parts["train"]
@@ -230,7 +230,7 @@ def split_test(
 ) -> tuple[list[Example], list[Example]]:
     """Split off a test part by a hash of the group or text; `counts` are the rows of each label.
 
-    Errors: a label that would be in the test part alone; no row for the test part.
+    Raises: a label that would be in the test part alone; no row for the test part.
     """
     train, test = split_by_hash(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):

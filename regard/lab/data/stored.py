@@ -117,7 +117,7 @@ def store_pairs(
     (see `fingerprint_of`) and the tokenizer's hash. `pairs` is only read if necessary. Two
     processes may write at the same time: the first to finish wins, with the same result.
 
-    Errors: no pairs; no space on the disk; a damaged folder.
+    Raises: no pairs; no space on the disk; a damaged folder.
     """
     name = hashlib.sha256(f"{fingerprint} {tokenizer.sha256}".encode()).hexdigest()[:32]
     place = (Path(folder) if folder is not None else cache() / "pairs") / name
@@ -127,7 +127,7 @@ def store_pairs(
 
 
 def open_stored(folder: Path | str) -> StoredPairs:
-    """Return pairs stored by `store_pairs`. Errors: no such folder, files of a wrong length."""
+    """Return pairs stored by `store_pairs`. Raises: no such folder, files of a wrong length."""
     folder = Path(folder)
     try:
         facts = read_json(folder / FACTS)

@@ -50,7 +50,7 @@ def stream_corpus(
     `side_of` returns the split of a source text, `key` is equal for sources that count as the same;
     `given` are the pairs of validation and test files, which are dropped from train (those of test
     also from validation), with their `notes`. `says` has the settings that the fingerprint depends
-    on besides files. Errors: a split without pairs.
+    on besides files. Raises: a split without pairs.
     """
     tested = {key(pair.source) for pair in given.get("test", ())}
     checked = [pair for pair in given.get("validation", ()) if key(pair.source) not in tested]

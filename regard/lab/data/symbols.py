@@ -64,7 +64,7 @@ class Puzzle(ABC):
 
     @abstractmethod
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
-        """Draw examples of a length. Errors: a length that the other sizes do not allow."""
+        """Draw examples of a length. Raises: a length that the other sizes do not allow."""
 
     def parts(self, sizes: Sizes, seed: int) -> Mapping[str, list[Rows]]:
         """Return train, validation and test, each as rows of several lengths."""

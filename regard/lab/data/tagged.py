@@ -113,7 +113,7 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
     ``word`` and ``tag`` are columns by number from 1, ``tag`` of CoNLL-U a name (upos, xpos,
     deprel, …) and ``group`` a key of its comments. Sentences without words are skipped.
 
-    Errors: by file:line, a row with another number of columns than the first, a line that is not
+    Raises: by file:line, a row with another number of columns than the first, a line that is not
     UTF-8, invalid CoNLL-U, a tag with a space; no sentences; another kind of file.
     """
     place = path_of(path)
@@ -195,7 +195,7 @@ class _Table:
         self.by_default = not word
 
     def sentences(self) -> Iterator[Example]:
-        """Yield the sentences. Errors: by file:line, a row that is none; words that are numbers."""
+        """Yield the sentences. Raises: by file:line, a row that is none; words that are numbers."""
         numbered = self.by_default
         words: list[str] = []
         tags: list[str] = []
@@ -308,7 +308,7 @@ def load_tagged(
 
     Without a ``test`` file a fifth is split off by a hash of each sentence, or of its ``group``.
     Sentences in two parts are dropped from the earlier unless ``duplicates`` is "keep".
-    Errors: those of `read_tagged`; a single tag; an unknown name.
+    Raises: those of `read_tagged`; a single tag; an unknown name.
 
     >>> corpus = load_tagged("entities")
     >>> len(corpus.train), len(corpus.test)

@@ -80,7 +80,7 @@ class TextFile:
     def open(self) -> io.BufferedReader:
         """Open the file for reading bytes; those read are added to ``done``.
 
-        Errors: OSError, whatever the store raises.
+        Raises: OSError, whatever the store raises.
         """
         return io.BufferedReader(_Counted(self), BLOCK)
 
@@ -159,7 +159,7 @@ def files_at(data: str) -> list[TextFile]:
 
     In a pattern ``*`` stands for any characters but ``/``, ``**`` for any folders.
 
-    Errors: no such file; an unknown kind of address; a store that cannot be reached.
+    Raises: no such file; an unknown kind of address; a store that cannot be reached.
     """
     found = _remote(data) if is_address(data) else _local(data)
     if not found:
@@ -217,7 +217,7 @@ def _remote(data: str) -> list[TextFile]:
 
 
 def _store(address: str) -> tuple[Any, str]:
-    """Return the file system of an address, and the path in it. Errors: it cannot be had."""
+    """Return the file system of an address, and the path in it. Raises: it cannot be had."""
     scheme = address.partition("://")[0]
     if scheme not in STORES or "::" in address:
         raise RegardError(

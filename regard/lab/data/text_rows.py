@@ -35,7 +35,7 @@ def is_plain(name: str) -> bool:
 def documents(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:
     """Yield the non-empty texts of a file of any kind, reading it once, in constant memory.
 
-    Errors: no such column; more than `most` bytes of text; a row or a line that cannot be read, by
+    Raises: no such column; more than `most` bytes of text; a row or a line that cannot be read, by
     file:line.
     """
     if is_plain(file.name):
@@ -51,7 +51,7 @@ def documents(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Itera
 def passages(path: Path | TextFile, most: int = FILE_LIMIT) -> Iterator[str]:
     """Yield the passages of a text file: separated by empty lines, or its lines if none is empty.
 
-    The first ten million characters decide which. Errors: a line or a passage that is too long.
+    The first ten million characters decide which. Raises: a line or a passage that is too long.
     """
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=most)
@@ -98,7 +98,7 @@ def text_rows(
     column is given by number (from 1) has no header, nor does a .tsv of one column without such a
     name: every line is a text.
 
-    Errors: no such column; a line that cannot be read, by file:line.
+    Raises: no such column; a line that cannot be read, by file:line.
     """
     path = Path(path) if isinstance(path, str) else path
     kind = kind_of(path if isinstance(path, Path) else Path(path.name))
@@ -171,7 +171,7 @@ def _of_json(lines: Lines, column: str) -> Iterator[str]:
 
 
 def parsed_sentences(file: Path) -> Iterator[Example]:
-    """Yield the sentences of a CoNLL-U file, without labels. Errors: by file:line."""
+    """Yield the sentences of a CoNLL-U file, without labels. Raises: by file:line."""
     with open_binary(file) as opened:
         read = Lines(opened, file.name)
         for sentence in sentences(read):

@@ -40,7 +40,7 @@ def columns_of(
 ) -> Columns:
     """Return the columns; `titled` tells whether the first row is a header.
 
-    Errors: no such column; one column for text and label; those of `place_of`, `must_be_distinct`.
+    Raises: no such column; one column for text and label; those of `place_of`, `must_be_distinct`.
     """
     names = [name.strip().casefold() for name in header]
     places, by_number = [], []
@@ -81,7 +81,7 @@ def place_of(here: str, header: Sequence[str], title: str) -> int | None:
     >>> place_of("x.csv:1", ["Text", "text", "LABEL"], "label")
     2
 
-    Errors: several columns have the title, or have it in other cases than asked for.
+    Raises: several columns have the title, or have it in other cases than asked for.
     """
     title = title.strip()
     names = [name.strip() for name in header]
@@ -134,7 +134,7 @@ def unread(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]:
 def text_column(here: str, header: Sequence[str], column: str) -> int:
     """Return the index of the column called `column`, or of one with a common name.
 
-    Errors: there is none; those of `place_of` and `must_be_distinct`.
+    Raises: there is none; those of `place_of` and `must_be_distinct`.
     """
     place = first_of(here, header, (column,) if column else TEXT_NAMES)
     if place is not None:

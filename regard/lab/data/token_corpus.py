@@ -85,7 +85,7 @@ class TokenCorpus:
         return self.index.fingerprint
 
     def verify(self) -> None:
-        """Read all shards and compare their hashes. Errors: one is damaged."""
+        """Read all shards and compare their hashes. Raises: one is damaged."""
         must_have_its_hashes(self.folder, self.index)
 
 
@@ -102,7 +102,7 @@ def load_tokens(
     stands for one for each processor, but no more than files. A file that has changed since counts
     as another one, so that its folder is written anew.
 
-    Errors: no file, or one that cannot be read, by file:line; no documents for a split; no space;
+    Raises: no file, or one that cannot be read, by file:line; no documents for a split; no space;
     damaged shards.
     """
     listed = files_at(texts.data)
@@ -216,7 +216,7 @@ def _rows(shard: Shard) -> int:
 def _in_processes(
     folder: Path, todo: Sequence[int], count: int, tell: Callable[[int, int], None]
 ) -> None:
-    """Tokenise files in several processes. Errors: that of a file; a process that died."""
+    """Tokenise files in several processes. Raises: that of a file; a process that died."""
     context = multiprocessing.get_context("spawn")
     reached = context.RawArray("q", 2 * len(todo))  # bytes and documents of each file
     taken, errors = context.Value("q", 0), context.SimpleQueue()

@@ -146,7 +146,7 @@ def write_index(folder: Path, kind: "np.dtype[Any]", shards: Sequence[Shard]) ->
 
 
 def open_index(folder: Path) -> Index:
-    """Return the index of a complete folder. Errors: a file is missing or has another size."""
+    """Return the index of a complete folder. Raises: a file is missing or has another size."""
     path = folder / INDEX
     try:
         index = checked(Index, read_json(path), path)
@@ -158,7 +158,7 @@ def open_index(folder: Path) -> Index:
 
 
 def must_have_its_hashes(folder: Path, index: Index) -> None:
-    """Read all ids and compare their hashes. Errors: one differs."""
+    """Read all ids and compare their hashes. Raises: one differs."""
     for shard in index.shards:
         for split in SPLITS:
             path, digest = shard.path(folder, split), hashlib.sha256()
@@ -212,7 +212,7 @@ class TokenStream:
         return np.concatenate(parts)
 
     def _read(self, number: int, start: int, stop: int) -> Int32[np.ndarray, " tokens"]:
-        """Return tokens of one shard. Errors: its file cannot be read, or is shorter."""
+        """Return tokens of one shard. Raises: its file cannot be read, or is shorter."""
         path, size = self.paths[number], self.kind.itemsize
         try:
             with path.open("rb") as file:

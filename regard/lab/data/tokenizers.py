@@ -215,7 +215,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """Read a file written by `save`. Errors: no such file, not JSON, not regard's, damaged."""
+        """Read a file written by `save`. Raises: no such file, not JSON, not regard's, damaged."""
         import tokenizers
 
         _one_thread()
@@ -319,7 +319,7 @@ def train_tokenizer(
 
 
 def of_counts(kind: str, counts: Counter[str], vocabulary: int, minimum: int) -> Tokenizer:
-    """Return a tokenizer of the most frequent tokens. Errors: none occurs ``minimum`` times."""
+    """Return a tokenizer of the most frequent tokens. Raises: none occurs ``minimum`` times."""
     from tokenizers import models
 
     _one_thread()

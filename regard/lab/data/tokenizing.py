@@ -172,7 +172,7 @@ class Tokenising:
         return cls(folder)
 
     def write(self, number: int, report: Report) -> Shard:
-        """Tokenise one file. Errors: it cannot be read, or changed; no space."""
+        """Tokenise one file. Raises: it cannot be read, or changed; no space."""
         file = self.recipe.sources[number]
         writer = ShardWriter(self.folder, number, file.address, end_of(self.tokenizer))
         try:

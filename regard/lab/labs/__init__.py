@@ -130,7 +130,7 @@ LABS: Table[Questioned] = Table(
 def open_lab(name: str) -> "Lab":
     """Return a lab of the table or the object ``FILE.py:NAME``; the file is executed.
 
-    Errors: an unknown name, with similar names; an object that is not a lab.
+    Raises: an unknown name, with similar names; an object that is not a lab.
     """
     trust_named([name])
     entry = look_up(LABS, name, "lab")  # before torch is loaded

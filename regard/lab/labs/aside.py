@@ -47,7 +47,7 @@ class Aside:
     def answer(self, what: str, remedy: str) -> Any:
         """Wait for the process and return the JSON that it printed.
 
-        Errors: it failed or took over ten minutes; the message contains `what` and `remedy`.
+        Raises: it failed or took over ten minutes; the message contains `what` and `remedy`.
         """
         try:
             out, err = self.process.communicate(timeout=PATIENCE)

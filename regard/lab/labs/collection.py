@@ -90,7 +90,7 @@ class CollectionLab(Lab):
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Train and compare the members one after another; write and print one report.
 
-        Errors: an unknown member or setting; data, which each member chooses itself.
+        Raises: an unknown member or setting; data, which each member chooses itself.
         """
         request, _ = ComparisonLab._split(request)
         settings, chosen = self._chosen(request)

@@ -323,7 +323,7 @@ class ComparisonLab(Lab):
     def plan(self, request: LabRequest) -> Plan:
         """Return the preset of the requested data, overridden by the user's settings.
 
-        Errors: a pair that is not ``key=value``; an invalid option or budget; data that the lab
+        Raises: a pair that is not ``key=value``; an invalid option or budget; data that the lab
         does not support. Unknown settings of runs are reported later, by the comparison.
         """
         request, user_settings = self._split(request)
@@ -405,7 +405,7 @@ def pairs(settings: Values) -> tuple[str, ...]:
 
 
 def parse_names(key: str, text: str, known: Collection[str]) -> list[str]:
-    """Parse comma-separated names. Errors: no name, or an unknown one.
+    """Parse comma-separated names. Raises: no name, or an unknown one.
 
     >>> parse_names("models", "gpt, t5", ["bert", "gpt", "t5"])
     ['gpt', 't5']

@@ -17,7 +17,7 @@ def equal_parameters(
     """Return arms with ``feedforward=`` such that each has as many parameters as the reference.
 
     They agree up to half of the parameters of one hidden unit. An arm that sets ``feedforward``
-    itself stays as it is. Errors: an arm that has too many even with one hidden unit.
+    itself stays as it is. Raises: an arm that has too many even with one hidden unit.
 
     >>> arms = [Arm("a", "gpt"), Arm("b", "gpt", ("attention=gated",))]
     >>> equal_parameters("mqar", arms, ["width=64", "feedforward=256"], "a")[1].overrides

@@ -112,7 +112,7 @@ class Lab(Questioned, ABC):
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Run the lab; print messages by `say` and progress by `show`.
 
-        Return the object that ``--json`` prints. Errors: unknown or invalid settings.
+        Return the object that ``--json`` prints. Raises: unknown or invalid settings.
         """
 
     @abstractmethod
@@ -307,7 +307,7 @@ class MeasuringLab(Lab, Generic[S, M]):
     def settings_for(self, request: LabRequest) -> S:
         """Return the lab's defaults overridden by the user's ``key=value`` pairs and flags.
 
-        Errors: a flag without a setting in this lab; an unknown or invalid setting.
+        Raises: a flag without a setting in this lab; an unknown or invalid setting.
         """
         (values,) = split(request.overrides, self.settings)
         flags: dict[str, Any] = {}
@@ -328,7 +328,7 @@ class MeasuringLab(Lab, Generic[S, M]):
         return build(self.settings, {**values, **flags})
 
     def _budget(self, budget: str) -> dict[str, Any]:
-        """Return the settings that a budget changes. Errors: an unsupported unit."""
+        """Return the settings that a budget changes. Raises: an unsupported unit."""
         ((unit, amount),) = parse_budget(budget).items()
         if unit == "steps" and self.reference_time.steps:
             return dict.fromkeys(self.reference_time.steps, amount)

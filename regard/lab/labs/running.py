@@ -29,7 +29,7 @@ def follow(show: Show) -> Callable[["Event"], None]:
 def pretrain(
     jobs: Sequence[Job], workers: int | None, launcher: "Launcher | None", show: Show
 ) -> None:
-    """Run the pretraining jobs of a comparison that have no result. Errors: one of them failed."""
+    """Run the pretraining jobs of a comparison that have no result. Raises: one of them failed."""
     from regard.lab.studies.job import train_and_score
     from regard.lab.studies.launch import launch
     from regard.lab.studies.spec import JobSpec

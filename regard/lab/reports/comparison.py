@@ -84,7 +84,7 @@ def write_report(
     from the run folders; missing ones are left out. A lab adds `sections` and replaces the
     answer by its `sentences`. The file has at most 5 MB.
 
-    Errors: the disk is full.
+    Raises: the disk is full.
     """
     story = Story(comparison, folder, arms_of(comparison, folder), sections, sentences)
     drawn: list[list[Html]] = [section(story) for section in SECTIONS]

@@ -111,7 +111,7 @@ def write_findings(record: Mapping[str, Any], sections: Sequence[Section], folde
     `record` has the keys of ``regard lab --json``, including question, command, data and machine.
     If the page exceeds 5 MB, the figures are omitted with a note.
 
-    Errors: the disk is full.
+    Raises: the disk is full.
     """
     parts = [*_top(record), *(part for section in sections for part in section_html(section))]
     text = page(str(record["question"]), [*parts, *_foot(record)])

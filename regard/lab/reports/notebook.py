@@ -70,7 +70,7 @@ def look(run: Run | Path | str, text: str) -> AttentionView:
 
 
 def html(thing: object) -> str:
-    """Return the HTML that a notebook shows for an object. Errors: a type without a view.
+    """Return the HTML that a notebook shows for an object. Raises: a type without a view.
 
     >>> print(html(Mask(lambda rows, columns: columns[..., None, :] <= rows[..., :, None]))[:7])
     <iframe
@@ -160,7 +160,7 @@ def _mask(mask: Mask) -> str:
 def _allowed(mask: Mask) -> Tensor:
     """Evaluate a mask at the first positions, (batch rows, queries, keys).
 
-    A mask of fixed size is evaluated at that size. Errors: the mask fits no square of at most
+    A mask of fixed size is evaluated at that size. Raises: the mask fits no square of at most
     `PLACES` positions; its batch is empty.
     """
     refusals = []

@@ -67,7 +67,7 @@ def pack(layers: Sequence[LayerAttention], *, small: int = SMALL) -> dict[str, A
 def pack_below(layers: Sequence[LayerAttention], limit: int) -> dict[str, Any]:
     """Return `pack` with all weights, or the strongest of each query that fit into `limit` bytes.
 
-    Errors: not even four weights of each query fit.
+    Raises: not even four weights of each query fit.
     """
     description = _described(layers)
     room = limit - sum(len(layer["thumbs"]) for layer in description["layers"])

@@ -31,7 +31,7 @@ def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = Non
     It shows the texts, or some of the test split, with the weights of every head, as many as fit
     into 5 MB. The file works offline.
 
-    Errors: the run is not complete; the texts do not fit; the disk is full.
+    Raises: the run is not complete; the texts do not fit; the disk is full.
     """
     chosen = list(texts) or ([] if needs_trees(run) else examples(run))
     share = (LIMIT - FRAME) // max(len(chosen), 1)
@@ -150,7 +150,7 @@ def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def examples(run: Run) -> list[str]:
     """Return a few short texts of the test split, or their beginnings if scored by token.
 
-    Errors: the test split has no text.
+    Raises: the test split has no text.
     """
     texts = [example.text for example in run.evaluate().examples]
     task = TASKS[run.config.task]

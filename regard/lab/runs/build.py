@@ -44,7 +44,7 @@ def pretrained(config: Config, vocabulary: Sequence[str]) -> "Vectors | None":
 
 
 def complete(folder: Path) -> Folder:
-    """Return the folder of a run to start from. Errors: it is not complete."""
+    """Return the folder of a run to start from. Raises: it is not complete."""
     donor = Folder(folder)
     if not donor.complete:
         raise RegardError(
@@ -78,7 +78,7 @@ def tokenizer_kind(config: Config) -> TokenizerKind:
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     """Return the network at the first step of a training, and facts about its initial weights.
 
-    Errors: those of `build_network`, `begin_from` and `Encoder.put`; too little free memory; an
+    Raises: those of `build_network`, `begin_from` and `Encoder.put`; too little free memory; an
     optimizer without parameters; a network with another number of outputs than the task, or that
     sees the token it is to predict.
     """
@@ -115,7 +115,7 @@ def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[
 
     A network that wraps another one (``body``) takes the weights of that one; the layer that
     predicts labels is copied only if the labels are the same. If tasks add different symbols to the
-    same tokens (sentinels), the rows of the tokens and of the end symbol are copied. Errors: no
+    same tokens (sentinels), the rows of the tokens and of the end symbol are copied. Raises: no
     completed run; a run of another ``model``; no matching name; different shapes, with both shapes.
     """
     labels = getattr(task, "labels", ())
@@ -204,7 +204,7 @@ def build_network(
     """Build a network with initial weights from the seed.
 
     `special_tokens`: those of the tokenizer, if it has its own. `width`: width of the pretrained
-    vectors used in training, which are no longer needed. Errors: a Python file that is not trusted,
+    vectors used in training, which are no longer needed. Raises: a Python file that is not trusted,
     or has changed since the settings were read.
     """
     settings = config.network

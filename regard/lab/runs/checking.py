@@ -25,7 +25,7 @@ def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None
     """Return the network of a run's folder or of ``TASK:MODEL``; None of another name.
 
     A network that was not trained has its first weights and a little noise, since what begins at
-    zero would hide what it multiplies. Errors: settings of a run, of a wrong name or value; a
+    zero would hide what it multiplies. Raises: settings of a run, of a wrong name or value; a
     baseline; a run that is not complete.
     """
     task, colon, model = what.partition(":")

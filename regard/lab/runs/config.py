@@ -58,7 +58,7 @@ class Config:
         """Return a run's config from ``key=value`` pairs.
 
         A key that task and model share (`length`) goes to both. With ``init=RUN``, the network and
-        tokenizer settings default to those of that run. Errors: an unknown task, model or key, with
+        tokenizer settings default to those of that run. Raises: an unknown task, model or key, with
         the nearest spellings; a tokenizer other than that of ``init``; ``init`` for a baseline;
         tree positions for data without trees; settings that ``weights=`` determines.
         """
@@ -102,7 +102,7 @@ class Config:
     def read(cls, folder: Path) -> "Config":
         """Read the config of a run's folder, or a file like its ``config.toml``.
 
-        Errors: no folder, no run in it, an invalid file, an untrusted Python file.
+        Raises: no folder, no run in it, an invalid file, an untrusted Python file.
         """
         path = folder if folder.is_file() else folder / CONFIG
         try:
@@ -160,7 +160,7 @@ class Config:
     def reads(self) -> Settings:
         """Return the task's settings with `length` reduced by the model's special tokens.
 
-        Errors: the length leaves no room for a text.
+        Raises: the length leaves no room for a text.
         """
         data, network = self.data.model_dump(), self.network.model_dump()
         if "length" not in data or "length" not in network:
@@ -281,7 +281,7 @@ def _as_stored(name: str, given: Mapping[str, Any]) -> Settings:
 
 
 def _own_tokens(data: Settings, given: Iterable[str], name: str) -> str:
-    """Return ``tokenizer`` for pretrained weights. Errors: another one is given."""
+    """Return ``tokenizer`` for pretrained weights. Raises: another one is given."""
     settings = data.model_dump()
     for key in sorted({*CUTTING} & {*given} - {"length"}):
         if settings["tokenizer"] != PRETRAINED:

@@ -26,7 +26,7 @@ def embed(run: Run, texts: Sequence[str]) -> NDArray[np.float32]:
     * GPT and BERT in pretraining: the mean of the last layer's states.
 
     Texts are truncated as the model reads them. A text without tokens is zeros where the vector is
-    a mean. Errors: the run is not complete; a baseline or another model without states; a model of
+    a mean. Raises: the run is not complete; a baseline or another model without states; a model of
     trees.
     """
     if run.config.entry.baseline:

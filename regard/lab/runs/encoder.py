@@ -25,7 +25,7 @@ LEARNED_SO = ("norm", "position", "key_value_heads")
 class Encoder:
     """A BERT, RoBERTa or DistilBERT in a folder or on the hub, named by ``weights=``.
 
-    Errors of every property: `RegardError`: no such folder or name; a model of another kind; no
+    Raises, in every property: `RegardError`: no such folder or name; a model of another kind; no
     safetensors, no tokenizer; a config that does not match the tensors' sizes.
     """
 
@@ -38,7 +38,7 @@ class Encoder:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Return its complete config. Errors: not an encoder; a key that is not supported."""
+        """Return its complete config. Raises: not an encoder; a key that is not supported."""
         config = read_json(self.folder / folder.CONFIG)
         kinds = [kind for kind, layout in huggingface.LAYOUTS.items() if layout.kind == "bert"]
         if config.get("model_type") not in kinds:
@@ -55,7 +55,7 @@ class Encoder:
 
     @cached_property
     def tokenizer(self) -> EncoderTokenizer:
-        """Return its tokenizer. Errors: there is none; it has more tokens than the model."""
+        """Return its tokenizer. Raises: there is none; it has more tokens than the model."""
         inner = read_tokenizer(self.folder)
         if inner is None:
             raise RegardError(
@@ -79,7 +79,7 @@ class Encoder:
     def settings(self, chosen: dict[str, Any]) -> EncoderSettings:
         """Return the settings of a network that starts from these weights.
 
-        ``chosen`` are the user's. Errors: one of `FIXED` or `LEARNED_SO` has another value.
+        ``chosen`` are the user's. Raises: one of `FIXED` or `LEARNED_SO` has another value.
         """
         stored = self.described[1].model_dump()
         requested = build(EncoderSettings, chosen).model_dump()
@@ -96,7 +96,7 @@ class Encoder:
     def put(self, network: BERTClassifier) -> dict[str, Any]:
         """Copy the weights into a network of `settings`; return the facts that a run stores.
 
-        Words after the tokenizer's last, which are in no text, are left out. Errors: missing
+        Words after the tokenizer's last, which are in no text, are left out. Raises: missing
         tensors, or other shapes.
         """
         layout, settings, _ = self.described

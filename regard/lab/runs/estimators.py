@@ -53,7 +53,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
     def of(cls, run: Run | Path | str) -> Self:
         """Return a fitted estimator of a completed run or its folder.
 
-        Errors: the run is not complete, or learned another task.
+        Raises: the run is not complete, or learned another task.
         """
         run = run if isinstance(run, Run) else load(run)
         run.must_be_complete()
@@ -80,7 +80,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def save(self, folder: Path | str) -> Run:
-        """Copy the run to a new folder and return it there. Errors: the folder exists."""
+        """Copy the run to a new folder and return it there. Raises: the folder exists."""
         check_is_fitted(self)
         place = Path(folder)
         if place.exists():
@@ -169,7 +169,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
     def _pairs(self, X: Any, y: ArrayLike) -> tuple[list[str], NDArray[Any]]:  # noqa: N803
         """Return texts and answers to train on.
 
-        Errors: they differ in number, or are few; a text without words, or no Unicode; a missing
+        Raises: they differ in number, or are few; a text without words, or no Unicode; a missing
         answer; y has several columns.
         """
         if y is None:
@@ -195,7 +195,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
 def texts_of(X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
     """Return the texts of a list, an array, a series or a table with one column.
 
-    Errors: ``ValueError``: one string, several columns, or a value that is not a string.
+    Raises: ``ValueError``: one string, several columns, or a value that is not a string.
 
     >>> texts_of(np.array([["a film"], ["another"]]))
     ['a film', 'another']
@@ -233,7 +233,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
     Fitted attributes: ``classes_``, ``run_`` (the `Run`). ``of`` makes an estimator of a run that
     was trained elsewhere; ``save`` keeps the run. Equal settings give equal predictions.
 
-    Errors: ``ValueError`` for models, settings, X and y; it names the parameter or the row.
+    Raises: ``ValueError`` for models, settings, X and y; it names the parameter or the row.
 
     >>> texts = ["a good film", "a fine film", "a bad film", "a dull film"] * 5
     >>> model = TextClassifier("nb-svm").fit(texts, [1, 1, 0, 0] * 5)

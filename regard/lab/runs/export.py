@@ -40,7 +40,7 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
     "onnx" exports every network.
     The model card has the training data and the metrics on the test split.
 
-    Errors: `RegardError`: a run that is not complete; a model or setting that the format does not
+    Raises: `RegardError`: a run that is not complete; a model or setting that the format does not
     support.
     """
     write = look_up(TARGETS, to, "target")
@@ -152,7 +152,7 @@ def to_onnx(run: Run, folder: Path, quantization: str) -> Exported:
 
 
 def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
-    """Return the Transformer of a run and its settings. Errors: it is another model."""
+    """Return the Transformer of a run and its settings. Raises: it is another model."""
     model: nn.Module = run.network
     if not isinstance(model, Transformer) or not isinstance(run.task, Sequences):
         raise RegardError(

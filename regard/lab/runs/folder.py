@@ -49,7 +49,7 @@ class Folder:
         return self.environment_path.exists()
 
     def environment(self) -> dict[str, Any]:
-        """Return ``env.json``, empty before the training. Errors: a field of another type."""
+        """Return ``env.json``, empty before the training. Raises: a field of another type."""
         if not self.begun:
             return {}
         values = read_json(self.environment_path)
@@ -57,7 +57,7 @@ class Folder:
         return values
 
     def create(self) -> None:
-        """Make the folder and those above it. Errors: it cannot be made."""
+        """Make the folder and those above it. Raises: it cannot be made."""
         above = [self.path, *self.path.parents]
         self.made = self.made or [folder for folder in above if not folder.exists()]
         with atomic_io.told(self.path, 0):
@@ -100,7 +100,7 @@ class Folder:
         (self.path / LOCK).unlink(missing_ok=True)
 
     def read(self, path: Path) -> bytes:
-        """Read a file of a completed run and verify its hash. Errors: missing or changed."""
+        """Read a file of a completed run and verify its hash. Raises: missing or changed."""
         name = path.relative_to(self.path).as_posix()
         try:
             data = path.read_bytes()
@@ -112,7 +112,7 @@ class Folder:
         return data
 
     def read_weights(self) -> Tensors:
-        """Read the final weights and verify their hash. Errors: they are damaged."""
+        """Read the final weights and verify their hash. Raises: they are damaged."""
         return parse_tensors(self.read(self.weights), self.weights)
 
     def read_tokenizer(self, kind: TokenizerKind) -> Tokenizer | EncoderTokenizer:
@@ -125,7 +125,7 @@ class Folder:
     def locked(self) -> Iterator[None]:
         """Lock the folder for writing; the system releases the lock of a killed process.
 
-        Errors: another process holds the lock, with its process id.
+        Raises: another process holds the lock, with its process id.
         """
         with atomic_io.locked(self.path / LOCK, wait=False):
             yield

@@ -84,7 +84,7 @@ def forecast(
     """Forecast a training by some steps and a validation. Nothing is written.
 
     `typical`: validations, divided by the patience, after which that typically ends the training,
-    if known. Errors: those of `open_or_start` and of the beginning of `Run.train`.
+    if known. Raises: those of `open_or_start` and of the beginning of `Run.train`.
     """
     config, begun = Config.make(task, model, overrides), clock()
     prepared = prepare(config)

@@ -47,7 +47,7 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     before the first step and after each, with w = 1 / width. A point without rows in reach
     (epanechnikov, boxcar) gets the mean of y.
 
-    Errors: ``ValueError`` for an unknown kernel, for widths that are not above 0, and for X and y.
+    Raises: ``ValueError`` for an unknown kernel, for widths that are not above 0, and for X and y.
 
     >>> x = np.linspace(0, 6, 60)[:, None]
     >>> model = KernelRegression().fit(x, np.sin(x[:, 0]))

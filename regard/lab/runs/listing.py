@@ -63,7 +63,7 @@ class Row:
 def rows_below(folder: Path) -> list[Row]:
     """Return the runs in a folder, at most four folders deep, by name.
 
-    Errors: no such folder, unless it is the default one, which the first run makes. A folder whose
+    Raises: no such folder, unless it is the default one, which the first run makes. A folder whose
     configuration cannot be read is left out.
     """
     if not folder.is_dir() and (folder.exists() or folder != DEFAULT):
@@ -81,7 +81,7 @@ def rows_below(folder: Path) -> list[Row]:
 
 
 def row_of(path: Path) -> Row:
-    """Return the run in a folder. Errors: it contains no run."""
+    """Return the run in a folder. Raises: it contains no run."""
     file = path / CONFIG
     if not file.is_file():
         what = "contains no run" if path.exists() else "does not exist"
@@ -130,7 +130,7 @@ def tags_of(path: Path) -> list[str]:
 
 
 def tag(path: Path, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list[str]:
-    """Add and remove tags of a run; return all. Errors: no run; an invalid tag; too many."""
+    """Add and remove tags of a run; return all. Raises: no run; an invalid tag; too many."""
     row = row_of(path)
     for word in (*add, *remove):
         if not word or len(word) > LONGEST_TAG or not word.isprintable() or set(word) & set(" ,"):
@@ -150,7 +150,7 @@ def tag(path: Path, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list
 def must_be_deletable(path: Path) -> Row:
     """Return the run of a folder that `delete` may remove.
 
-    Errors: no run; a link to one; other files in its folder.
+    Raises: no run; a link to one; other files in its folder.
     """
     if path.is_symlink():
         raise RegardError(f"{path} is a link; give the folder that it names, {path.resolve()}")
@@ -172,7 +172,7 @@ def must_be_deletable(path: Path) -> Row:
 def delete(path: Path) -> None:
     """Delete the folder of a run; links inside it are removed, not followed.
 
-    Errors: those of `must_be_deletable`; a process is writing to the run.
+    Raises: those of `must_be_deletable`; a process is writing to the run.
     """
     must_be_deletable(path)
     with atomic_io.locked(path / LOCK, wait=False):

@@ -42,7 +42,7 @@ class MetricsLog:
             atomic_io.write_bytes(self.path, lines.encode())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return all complete lines. Errors: an invalid line."""
+        """Return all complete lines. Raises: an invalid line."""
         if not self.path.exists():
             return []
         rows = []

@@ -24,7 +24,7 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
 
     ``tokenizer.json`` is read by tokenizers, ``config.json`` has labels, lengths and symbols, and
     the README a script that runs the folder. Each graph is compared with the network on texts of
-    three sizes. Errors: the folder exists; torch cannot trace the network; onnxruntime computes
+    three sizes. Raises: the folder exists; torch cannot trace the network; onnxruntime computes
     other logits.
     """
     if folder.exists():

@@ -20,7 +20,7 @@ def start(
     model: str = "transformer",
     overrides: Sequence[str] = (),
 ) -> Run:
-    """Create a run in a new folder. Errors: the folder has a run already."""
+    """Create a run in a new folder. Raises: the folder has a run already."""
     path = Path(folder)
     if (path / CONFIG).exists():
         raise RegardError(f"{path} already contains a run; use open_or_start to resume it")
@@ -35,14 +35,14 @@ def open_or_start(
 ) -> Run:
     """Return the run in a folder if its settings match, or create one in a new folder.
 
-    `overrides` are ``key=value`` settings of task, model and training. Errors: a folder with other
+    `overrides` are ``key=value`` settings of task, model and training. Raises: a folder with other
     files; a run with other settings, each named.
     """
     return go_on(folder, Config.make(task, model, overrides))
 
 
 def go_on(folder: Path | str, config: Config) -> Run:
-    """Return the new or existing run of a config in its folder. Errors: as `open_or_start`."""
+    """Return the new or existing run of a config in its folder. Raises: as `open_or_start`."""
     run = Run(Path(folder), config)
     place, path = run.folder, run.folder.path
     if place.holds_something_else():
@@ -113,7 +113,7 @@ def _same(config: Config, path: Path) -> bool:
 def load(folder: Path | str) -> Run:
     """Load the run in a folder.
 
-    Errors: the folder does not exist or contains no run.
+    Raises: the folder does not exist or contains no run.
     """
     path = Path(folder)
     if path.is_file():

@@ -42,7 +42,7 @@ def pretraining_for(
     of its test file, or all of its data if the test split is taken from them. Train this run, then
     the task with ``init=FOLDER``.
 
-    Errors: a model other than bert, gpt and t5.
+    Raises: a model other than bert, gpt and t5.
     """
     way, given = way_of(task, model, texts, overrides, budget)
     return open_or_start(Path(folder), way, model, given)
@@ -78,7 +78,7 @@ def way_of(
 def judged_by(data: Settings, texts: str) -> dict[str, str]:
     """Return the settings that exclude the test of a labelled task from the pretraining `texts`.
 
-    Errors: `texts` is the file that the test split is taken from.
+    Raises: `texts` is the file that the test split is taken from.
     """
     held = data.model_dump()
     same = Path(texts).expanduser().resolve() == Path(held["data"]).expanduser().resolve()

@@ -61,7 +61,7 @@ class Run:
         At the end the test split is predicted, once, and the folder sealed. A completed run yields
         nothing. `end` completes the run now with the best weights of its newest checkpoint, which
         `ended` records. A `corpus` in memory takes the place of the data that the settings name.
-        Errors: another process trains here; the data have changed since the run
+        Raises: another process trains here; the data have changed since the run
         began; no disk space (nothing is lost: run it again); `end` without a checkpoint.
         """
         if self.complete:
@@ -91,7 +91,7 @@ class Run:
         """Train and validate like `train`, without reading the test split.
 
         For a search over settings: the run stays incomplete; `metrics` has its validation scores.
-        It resumes where an earlier process stopped. Errors: as `train`.
+        It resumes where an earlier process stopped. Raises: as `train`.
         """
         with self.folder.locked():
             atomic_io.remove_leftovers(self.folder.path)
@@ -136,7 +136,7 @@ class Run:
         """Return the `Evaluation` of the run on its test split, as predicted at its end, or a file.
 
         ``text`` and ``label`` name the columns of the file, ``labels`` renames its labels
-        ("neg:0,pos:1"); they default to those of the training. Errors: the run is not complete; a
+        ("neg:0,pos:1"); they default to those of the training. Raises: the run is not complete; a
         bad row, with its file:line; a missing column or unknown labels.
         """
         self.must_be_complete()
@@ -157,7 +157,7 @@ class Run:
         A prediction's ``unknown`` are the words of its text that the model does not know.
 
         A run with tree positions needs parsed sentences, as `regard.lab.data.files.read_examples`
-        reads them from a .conllu file. Errors: texts without trees.
+        reads them from a .conllu file. Raises: texts without trees.
         """
         if isinstance(texts, str | Example):
             return self.predict([texts])[0]
@@ -170,7 +170,7 @@ class Run:
     def best(self, texts: Sequence[str], search: Any) -> list[list[Any]]:
         """Return the best outputs for each text, best first, with the given search settings.
 
-        Errors: a run that does not generate texts.
+        Raises: a run that does not generate texts.
         """
         with self.computing():
             outputs: list[list[Any]] = self.task.best(self.model, texts, search)
@@ -185,7 +185,7 @@ class Run:
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Any]:
         """Return the likelihood of each target given its source.
 
-        Errors: a run that does not write one text for another; a pair that cannot be scored.
+        Raises: a run that does not write one text for another; a pair that cannot be scored.
         """
         with self.computing():
             scores: list[Any] = self.task.score(self.model, pairs)
@@ -194,7 +194,7 @@ class Run:
     def attention(self, text: str) -> list[LayerAttention]:
         """Return the attention of each layer for a text; empty for a model without attention.
 
-        Errors: a baseline, which has no layers; a text without words.
+        Raises: a baseline, which has no layers; a text without words.
         """
         with self.computing():
             layers: list[LayerAttention] = self.task.attention(self.network, text)
@@ -214,7 +214,7 @@ class Run:
         """Return integrated gradients and attention × gradient of a text's tokens.
 
         They explain one number behind the answer, by default the one that decides it; the result's
-        ``choices`` names all, and ``choice`` is the index of another. Errors: a baseline; a text
+        ``choices`` names all, and ``choice`` is the index of another. Raises: a baseline; a text
         without tokens; no such number.
         """
         with self.computing():
@@ -224,7 +224,7 @@ class Run:
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a text that the model reads, in readable form.
 
-        Errors: the run is not complete; a baseline, which does its own tokenization.
+        Raises: the run is not complete; a baseline, which does its own tokenization.
         """
         self.must_be_complete()
         if self.config.entry.baseline:
@@ -302,7 +302,7 @@ class Run:
 
     @cached_property
     def baseline(self) -> Any:
-        """Return the fitted baseline. Errors: the model is a network."""
+        """Return the fitted baseline. Raises: the model is a network."""
         self.must_be_complete()
         atomic_io.read_folder(self.folder.baseline)
         load = self.config.entry.load
@@ -312,7 +312,7 @@ class Run:
 
     @cached_property
     def network(self) -> nn.Module:
-        """Return the network with its best weights in evaluation mode. Errors: a baseline."""
+        """Return the network with its best weights in evaluation mode. Raises: a baseline."""
         self.must_be_complete()
         if self.config.entry.baseline:
             raise RegardError(
@@ -335,7 +335,7 @@ class Run:
     def computing(self) -> Iterator[None]:
         """Use the precision and kernels of the training, and all processes, within the context.
 
-        Errors: the run is not complete.
+        Raises: the run is not complete.
         """
         self.must_be_complete()
         with (

@@ -127,7 +127,7 @@ TRACKERS: Mapping[str, tuple[Callable[[Path, Config, int], Tracker], str]] = {
 def tracking(folder: Path, config: Config) -> Iterator[Callable[[Progress], None]]:
     """Yield a function that sends a step's numbers to the tracker of ``track=``, if there is one.
 
-    Errors: the tracker's package is not installed; it is the user's own error otherwise.
+    Raises: the tracker's package is not installed; it is the user's own error otherwise.
     """
     name = config.training.track
     if name == "none":

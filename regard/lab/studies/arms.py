@@ -51,7 +51,7 @@ class Arm:
 def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classification"].models) -> Arm:
     """Parse ``model`` or ``model:key=value,key=value``; the text is the arm's name.
 
-    Errors: an unknown model; settings that are not written key=value.
+    Raises: an unknown model; settings that are not written key=value.
 
     >>> parse_arm("transformer:score=additive,heads=2").overrides
     ('score=additive', 'heads=2')
@@ -111,7 +111,7 @@ def parse_arms(
     A semicolon ends an arm. A comma ends it too, unless ``key=value`` follows, or a number or
     ``LABEL:NUMBER`` that continues a list; these belong to the arm before the comma.
 
-    Errors: those of `parse_arm` and `check_arms`.
+    Raises: those of `parse_arm` and `check_arms`.
 
     >>> [arm.name for arm in parse_arms(["mean,transformer:heads=2,score=dot,cnn:widths=2,3"])]
     ['mean', 'transformer:heads=2,score=dot', 'cnn:widths=2,3']

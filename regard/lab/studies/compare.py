@@ -66,7 +66,7 @@ def compare(
     fails is listed in `Comparison.failures`; the others continue. The result is written to
     ``out/comparison.json``, the runs to ``out/ARM/seed-N``.
 
-    Errors: unknown names and settings; a folder with other runs; no arm succeeds.
+    Raises: unknown names and settings; a folder with other runs; no arm succeeds.
     """
     study = Study.plan(
         task, arms, seeds=seeds, budget=budget, reference=reference, out=out, overrides=overrides,
@@ -123,7 +123,7 @@ class Study:
         overrides: Sequence[str] = (),
         search: Search | None = None,
     ) -> "Study":
-        """Build a study and check all that can be checked before training. Errors: as `compare`."""
+        """Build a study and check all that can be checked before training. Raises: as `compare`."""
         parsed = _arms(arms, models_of(task))
         if seeds < 1:
             raise RegardError(f"seeds={seeds}: a comparison needs at least one")
@@ -149,7 +149,7 @@ class Study:
         return study
 
     def check(self) -> None:
-        """Check the settings of all arms. Errors: invalid settings; a folder with another run."""
+        """Check the settings of all arms. Raises: invalid settings; a folder with another run."""
         from regard.lab.runs import Config
 
         known = {key for arm in self.arms for key in self._keys(arm)}
@@ -238,7 +238,7 @@ class Study:
     def rungs(self, ladder: bool | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the pairs of a ladder: each network with the one before it, or the given pairs.
 
-        Errors: a name that is not one of the arms.
+        Raises: a name that is not one of the arms.
         """
         if isinstance(ladder, bool):
             rungs = [arm.name for arm in self.arms if not arm.deterministic] if ladder else []
@@ -283,7 +283,7 @@ class Study:
         rungs: Sequence[tuple[str, str]] = (),
         tuning: Mapping[str, Any] | None = None,
     ) -> Comparison:
-        """Read the scores of the runs and compare them. Errors: no arm has a result."""
+        """Read the scores of the runs and compare them. Raises: no arm has a result."""
         scores = {arm.name: self._scores(arm) for arm in self.arms}
         failures = tuple(
             Failure(outcome.job.arm, outcome.job.seed, outcome.error, outcome.job.what)
@@ -394,7 +394,7 @@ class Study:
 
 
 def models_of(task: str) -> Mapping[str, ModelEntry]:
-    """Return the models of a task. Errors: an unknown task."""
+    """Return the models of a task. Raises: an unknown task."""
     from regard.lab.tasks import TASKS
 
     return look_up(TASKS, task, "task").models

@@ -85,7 +85,7 @@ class RunScore:
     def groups(self) -> NDArray[np.int64] | None:
         """Return the group of each test example; None if there are no groups.
 
-        Errors: not one for each example.
+        Raises: not one for each example.
         """
         if not self.clusters:
             return None

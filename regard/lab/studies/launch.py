@@ -119,7 +119,7 @@ def launch(
 
     Without a `launcher` the jobs run in `workers` local processes, by default one for each core. On
     Ctrl-C, or if `on_event` raises, the jobs are ended before the exception propagates.
-    Errors: ``workers`` below 1; processes that cannot start; those of the launcher.
+    Raises: ``workers`` below 1; processes that cannot start; those of the launcher.
     """
     from regard.lab.studies.processes import Local
 

@@ -18,7 +18,7 @@ WAYS = "local, dask, dask:tcp://HOST:8786, slurm, slurm:partition=NAME,gpus=1,ti
 def parse_launcher(text: str, workers: int | None = None) -> Launcher:
     """Return the launcher of ``NAME`` or ``NAME:options``; `workers` limits its parallel jobs.
 
-    Errors: an unknown launcher, address, option or time; a missing package.
+    Raises: an unknown launcher, address, option or time; a missing package.
 
     >>> parse_launcher("dsk:tcp://host:8786")
     Traceback (most recent call last):

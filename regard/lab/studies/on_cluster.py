@@ -38,7 +38,7 @@ class ClusterLauncher(PoolLauncher):
 
 
 def package(name: str) -> ModuleType:
-    """Import a package of the extra ``cluster``. Errors: it is not installed."""
+    """Import a package of the extra ``cluster``. Raises: it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:

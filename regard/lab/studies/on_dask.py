@@ -38,7 +38,7 @@ class Dask(ClusterLauncher):
 
     @classmethod
     def parse(cls, options: str, workers: int | None = None) -> "Dask":
-        """Return the launcher of an address, or of ``local``. Errors: it is no address."""
+        """Return the launcher of an address, or of ``local``. Raises: it is no address."""
         if options in ("", "local"):
             return cls("", workers)
         if not ADDRESS.fullmatch(options):
@@ -55,7 +55,7 @@ class Dask(ClusterLauncher):
 
     @contextmanager
     def open(self, jobs: Sequence[Job]) -> Iterator[Executor]:
-        """Connect to the scheduler, or start one with workers. Errors: it does not answer."""
+        """Connect to the scheduler, or start one with workers. Raises: it does not answer."""
         with self._scheduler(len(jobs)) as address:
             executor = DaskExecutor(address)
             try:
@@ -101,7 +101,7 @@ class DaskExecutor(Executor):
             )
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        """Give the call to the scheduler. Errors: it is lost, and does not come back in time."""
+        """Give the call to the scheduler. Raises: it is lost, and does not come back in time."""
         begun = time.monotonic()
         while self.client is None or self.client.status != "running":
             if time.monotonic() - begun > self.patience:

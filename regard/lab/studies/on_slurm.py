@@ -121,7 +121,7 @@ class Slurm(ClusterLauncher):
     def parse(cls, options: str, workers: int | None = None) -> "Slurm":
         """Return the launcher of ``key=value,key=value`` or ``local``.
 
-        Errors: an unknown key or an invalid value.
+        Raises: an unknown key or an invalid value.
         """
         if options == "local":
             return cls(None, workers)
@@ -225,7 +225,7 @@ class SubmititExecutor(Executor):
         self.thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Submit a job. Errors: Slurm refuses it."""
+        """Submit a job. Raises: Slurm refuses it."""
         try:
             batch = _Batch(self.executor.submit(fn, *args, **kwargs))
         except Exception as error:  # submitit has several classes for a failed command

@@ -51,7 +51,7 @@ def named(file: str | Path) -> PredictionFile:
     folder's name if the file is called predictions. The seed is the N of ``ARM.N``, ``ARM-seed-N``
     (also with _ or .) or of a folder ``seed-N``.
 
-    Errors: an empty name or file.
+    Raises: an empty name or file.
 
     >>> named("bert.3.jsonl")
     PredictionFile(arm='bert', seed=3, path=PosixPath('bert.3.jsonl'))
@@ -81,7 +81,7 @@ def named(file: str | Path) -> PredictionFile:
 def by_arm(files: Sequence[str | Path]) -> dict[str, dict[int, Path]]:
     """Return the files of each arm by seed; files without a seed are numbered in their order.
 
-    Errors: fewer than two arms; a seed twice; an arm with files with and without a seed.
+    Raises: fewer than two arms; a seed twice; an arm with files with and without a seed.
     """
     parsed = [named(one) for one in files]
     paths: dict[str, dict[int, Path]] = {}
@@ -122,7 +122,7 @@ def compare_predictions(
     first arm), on the seeds that both have; an arm without seeds is given once for each.
     ``comparison.json`` and the predictions, as ``ARM/seed-N``, are written to `out`.
 
-    Errors: those of the readers; arms without a common seed; other runs in `out`.
+    Raises: those of the readers; arms without a common seed; other runs in `out`.
 
     >>> from tempfile import TemporaryDirectory
     >>> rows = ['{"label": "a", "predicted": "a"}', '{"label": "b", "predicted": "%s"}']

@@ -40,7 +40,7 @@ class Local(PoolLauncher):
 
     @contextmanager
     def open(self, jobs: Sequence[Job]) -> Iterator[Executor]:
-        """Start the processes. Errors: they cannot start."""
+        """Start the processes. Raises: they cannot start."""
         executor = Processes(min(self.slots or 1, len(jobs)))
         try:
             yield executor
@@ -61,7 +61,7 @@ class Processes(Executor):
     """An executor of single processes; one that dies is replaced at the next `submit`.
 
     Only the job of the process that died ends with `BrokenProcessPool`. The processes exit when
-    this one dies. Errors: they cannot start.
+    this one dies. Raises: they cannot start.
     """
 
     def __init__(self, workers: int) -> None:

@@ -295,7 +295,7 @@ class StoredComparison(BaseModel):
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:
-    """Return the record that `Comparison.save` wrote. Errors: unreadable, or of another shape."""
+    """Return the record that `Comparison.save` wrote. Raises: unreadable, or of another shape."""
     record = read_json(folder / FILE)
     checked(StoredComparison, record, folder / FILE)
     return record

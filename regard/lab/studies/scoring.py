@@ -33,7 +33,7 @@ def interval(runs: Sequence[RunScore]) -> tuple[float, float, float]:
 def difference(a: Sequence[RunScore], b: Sequence[RunScore], names: tuple[str, str]) -> Difference:
     """Compute how much better arm `a` is than arm `b`, whose runs are paired by seed.
 
-    Errors: other test examples.
+    Raises: other test examples.
     """
     unit = a[0].unit.points
     return compare_runs(table(a), table(b), names, unit=unit, groups=a[0].groups)

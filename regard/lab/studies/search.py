@@ -42,7 +42,7 @@ class Search:
     `space` lists ranges as ``key=low..high``, ``key=low..high:log`` or ``key=a,b,c``. A range
     replaces the default range of a setting, or adds one.
 
-    Errors: fewer than two trials, an unknown sampler, a negative seed.
+    Raises: fewer than two trials, an unknown sampler, a negative seed.
     """
 
     trials: int
@@ -84,7 +84,7 @@ class Search:
         """Return the ranges of each arm's searched settings; empty if all its settings are fixed.
 
         A setting with a value is not searched, whether `overrides` set it for all arms or an arm
-        for itself. Errors: a malformed range; a range of a setting that no arm has, that
+        for itself. Raises: a malformed range; a range of a setting that no arm has, that
         `overrides` set, or that must be equal in all trials; nothing to search.
         """
         ranges = dict(_pair(text) for text in self.space)

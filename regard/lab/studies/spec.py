@@ -50,7 +50,7 @@ class JobSpec:
 
     @classmethod
     def of(cls, work: Work, job: Job) -> "JobSpec":
-        """Return a job as plain values. Errors: it is no run, such as some jobs of labs."""
+        """Return a job as plain values. Raises: it is no run, such as some jobs of labs."""
         if work not in (train_and_score, train_and_validate) or not isinstance(job.task, RunTask):
             raise RegardError(
                 f"{job.name} is not a run in a folder, so it can only run in processes of this "
@@ -83,7 +83,7 @@ class JobSpec:
         return shlex.join([*words, "--out", self.folder, *(["--trial"] if self.trial else [])])
 
     def finished(self) -> bool:
-        """Return whether the job has a result. Errors: its folder has another run."""
+        """Return whether the job has a result. Raises: its folder has another run."""
         from regard.lab.runs import Config, must_match
 
         folder = Path(self.folder)
@@ -183,7 +183,7 @@ _of_thread = threading.local()  # the child of a thread of a worker, kept for it
 def run_in_child(values: Mapping[str, Any], stopped: Callable[[], bool], log: Path) -> Answer:
     """Run a job in the child of this thread, which is ended if `stopped` returns True.
 
-    Its output goes to the file `log`, which is kept if the job fails. Errors: `ChildDiedError`.
+    Its output goes to the file `log`, which is kept if the job fails. Raises: `ChildDiedError`.
     """
     spec, child = JobSpec.read(values), getattr(_of_thread, "child", None)
     if child is None or not child.serves(spec):

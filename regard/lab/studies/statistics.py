@@ -109,7 +109,7 @@ def estimate(scores: Scores, groups: Groups | None = None) -> Estimate:
 
     `groups` has the number of each example's group; by default each example is its own group.
 
-    Errors: no seed; fewer than two examples or groups; not one group number for each example.
+    Raises: no seed; fewer than two examples or groups; not one group number for each example.
 
     >>> found = estimate(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
     >>> found.mean, round(found.variance, 4), found.seeds_freedom, found.examples_freedom
@@ -164,7 +164,7 @@ def components(
 def group_sizes(groups: Groups | None, examples: int) -> Integer[np.ndarray, " groups"]:
     """Count the examples of each group, in the order of their numbers.
 
-    Errors: not one number for each example; fewer than two groups.
+    Raises: not one number for each example; fewer than two groups.
 
     >>> group_sizes(np.array([7, 3, 7]), 3).tolist()
     [1, 2]
@@ -358,7 +358,7 @@ def compare_runs(
     error is at least |mean| / (n + 2) of n examples or groups, since a few may differ alike by
     chance, as where one arm is always right and the other always wrong.
 
-    Errors: tables of different shapes; those of `estimate`.
+    Raises: tables of different shapes; those of `estimate`.
 
     >>> right = np.array([[1, 1, 1, 1, 1, 1, 1, 0]] * 3, bool)
     >>> wrong = np.array([[1, 0, 1, 0, 0, 0, 0, 0]] * 3, bool)

@@ -89,7 +89,7 @@ class LinearModel(ABC):
     def count(self, texts: Sequence[str]) -> Sparse:
         """Find the terms of the training texts, and return their counts (texts, terms).
 
-        Errors: no term occurs in ``minimum`` texts.
+        Raises: no term occurs in ``minimum`` texts.
         """
         counter = self._counter(min_df=min(self.settings.minimum, len(texts)))
         try:
@@ -161,7 +161,7 @@ class LinearModel(ABC):
     def load(cls, folder: Path) -> Self:
         """Load a model of this class that `save` wrote; an abstract class loads any model.
 
-        Errors: a missing file; a model of another class.
+        Raises: a missing file; a model of another class.
         """
         return load(folder, {cls.name: cls} if hasattr(cls, "name") else None)
 
@@ -246,7 +246,7 @@ class Baseline(LinearModel):
         `weights` are the labels' weights in the loss (scikit-learn's sample_weight). A label
         without texts gets almost no probability.
 
-        Errors: texts of fewer than two labels; no term occurs in ``minimum`` texts.
+        Raises: texts of fewer than two labels; no term occurs in ``minimum`` texts.
         """
         labels = np.asarray(labels)
         known = len(np.unique(labels))
@@ -399,7 +399,7 @@ class _Saved:
 def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
     """Load a model that `LinearModel.save` wrote, by its name in ``kinds``.
 
-    Errors: a file is missing or damaged; a model that is not in ``kinds``.
+    Raises: a file is missing or damaged; a model that is not in ``kinds``.
     """
     known: Mapping[str, type[Any]] = kinds or BASELINES
     saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")

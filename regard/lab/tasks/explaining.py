@@ -19,7 +19,7 @@ def continuations(model: nn.Module, request: WriteRequest, count: int = 5) -> Ex
     """Return ln p of the ``count`` likeliest next words of a text, and of its own words.
 
     The next words are given the whole text, the word at a place those before it. Default: the
-    likeliest next word. Errors: a text without tokens.
+    likeliest next word. Raises: a text without tokens.
     """
     ids = request.source.tolist()
     if not ids:
@@ -39,7 +39,7 @@ def continuations(model: nn.Module, request: WriteRequest, count: int = 5) -> Ex
 def outputs(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> Explainable:
     """Return ln p of each word of a written text, given those before it, and of the whole.
 
-    Default: the first word. Errors: a text without tokens; nothing written.
+    Default: the first word. Raises: a text without tokens; nothing written.
     """
     ids, written = request.source.tolist(), list(written)
     if not ids:
@@ -71,7 +71,7 @@ def filled(
 ) -> Explainable:
     """Return ln p of the ``best`` word at the place of each mask, among the first ``words`` ids.
 
-    Default: the first mask. Errors: a text without a mask.
+    Default: the first mask. Raises: a text without a mask.
     """
     if not best:
         raise RegardError(

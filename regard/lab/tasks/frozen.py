@@ -49,7 +49,7 @@ def fit_head(
     ``weight`` and ``bias``, so the head takes unscaled states. `weights` are the labels' weights
     in the loss. The result is deterministic.
 
-    Errors: `RegardError`: training states of fewer than two labels.
+    Raises: `RegardError`: training states of fewer than two labels.
 
     >>> states = np.array([[0.0], [1.0], [4.0], [5.0]])
     >>> answers = np.array([0, 0, 1, 1])

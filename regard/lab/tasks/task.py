@@ -135,21 +135,21 @@ class Task(Learnable[B]):
     def restore(self, rows: bytes, name: str) -> Evaluation:
         """Rebuild an evaluation from its `Evaluation.rows`; ``name`` is the file, for errors.
 
-        Errors: malformed rows.
+        Raises: malformed rows.
         """
 
     @abstractmethod
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the evaluation of the model on a file with reference answers.
 
-        Errors: a bad row, by file:line; columns that such a file does not have.
+        Raises: a bad row, by file:line; columns that such a file does not have.
         """
 
     @abstractmethod
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
         """Return the attention weights of each layer for a text; empty without such layers.
 
-        Errors: a text without tokens.
+        Raises: a text without tokens.
         """
 
     def at_work(self, model: Any, text: str) -> tuple[list[LayerAttention], int | None]:
@@ -163,27 +163,27 @@ class Task(Learnable[B]):
     def best(self, model: Any, inputs: Sequence[Any], search: Any) -> list[list[Any]]:
         """Return the best texts that the model writes for each input, best first.
 
-        ``search`` is their number, with the task's own search, or another `Search`. Errors: a task
+        ``search`` is their number, with the task's own search, or another `Search`. Raises: a task
         whose models write no texts.
         """
         raise RegardError("this run writes no texts, so there are no best ones to list")
 
     def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
-        """Return the probability of each target given its source. Errors: as `unscorable`."""
+        """Return the probability of each target given its source. Raises: as `unscorable`."""
         self.unscorable(pairs)
         return []
 
     def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Return for each pair why it cannot be scored; "" if it can.
 
-        Errors: a task that does not write one text for another.
+        Raises: a task that does not write one text for another.
         """
         raise RegardError("--score needs a run that writes one text for another; this one does not")
 
     def read_file(self, path: Path) -> Iterable[Any] | None:
         """Return the inputs of a file with a format of its own; None for lines or columns.
 
-        Errors: parsed sentences, unless the task accepts them.
+        Raises: parsed sentences, unless the task accepts them.
         """
         if is_conllu(path):
             raise RegardError(
@@ -192,13 +192,13 @@ class Task(Learnable[B]):
         return None
 
     def weigh(self, model: Any, text: str, answer: Any) -> Any:
-        """Return each word's contribution to a baseline's answer. Errors: a model without them."""
+        """Return each word's contribution to a baseline's answer. Raises: a model without them."""
         raise RegardError("this baseline has no weights of single words, so there is no picture")
 
     def explainable(self, model: nn.Module, text: str) -> Explainable:
         """Return the numbers behind the answer to a text, such as the score of its label.
 
-        Errors: a text without tokens; a model whose tokens cannot be named.
+        Raises: a text without tokens; a model whose tokens cannot be named.
         """
         raise RegardError(
             f"{type(self).__name__} does not say which numbers its answers consist of, so they are "
@@ -208,7 +208,7 @@ class Task(Learnable[B]):
     def attribute(self, model: nn.Module, text: str, choice: int | None = None) -> Attributed:
         """Return what each token added to a number behind the answer, beside attention.
 
-        ``choice`` is its index in `explainable`. Errors: no such number; those of `explainable`.
+        ``choice`` is its index in `explainable`. Raises: no such number; those of `explainable`.
         """
         with evaluation_mode(model):
             return attributed(model, self.explainable(model, text), choice)

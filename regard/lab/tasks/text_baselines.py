@@ -175,7 +175,7 @@ class _Pair(BaseModel):
 
 
 def load(folder: Path) -> TextBaseline:
-    """Load a model that `TextBaseline.save` wrote. Errors: a file is missing or damaged."""
+    """Load a model that `TextBaseline.save` wrote. Raises: a file is missing or damaged."""
     saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
     cls = look_up(TEXT_BASELINES, saved.baseline, "baseline")
     model = cls(build(cls.settings_class, saved.settings))

@@ -63,7 +63,7 @@ class TextTask(Task[Batch]):
 
     @abstractmethod
     def numbered(self, examples: Sequence[Example]) -> NDArray[Any]:
-        """Return each example's answer as a number. Errors: an invalid answer, by file:line."""
+        """Return each example's answer as a number. Raises: an invalid answer, by file:line."""
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -94,7 +94,7 @@ class TextTask(Task[Batch]):
 
     @cached_property
     def train(self) -> Encoded:
-        """Return the training split. Errors: most of its tokens are unknown."""
+        """Return the training split. Raises: most of its tokens are unknown."""
         encoded = self._encoded(self._split_examples[0])
         if self.tokenizer.unknown is not None:
             remedy = LEARN if isinstance(self.tokenizer, Tokenizer) else OTHER
@@ -129,7 +129,7 @@ class TextTask(Task[Batch]):
     def read(self, texts: Sequence[str | Example]) -> tuple[list[NDArray[np.int32]], Trees]:
         """Return truncated token ids of each text, and their trees if all texts have one.
 
-        In a parsed sentence each word is one token. Errors: see `regard.lab.data.conllu.word_ids`.
+        In a parsed sentence each word is one token. Raises: see `regard.lab.data.conllu.word_ids`.
         """
         parsed = [x for x in texts if isinstance(x, Example) and x.parents is not None]
         known = self.tokenizer
@@ -164,7 +164,7 @@ class TextTask(Task[Batch]):
     ) -> NDArray[np.float32]:
         """Return a network's outputs (examples, outputs) in the order of a split or of texts.
 
-        Errors: a model of trees and texts without trees.
+        Raises: a model of trees and texts without trees.
         """
         if isinstance(what, str):
             ids, trees = self.split(what).ids, self.split(what).trees
@@ -191,7 +191,7 @@ class TextTask(Task[Batch]):
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
         """Return the attention weights of each layer for a text; empty without such layers.
 
-        Errors: a model of trees, which a plain text lacks; a text without words.
+        Raises: a model of trees, which a plain text lacks; a text without words.
         """
         if getattr(model, "reads_trees", False):
             raise RegardError(NO_TREES.format("this model"))
@@ -213,7 +213,7 @@ class TextTask(Task[Batch]):
     def explainable(self, model: nn.Module, text: str) -> Explainable:
         """Return the outputs for a text: a logit for each label, or the number.
 
-        Default: the largest. Errors: a model of trees; a text without words; a model without an
+        Default: the largest. Raises: a model of trees; a text without words; a model without an
         embedding of this text.
         """
         embedding, names = self.embedded(model, text)
@@ -249,7 +249,7 @@ class TextTask(Task[Batch]):
     def embedded(self, model: nn.Module, text: str) -> tuple[nn.Module, list[str]]:
         """Return a network's table of word vectors and the names of the tokens that it embeds.
 
-        Errors: see `explainable`.
+        Raises: see `explainable`.
         """
         if getattr(model, "reads_trees", False):
             raise RegardError(NO_TREES.format("this model"))
@@ -367,7 +367,7 @@ class TextTask(Task[Batch]):
 
 
 def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
-    """Return a network's outputs. Errors: a network of trees and no trees."""
+    """Return a network's outputs. Raises: a network of trees and no trees."""
     outputs: Tensor
     if not getattr(model, "reads_trees", False):
         outputs = model(tokens, lengths)

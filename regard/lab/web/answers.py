@@ -46,7 +46,7 @@ class Answers:
     def translate(
         self, name: str, several: Sequence[Sequence[str]], best: int
     ) -> list[list[dict[str, Any]]]:
-        """Return the texts generated for several requests. Errors: a run that labels texts."""
+        """Return the texts generated for several requests. Raises: a run that labels texts."""
         if not self.registry.model(name).answers_in_texts:
             raise RegardError(f"{name} does not generate text; use /predict")
         return self._best(name, several, best)
@@ -63,7 +63,7 @@ class Answers:
     def attention(
         self, name: str, text: str, written: Written, layer: int | None, head: int | None
     ) -> list[dict[str, Any]]:
-        """Return the weights of layers and heads as numbers. Errors: no such layer; too many."""
+        """Return the weights of layers and heads as numbers. Raises: no such layer; too many."""
         own = [x for x in self._cached(name, text, written).layers if not is_rollout(x)]
         chosen = [
             (number, _one_head(each, head))
@@ -87,7 +87,7 @@ class Answers:
         return {"run": name, "text": text, "answer": result.answer, **read, **pack(result.layers)}
 
     def matrix(self, name: str, text: str, written: Written, layer: int, head: int) -> bytes:
-        """Return the packed weights of one head. Errors: no such layer or head."""
+        """Return the packed weights of one head. Raises: no such layer or head."""
         layers = self._cached(name, text, written).layers
         if layer > len(layers):
             raise RegardError(f"layer {layer}: this model has 1 to {len(layers)}")

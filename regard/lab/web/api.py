@@ -66,7 +66,7 @@ class Api:
     async def ask(self, request: Request, job: Job) -> Any:
         """Queue a job and wait for its answer. A client that disconnects frees its slot.
 
-        Errors: 503 if the queue is full, 504 if the deadline has passed.
+        Raises: 503 if the queue is full, 504 if the deadline has passed.
         """
         remaining = self._put(request, job)
         answer = asyncio.wrap_future(job.answer)
@@ -89,7 +89,7 @@ class Api:
                 answer.exception()  # retrieved, so that asyncio does not log it
 
     def _put(self, request: Request, job: Job) -> float:
-        """Queue a job and return the seconds until its deadline. Errors: 503, the queue is full."""
+        """Queue a job and return the seconds until its deadline. Raises: 503, the queue is full."""
         now = time.monotonic()
         job.deadline = request.scope.get("arrived", now) + self.limits.deadline
         self.queue.put(job)

@@ -41,7 +41,7 @@ class Disagreements:
 
     @classmethod
     def between(cls, names: tuple[str, str], evaluations: Sequence[Any]) -> "Disagreements":
-        """Compare the answers of two runs. Errors: no labels or texts; different test texts."""
+        """Compare the answers of two runs. Raises: no labels or texts; different test texts."""
         first, second = evaluations
         if not first.predictions or not second.predictions:
             raise RegardError(

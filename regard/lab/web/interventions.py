@@ -32,7 +32,7 @@ LISTED = 4096  # layers or blocks in one answer
 def parts(answers: Answers, name: str) -> dict[str, Any]:
     """Return the heads of each layer and the blocks of a run, each with a name for people.
 
-    Errors: a run without a network.
+    Raises: a run without a network.
     """
     network = _network(answers, name)
     layers = [
@@ -65,7 +65,7 @@ def without(answers: Answers, name: str, text: str, heads: list[Head]) -> dict[s
 def patch(answers: Answers, name: str, query: PatchRequest) -> dict[str, Any]:
     """Return the answers to both texts, and to the first with states of the other.
 
-    Errors: no such block or head; positions that are not in both texts; a text without tokens.
+    Raises: no such block or head; positions that are not in both texts; a text without tokens.
     """
     network, place = _network(answers, name), query.place
     must_be_in(network, place)
@@ -102,7 +102,7 @@ def _answer(
 
 
 def attribute(answers: Answers, name: str, query: AttributionRequest) -> dict[str, Any]:
-    """Return the attributions of a text's tokens. Errors: a model that has none."""
+    """Return the attributions of a text's tokens. Raises: a model that has none."""
     model = answers.registry.model(name)
     answers.check_length(model.count(query.text))
     own = getattr(model, "attribute", None)

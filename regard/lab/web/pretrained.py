@@ -70,7 +70,7 @@ class ServedPretrained:
         return len(self._ids(text))
 
     def predict(self, texts: list[str], best: int = 1) -> list[dict[str, Any]]:
-        """Return the text generated for each text. Errors: ``best`` > 1."""
+        """Return the text generated for each text. Raises: ``best`` > 1."""
         if best > 1:
             raise RegardError(f"{self.name} gives one answer per text; leave out best")
         return [self._answer(text) for text in texts]
@@ -109,7 +109,7 @@ class ServedPretrained:
             yield from write(self.writer.writer, self._request(text, drawing.most), drawing)
 
     def reread(self, text: str, written: Sequence[int]) -> Reread:
-        """Return the attention while `write` wrote these tokens. Errors: the model is BERT."""
+        """Return the attention while `write` wrote these tokens. Raises: the model is BERT."""
         if self.writer is None:
             raise RegardError(f"{self.name} fills in all masks at once; leave out written")
         return reread(self.network, self._request(text, max(len(written), 1)), written)
@@ -119,7 +119,7 @@ class ServedPretrained:
         return [] if self.writer is None else next_words(self.network, self._request(text, 1))
 
     def attribute(self, text: str, choice: int | None = None) -> dict[str, Any]:
-        """Return attributions of the tokens. Errors: no such number; a text without tokens."""
+        """Return attributions of the tokens. Raises: no such number; a text without tokens."""
         with torch.no_grad():
             return attributed(self.network, self._explainable(text), choice).json()
 
@@ -222,7 +222,7 @@ def is_pretrained(folder: Path) -> bool:
 
 
 def describe(name: str, folder: Path) -> dict[str, Any]:
-    """Describe a model in plain values from its config. Errors: regard cannot read the model."""
+    """Describe a model in plain values from its config. Raises: regard cannot read the model."""
     from regard.core.reading import read_json
 
     config = read_json(folder / "config.json")
@@ -251,5 +251,5 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
 
 
 def opened(name: str, folder: Path) -> ServedPretrained:
-    """Load the model of a folder. Errors: those of `interop.huggingface.load`."""
+    """Load the model of a folder. Raises: those of `interop.huggingface.load`."""
     return ServedPretrained(name, huggingface.load(folder))

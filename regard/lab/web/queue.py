@@ -78,7 +78,7 @@ class Queue:
         )
 
     def put(self, job: Job) -> Job:
-        """Add a job. Errors: 503 with the seconds until a slot is likely to be free."""
+        """Add a job. Raises: 503 with the seconds until a slot is likely to be free."""
         with self._change:
             if full := self._full():
                 raise full

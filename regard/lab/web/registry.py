@@ -47,7 +47,7 @@ class Registry:
         return len(self._loaded)
 
     def check(self, name: str) -> str:
-        """Return the name if such a run exists. Errors: no such run, with similar names."""
+        """Return the name if such a run exists. Raises: no such run, with similar names."""
         look_up(self.runs, name, "run")
         return name
 
@@ -133,7 +133,7 @@ class Registry:
             return ""
 
     def comparison(self, name: str) -> dict[str, Any]:
-        """Return a comparison's results as in ``regard compare --json``. Errors: unreadable."""
+        """Return a comparison's results as in ``regard compare --json``. Raises: unreadable."""
         look_up(self.comparisons, name, "comparison")
         results = read_comparison(self.comparisons[name])
         unit = unit_of(str(results.get("metric")))
@@ -177,7 +177,7 @@ def find(folders: Sequence[Path], keep: int = 4) -> Registry:
 
     Without runs, ``runs`` may be missing or empty: the lessons of the page need none.
 
-    Errors: no such folder; a given one without runs.
+    Raises: no such folder; a given one without runs.
     """
     roots = list(folders) or [Path("runs")]
     runs: list[Path] = []
@@ -235,7 +235,7 @@ def _name(path: Path, base: Path) -> str:
 
 
 def describe_run(name: str, folder: Path) -> dict[str, Any]:
-    """Describe a run in plain values. Errors: a folder of another layout; damaged files."""
+    """Describe a run in plain values. Raises: a folder of another layout; damaged files."""
     from regard.lab.runs.config import Config
     from regard.lab.runs.folder import Folder
 

@@ -35,7 +35,7 @@ class TextsRequest(RunRequest):
     texts: list[Text] | None = None
 
     def all(self, limits: Limits) -> list[str]:
-        """Return the texts. Errors: neither or both of text and texts; too many."""
+        """Return the texts. Raises: neither or both of text and texts; too many."""
         if (self.text is None) == (self.texts is None):
             raise ValueError("give either text or texts")
         texts = [self.text] if self.text is not None else list(self.texts or [])
@@ -64,7 +64,7 @@ class LookRequest(TextRequest):
     )
 
     def tokens(self, limits: Limits) -> list[int] | None:
-        """Return the written tokens. Errors: more than /generate writes."""
+        """Return the written tokens. Raises: more than /generate writes."""
         if self.written is not None and len(self.written) > limits.new_tokens + 1:
             raise over("new_tokens", limits.new_tokens, len(self.written))
         return self.written
@@ -145,7 +145,7 @@ class PatchRequest(TextRequest):
 
     @property
     def place(self) -> Place:
-        """Return the block or the head. Errors: neither or both."""
+        """Return the block or the head. Raises: neither or both."""
         if self.head is not None and self.block is None:
             return Head(self.head.layer, self.head.head)
         if self.block is not None and self.head is None:

@@ -43,10 +43,10 @@ class ServedModel(Protocol):
         """Return the attention of each layer, or an empty list without attention."""
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
-        """Generate a text token by token. Errors: the model does not generate text."""
+        """Generate a text token by token. Raises: the model does not generate text."""
 
     def reread(self, text: str, written: Sequence[int]) -> Reread:
-        """Return the attention while `write` wrote these tokens. Errors: it cannot write them."""
+        """Return the attention while `write` wrote these tokens. Raises: it cannot write them."""
 
     @property
     def residual(self) -> float:
@@ -112,11 +112,11 @@ class ServedRun:
 
     @property
     def network(self) -> nn.Module:
-        """The network, for interventions. Errors: a baseline."""
+        """The network, for interventions. Raises: a baseline."""
         return self.run.network
 
     def attribute(self, text: str, choice: int | None = None) -> dict[str, Any]:
-        """Return attributions of the tokens. Errors: as `Run.attribute`."""
+        """Return attributions of the tokens. Raises: as `Run.attribute`."""
         return self.run.attribute(text, choice).json()
 
     def next_words(self, text: str) -> list[NextWord]:
@@ -142,7 +142,7 @@ class ServedRun:
 
         Each step is computed on demand, so that other requests can be answered between two steps.
 
-        Errors: a run that labels texts; settings that `decoding.sample` does not accept.
+        Raises: a run that labels texts; settings that `decoding.sample` does not accept.
         """
         request = self._request(text, drawing.most)
         if not 0 < drawing.top_p <= 1 or drawing.top_k < 0 or drawing.temperature < 0:
@@ -160,7 +160,7 @@ class ServedRun:
     def reread(self, text: str, written: Sequence[int]) -> Reread:
         """Return the attention while `write` wrote these tokens.
 
-        Errors: a run that does not write token by token; ids that it cannot write.
+        Raises: a run that does not write token by token; ids that it cannot write.
         """
         request = self._request(text, max(len(written), 1))
         if request is None:
@@ -178,7 +178,7 @@ class ServedRun:
 def opened(name: str, folder: Path) -> ServedModel:
     """Open the run or the Hugging Face model in a folder.
 
-    Errors: an incomplete run; a model that regard cannot read.
+    Raises: an incomplete run; a model that regard cannot read.
     """
     from regard.lab.runs import load
     from regard.lab.web import pretrained

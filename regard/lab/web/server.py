@@ -20,7 +20,7 @@ SWITCH_INTERVAL = 0.0002  # seconds until a thread yields to another
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Errors: the port is in use; the address is not on this machine."""
+    """Return a listening socket. Raises: the port is in use; the address is not on this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit IPPROTO_TCP asyncio sets TCP_NODELAY; else a keep-alive answer waits 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -63,7 +63,7 @@ class WordEmbedding(nn.Module):
     vector of UNKNOWN learns to represent a dropped word), and single entries are zeroed with
     probability ``dropout``.
 
-    Errors: a vector for an id outside the vocabulary.
+    Raises: a vector for an id outside the vocabulary.
     """
 
     def __init__(

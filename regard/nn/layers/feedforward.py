@@ -27,7 +27,7 @@ class FeedForward(nn.Module):
     GPT-2), relu or silu. The prefix "gated-" adds a gate: W₂ (f(W₁ x + b₁) ∘ (V x + c)) + b₂
     (Shazeer 2020, equation 6). ``bias=False`` removes the biases, as in T5.
 
-    Errors: an unknown activation.
+    Raises: an unknown activation.
 
     >>> import torch
     >>> FeedForward(4, 6, "gated-silu", bias=False)(torch.ones(2, 3, 4)).shape

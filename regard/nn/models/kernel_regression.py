@@ -43,7 +43,7 @@ class Kernel:
     def of(cls, kernel: object) -> "Kernel":
         """Return the kernel of a name, of a `Score` or of its class, with a softmax.
 
-        Errors: an unknown name; another object.
+        Raises: an unknown name; another object.
         """
         if isinstance(kernel, str):
             return look_up(KERNELS, kernel, "kernel")
@@ -56,7 +56,7 @@ class Kernel:
         )
 
     def make_score(self, width: int) -> Score:
-        """Return the score of inputs of a width, without gradients. Errors: it cannot be built."""
+        """Return the score of inputs of a width, without gradients. Raises: it cannot be built."""
         score = self.score
         if isinstance(score, str):
             return SCORES[score]().requires_grad_(False)
@@ -96,7 +96,7 @@ class NadarayaWatson(nn.Module):
 
     ``kernel`` is a name, a `Score` or its class (`Kernel.of`).
 
-    Errors: an unknown kernel; w that is not above 0 and finite; ``neighbors`` below 1.
+    Raises: an unknown kernel; w that is not above 0 and finite; ``neighbors`` below 1.
 
     >>> x, y = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]])
     >>> NadarayaWatson()(torch.tensor([[0.5]]), x, y).item()
@@ -200,7 +200,7 @@ def learn(
     quarter of a cosine. ``common``: learn one factor for all dimensions, which keeps their ratios.
     Yields the state before the first step and after each step.
 
-    Errors: a kernel whose output has no gradient with respect to w; fewer than two keys.
+    Raises: a kernel whose output has no gradient with respect to w; fewer than two keys.
     """
     if not model.row.slopes:
         raise RegardError(

@@ -181,7 +181,7 @@ class TextClassifierSettings(Settings):
 def reject_positions(compress: str, pattern: str, position: str, score: str) -> None:
     """Reject settings that depend on word positions where ``compress`` mixes all words first.
 
-    Errors: a pattern; a position given by a number for each pair of words; a synthesizer.
+    Raises: a pattern; a position given by a number for each pair of words; a synthesizer.
     """
     if compress == "none":
         return

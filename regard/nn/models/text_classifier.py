@@ -43,7 +43,7 @@ class TextClassifier(nn.Module):
     Padding after ``lengths`` never changes an output. A text without words is classified from the
     biases, or from CLS if there is one.
 
-    Errors: a position that is part of a score, with ``layers=0``.
+    Raises: a position that is part of a score, with ``layers=0``.
 
     >>> settings = TextClassifierSettings(width=6, layers=0)
     >>> model = TextClassifier(settings, vocabulary=10, labels=2)

@@ -97,7 +97,7 @@ PRESETS = {
 def adapt(plan: Plan) -> Plan:
     """Give each chosen arm its own pretraining, with the user's budget.
 
-    Errors: an unknown arm.
+    Raises: an unknown arm.
     """
     options, preset = plan.options, plan.preset.pretraining
     names = parse_names("arms", options.arms, ARMS)

@@ -85,7 +85,7 @@ class ComplexitySettings(Settings):
 
     @property
     def seconds(self) -> float:
-        """The budget. Errors: one that is no time."""
+        """The budget. Raises: one that is no time."""
         budget = parse_budget(self.budget)
         if "minutes" not in budget:
             raise RegardError(

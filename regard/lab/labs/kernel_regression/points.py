@@ -83,7 +83,7 @@ class Points:
 def load(how: KernelRegressionSettings) -> Points:
     """Return the points that are asked for, divided by the seed.
 
-    Errors: columns of built-in data; too few rows; a y that never changes; those of `read_columns`.
+    Raises: columns of built-in data; too few rows; a y that never changes; those of `read_columns`.
     """
     if how.data == BUILT_IN:
         if how.x or how.y:

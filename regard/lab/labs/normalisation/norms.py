@@ -41,7 +41,7 @@ class BatchNorm(nn.Module):
     def forward(
         self, x: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words"]
     ) -> Float[Tensor, "texts words width"]:
-        """Normalise all words together. Errors: torch's, for a batch of a single word."""
+        """Normalise all words together. Raises: torch's, for a batch of a single word."""
         counted = torch.ones_like(real) if self.padding else real
         normed = x.clone()
         normed[counted] = self.norm(x[counted])

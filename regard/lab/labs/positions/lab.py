@@ -110,7 +110,7 @@ class Measured:
 
 
 def measure(settings: PositionsSettings, say: Say, show: Show) -> Measured:
-    """Measure the sines and train every network. Errors: a network that could not be trained."""
+    """Measure the sines and train every network. Raises: a network that could not be trained."""
     experiments = plan(settings)
     say(f"{len(experiments)} small networks, {settings.workers} at a time")
     drawn = next((width for width in settings.all_widths if width >= 16), settings.all_widths[-1])

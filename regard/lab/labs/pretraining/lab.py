@@ -89,7 +89,7 @@ PRESETS = {
 
 
 def adapt(plan: Plan) -> Plan:
-    """Put each model beside itself pretrained. Errors: a model that the lab does not know."""
+    """Put each model beside itself pretrained. Raises: a model that the lab does not know."""
     options, preset = plan.options, plan.preset.pretraining
     models = parse_names("models", options.models, WAYS)
     assert preset is not None

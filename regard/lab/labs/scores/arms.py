@@ -90,7 +90,7 @@ def arms_of(pairs: Iterable[Pair], model: str) -> list[Arm]:
 def chosen(plan: Plan, arrange: Arrange) -> Plan:
     """Replace the arms of a plan if the user named scores or normalisers.
 
-    Errors: an unknown name, or a part of one's own that cannot be made.
+    Raises: an unknown name, or a part of one's own that cannot be made.
     """
     options: ScoresOptions = plan.options
     if not (options.scores or options.normalizers):
@@ -106,7 +106,7 @@ def chosen(plan: Plan, arrange: Arrange) -> Plan:
 
 
 def _names(key: str, text: str) -> list[str]:
-    """Return the names of an option. Errors: an empty one among them, or one twice."""
+    """Return the names of an option. Raises: an empty one among them, or one twice."""
     names = [name.strip() for name in text.split(",")] if text else []
     if not all(names) or len({*names}) < len(names):
         raise RegardError(f"{key}={text}: give names with commas between, each once")

@@ -84,7 +84,7 @@ class SentimentOptions(Settings):
 
     @property
     def depths(self) -> list[int]:
-        """The numbers of layers. Errors: not a positive number; a repeated one."""
+        """The numbers of layers. Raises: not a positive number; a repeated one."""
         parts = [part.strip() for part in self.layers.split(",")] if self.layers else []
         if not all(p.isdigit() and int(p) for p in parts) or len({*parts}) < len(parts):
             raise RegardError(
@@ -97,7 +97,7 @@ class SentimentOptions(Settings):
 def adapt(plan: Plan) -> Plan:
     """Set the depth of arms with layers, and add the pretrained arm if the data have one.
 
-    Errors: ``pretrained`` for data without a pretrained arm; invalid ``layers``.
+    Raises: ``pretrained`` for data without a pretrained arm; invalid ``layers``.
     """
     depths, pretrained = plan.options.depths, plan.options.pretrained
     preset = plan.preset.pretraining

@@ -53,7 +53,7 @@ def saturation(keys: int, spread: float) -> Saturation:
     >>> round(frozen.entropy, 2), round(frozen.largest, 2)
     (0.13, 0.95)
 
-    Errors: fewer than two keys, a spread that is not above zero and finite.
+    Raises: fewer than two keys, a spread that is not above zero and finite.
     """
     if keys < 2 or not 0 < spread < math.inf:
         raise RegardError(f"keys must be 2 or more and spread above 0, not {keys} and {spread}")
@@ -113,7 +113,7 @@ class Theory:
     def at(self, spread: float) -> Saturation:
         """Return the values at one spread.
 
-        Errors: a spread outside the range.
+        Raises: a spread outside the range.
         """
         if not self.low * 0.999 <= spread <= self.high * 1.001:
             raise RegardError(

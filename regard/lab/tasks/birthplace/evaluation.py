@@ -45,7 +45,7 @@ class Answered(Evaluation):
 
     @classmethod
     def judge(cls, pairs: Sequence[Pair], written: Sequence[Text], commonest: str) -> "Answered":
-        """Evaluate answers. Errors: no questions; only some of them with a reference answer."""
+        """Evaluate answers. Raises: no questions; only some of them with a reference answer."""
         if not pairs:
             raise RegardError("there are no questions to evaluate; give at least one")
         bare = [pair for pair in pairs if not pair.target]
@@ -148,7 +148,7 @@ class Answered(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, commonest: str, name: str) -> "Answered":
-        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
         lines = list(parse_rows(rows, name))
         try:
             pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in lines]

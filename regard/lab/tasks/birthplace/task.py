@@ -362,14 +362,14 @@ class Answers(Writes[QuestionBatch]):
         return Answered.judge(pairs, texts, self.commonest)
 
     def restore(self, rows: bytes, name: str) -> Answered:
-        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        """Rebuild an evaluation from its rows. Raises: malformed rows."""
         return Answered.parse(rows, self.commonest, name)
 
     def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Answered:
         """Return the evaluation of the model on the questions of a file.
 
         A line is a question, a tab and its answer. Without reference answers, the model's answers
-        are written and not scored. Errors: a bad line; a column name, since these files have none.
+        are written and not scored. Raises: a bad line; a column name, since these files have none.
         """
         no_labels(columns)
         if columns.text or columns.label:

@@ -138,7 +138,7 @@ class LabelEvaluation(Evaluation):
         """Evaluate probabilities (examples, labels) against the labels of the examples.
 
         `metric` is a name in `metrics.METRICS`, `trained` the number of training texts of each
-        label. Errors: no examples; a label that is not in `labels`, by file:line.
+        label. Raises: no examples; a label that is not in `labels`, by file:line.
         """
         if not examples:
             raise RegardError("there are no examples to evaluate; give at least one")
@@ -366,7 +366,7 @@ class LabelEvaluation(Evaluation):
         metric: str = "accuracy",
         trained: Sequence[int] = (),
     ) -> "LabelEvaluation":
-        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
         lines = list(parse_rows(rows, name))
         try:
             probabilities = np.array(

@@ -170,7 +170,7 @@ def pseudo_values(
     >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "balanced-accuracy").round(3)
     array([ 0.5, -0.5,  0.4])
 
-    Errors: another metric.
+    Raises: another metric.
     """
     predicted, labels = np.asarray(predicted), np.asarray(labels)
     right = predicted == labels
@@ -194,7 +194,7 @@ def effects(
     The counts are by class on the last axis. For each class: the change by an example that is
     right, by one that is missed, and by one that wrongly gets its label.
 
-    Errors: another metric.
+    Raises: another metric.
     """
     if metric == "balanced-accuracy":
         rate, others = (hits + 2) / (support + 4), np.maximum(support - 1, 1)

@@ -119,7 +119,7 @@ class Classification(TextTask):
     ) -> NDArray[np.floating]:
         """Return probabilities (examples, labels) in the order of a split or of texts.
 
-        Errors: a model of trees and texts without trees.
+        Raises: a model of trees and texts without trees.
         """
         if isinstance(model, nn.Module):
             logits = torch.from_numpy(self.outputs(model, what, tokens=tokens))
@@ -161,7 +161,7 @@ class Classification(TextTask):
         return sorted({*super().sample(every), *first.tolist()})
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Prediction]:
-        """Predict labels of texts. Errors: a model of trees and texts without trees."""
+        """Predict labels of texts. Raises: a model of trees and texts without trees."""
         return predictions(self.labels, self.probabilities(model, inputs))
 
     @property
@@ -173,13 +173,13 @@ class Classification(TextTask):
         return self._evaluation(self.test.examples, self.probabilities(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> LabelEvaluation:
-        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        """Rebuild an evaluation from its rows. Raises: malformed rows."""
         return LabelEvaluation.parse(rows, self.labels, name, **self._judging)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> LabelEvaluation:
         """Return the evaluation of the model on a labelled file.
 
-        Columns default to those of the training. Errors: a bad row or an unknown label, by
+        Columns default to those of the training. Raises: a bad row or an unknown label, by
         file:line.
         """
         text, label, labels = columns
@@ -211,7 +211,7 @@ class Classification(TextTask):
         return {"metric": self.settings.metric, "trained": list(self.counts.values())}
 
     def numbered(self, examples: Sequence[Example]) -> NDArray[np.int64]:
-        """Return each example's label number. Errors: an unknown label, by file:line."""
+        """Return each example's label number. Raises: an unknown label, by file:line."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         for example in examples:
             if example.label not in numbers:
@@ -233,7 +233,7 @@ def class_weights(text: str, counts: Mapping[str, int]) -> NDArray[np.float32] |
     >>> class_weights("yes:5", {"no": 6, "yes": 2}).tolist()
     [1.0, 5.0]
 
-    Errors: another form; an unknown label; a weight that is not above 0.
+    Raises: another form; an unknown label; a weight that is not above 0.
     """
     if text == "none":
         return None

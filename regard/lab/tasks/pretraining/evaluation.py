@@ -190,7 +190,7 @@ class Likelihoods(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, name: str) -> "Likelihoods":
-        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
         lines = list(parse_rows(rows, name))
         try:
             nats = [np.array(row["nats"], dtype=np.float64) for row in lines]

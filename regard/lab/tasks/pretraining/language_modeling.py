@@ -134,7 +134,7 @@ class LanguageModeling(NextToken):
     def tokenise(self, processes: int = 0, show: Show | None = None) -> TokenCorpus:
         """Return the tokens of the texts on the disk, which are written first if missing.
 
-        Errors: those of `load_tokens`; a setting that needs all texts in memory.
+        Raises: those of `load_tokens`; a setting that needs all texts in memory.
         """
         settings = self.settings
         if settings.examples:

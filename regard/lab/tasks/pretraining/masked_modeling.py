@@ -163,7 +163,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         """Return the accuracy of next-sentence prediction, and the number of rows.
 
         Half of the second segments do not follow, so chance is 0.5. The rows and their masks are
-        those of `judged`. Errors: the task is trained with ``next_sentence=false``.
+        those of `judged`. Raises: the task is trained with ``next_sentence=false``.
         """
         if not self.settings.next_sentence:
             raise RegardError(
@@ -251,7 +251,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     @torch.no_grad()
     def explainable(self, model: nn.Module, text: str) -> Explainable:
-        """Return ln p of the word that fills each "[MASK]". Errors: a text without one."""
+        """Return ln p of the word that fills each "[MASK]". Raises: a text without one."""
         ids = self.read(text)
         places = np.flatnonzero(ids == self.special_tokens.mask)
         chances, best = self._best(model, ids, places)

@@ -139,7 +139,7 @@ class Pretraining(Task[B], Generic[B]):
         return {"vocabulary": len(self.tokenizer) + special_tokens.COUNT, "labels": 0}
 
     def split(self, name: str) -> Documents:
-        """Return a split by name. Errors: most tokens of train are unknown."""
+        """Return a split by name. Raises: most tokens of train are unknown."""
         must_be_split(name)
         if name not in self.splits:
             documents = self.documents(getattr(self.corpus, name))
@@ -210,7 +210,7 @@ class Pretraining(Task[B], Generic[B]):
         """Return the model's states for rows without padding."""
 
     def with_texts(self, texts: Sequence[str]) -> Self:
-        """Return the task with these texts as its test split. Errors: most tokens are unknown."""
+        """Return the task with these texts as its test split. Raises: most tokens are unknown."""
         other = type(self)(self.settings, self.tokenizer, self.known)
         other.splits["test"] = documents = other.documents(texts)
         if not len(documents):
@@ -284,13 +284,13 @@ class Pretraining(Task[B], Generic[B]):
         )
 
     def restore(self, rows: bytes, name: str) -> Likelihoods:
-        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        """Rebuild an evaluation from its rows. Raises: malformed rows."""
         return Likelihoods.parse(rows, name)
 
     def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Likelihoods:
         """Return the model's likelihood of the texts of a file (a column of a table).
 
-        Errors: a label column, which this task does not read.
+        Raises: a label column, which this task does not read.
         """
         no_labels(columns)
         if columns.label:

@@ -159,7 +159,7 @@ class RegressionEvaluation(Evaluation):
     ) -> "RegressionEvaluation":
         """Evaluate numbers against those of the examples; ``mean`` is that of the training numbers.
 
-        Errors: no examples; a label that is not a number.
+        Raises: no examples; a label that is not a number.
         """
         if not examples:
             raise RegardError("there are no examples to evaluate; give at least one")
@@ -269,7 +269,7 @@ class RegressionEvaluation(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, metric: str, mean: float, name: str) -> "RegressionEvaluation":
-        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
         lines = list(parse_rows(rows, name))
         try:
             examples = [
@@ -290,7 +290,7 @@ class RegressionEvaluation(Evaluation):
 
 
 def parsed(examples: Sequence[Example]) -> Numbers:
-    """Return the number of each example. Errors: a label that is not a number, by file:line."""
+    """Return the number of each example. Raises: a label that is not a number, by file:line."""
     numbers = [number_of(example.label) for example in examples]
     for example, value in zip(examples, numbers, strict=True):
         if value is None:
@@ -321,7 +321,7 @@ class Ridge(TfidfFeatures):
     settings_class = RidgeSettings
 
     def fit(self, texts: Sequence[str], numbers: Numbers) -> None:
-        """Fit to standardised numbers. Errors: no word occurs in ``minimum`` texts."""
+        """Fit to standardised numbers. Raises: no word occurs in ``minimum`` texts."""
         from sklearn.linear_model import Ridge as Solver
 
         counts = self.count(texts)
@@ -359,7 +359,7 @@ class Regression(TextTask):
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """Return mean and standard deviation of the training numbers. Errors: all are equal."""
+        """Return mean and standard deviation of the training numbers. Raises: all are equal."""
         if self.known:
             saved = {key: self.known.get(key) for key in ("mean", "deviation")}
             known = checked(Scale, saved, Path("env.json"))
@@ -378,7 +378,7 @@ class Regression(TextTask):
         return {**super().facts(), "mean": mean, "deviation": deviation}
 
     def numbered(self, examples: Sequence[Example]) -> NDArray[np.float32]:
-        """Return each example's standardised number. Errors: not a number, by file:line."""
+        """Return each example's standardised number. Raises: not a number, by file:line."""
         mean, deviation = self.scale
         return np.asarray((parsed(examples) - mean) / deviation, dtype=np.float32)
 
@@ -430,13 +430,13 @@ class Regression(TextTask):
         return self._evaluation(self.test.examples, self.predict_numbers(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> RegressionEvaluation:
-        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        """Rebuild an evaluation from its rows. Raises: malformed rows."""
         return RegressionEvaluation.parse(rows, self.metric, self.scale[0], name)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> RegressionEvaluation:
         """Return the evaluation of the model on a file of texts with numbers.
 
-        Columns default to those of the training. Errors: a bad row, by file:line.
+        Columns default to those of the training. Raises: a bad row, by file:line.
         """
         no_labels(columns)
         text, label = columns.text or self.settings.text, columns.label or self.settings.label

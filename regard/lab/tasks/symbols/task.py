@@ -131,7 +131,7 @@ class SymbolTask(Tagging):
     def corpus(self) -> Corpus:
         """Draw the examples.
 
-        Errors: other data than the task's own; sizes that do not fit together; examples that are
+        Raises: other data than the task's own; sizes that do not fit together; examples that are
         longer than ``length``.
         """
         settings, puzzle = self.settings, self.puzzle
@@ -316,5 +316,5 @@ class SymbolTask(Tagging):
         return SymbolEvaluation.judge(self.metric, examples, answered, self.commonest)
 
     def restore(self, rows: bytes, name: str) -> SymbolEvaluation:
-        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        """Rebuild an evaluation from its rows. Raises: malformed rows."""
         return SymbolEvaluation.parse(rows, self.metric, self.commonest, name)

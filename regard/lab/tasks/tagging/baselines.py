@@ -36,7 +36,7 @@ class TokenModel(LinearModel):
         return counts
 
     def learn_terms(self, sentences: Sequence[Words], minimum: int) -> None:
-        """Select the features that occur at least ``minimum`` times. Errors: none does."""
+        """Select the features that occur at least ``minimum`` times. Raises: none does."""
         counts = Counter(name for words in sentences for row in self.extract(words) for name in row)
         self.terms = sorted(name for name, count in counts.items() if count >= minimum)
         if not self.terms:

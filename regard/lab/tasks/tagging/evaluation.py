@@ -141,7 +141,7 @@ class TagEvaluation(Evaluation):
     ) -> Self:
         """Evaluate tags against those of the examples.
 
-        Errors: no sentences; a sentence with different numbers of words and tags.
+        Raises: no sentences; a sentence with different numbers of words and tags.
         """
         if not examples:
             raise RegardError("there are no sentences to evaluate; give at least one")
@@ -321,7 +321,7 @@ class TagEvaluation(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, metric: str, commonest: str, name: str) -> Self:
-        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
         try:
             pairs = [
                 (

@@ -120,7 +120,7 @@ class Tagging(TextTask):
     def metric(self) -> str:  # type: ignore[override]
         """Return the metric of the settings; for auto, span F1 if tags mark spans, else accuracy.
 
-        Errors: span F1 for tags that mark no spans.
+        Raises: span F1 for tags that mark no spans.
         """
         marked = mark_spans(self.labels)
         if self.settings.metric == "span-f1" and not marked:
@@ -323,7 +323,7 @@ class Tagging(TextTask):
     def explainable(self, model: nn.Module, text: str) -> Explainable:
         """Return ln p of the predicted tag of each word that the model reads.
 
-        Default: the first word inside of a span, else the first word. Errors: a model of trees; a
+        Default: the first word inside of a span, else the first word. Raises: a model of trees; a
         text without words; a model without an embedding of this text.
         """
         embedding, names = self.embedded(model, text)
@@ -361,13 +361,13 @@ class Tagging(TextTask):
         return self._evaluation(self.test.examples, self.tag(model, "test"))
 
     def restore(self, rows: bytes, name: str) -> TagEvaluation:
-        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        """Rebuild an evaluation from its rows. Raises: malformed rows."""
         return TagEvaluation.parse(rows, self.metric, self.commonest, name)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> TagEvaluation:
         """Return the evaluation of the model on a file of tagged sentences.
 
-        Columns default to those of the training. Errors: a bad row, by file:line.
+        Columns default to those of the training. Raises: a bad row, by file:line.
         """
         no_labels(columns)
         word, tag = columns.text or self.settings.text, columns.label or self.settings.label

@@ -115,7 +115,7 @@ class Translations(Evaluation):
     ) -> "Translations":
         """Evaluate written texts against the targets of pairs.
 
-        ``language`` of the targets, if known, selects BLEU's tokenization. Errors: no pairs.
+        ``language`` of the targets, if known, selects BLEU's tokenization. Raises: no pairs.
         """
         if not pairs:
             raise RegardError("there are no pairs to evaluate; give at least one")
@@ -281,7 +281,7 @@ class Translations(Evaluation):
 
     @classmethod
     def parse(cls, rows: bytes, metric: str, name: str, *, language: str = "") -> "Translations":
-        """Rebuild the evaluation from `rows` of a file ``name``. Errors: malformed rows."""
+        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
         lines = list(parse_rows(rows, name))
         try:
             pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in lines]

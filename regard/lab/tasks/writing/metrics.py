@@ -139,7 +139,7 @@ def judge(
     Each text has one or several references. The `language` of the texts selects BLEU's tokenizer
     (Chinese and Japanese are split into characters), which the signature names.
 
-    Errors: no texts; different numbers of texts and references; a text without a reference.
+    Raises: no texts; different numbers of texts and references; a text without a reference.
 
     >>> found = judge("bleu", ["A man sleeps on a bench."], ["A man sleeps on the bench."])
     >>> f"{found.value:.1f}", found.signature
@@ -330,7 +330,7 @@ def alignment_error(
     Target positions without a true source (the dashes of a date) are ignored. Among equal weights
     the first is the largest.
 
-    Errors: different numbers of texts; different shapes; a weight that is not finite; no true
+    Raises: different numbers of texts; different shapes; a weight that is not finite; no true
     source at all.
 
     >>> weights = [np.array([[0.1, 0.9], [0.6, 0.4], [0.5, 0.5]])]

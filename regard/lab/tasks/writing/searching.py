@@ -58,7 +58,7 @@ class Search:
     exceeds the task's limit, by a sliding window (`regard.decoding.Sliding`). ``behind``: number of
     texts written earlier, so that parts of a long file get different random numbers.
 
-    Errors: ``beam`` or ``best`` below 1; a negative or infinite number; ``longest`` above `MOST`;
+    Raises: ``beam`` or ``best`` below 1; a negative or infinite number; ``longest`` above `MOST`;
     ``penalty`` above `MOST_PENALTY`; ``top_p`` outside (0, 1]; a sampling setting without a
     temperature.
     """
@@ -166,7 +166,7 @@ class Writes(Task[B], Generic[B]):
     def _by_baseline(
         self, model: TextBaseline, texts: Sequence[str], plan: Search
     ) -> list[list[Text]]:
-        """Return the texts of a baseline, with ln p = 0. Errors: sampling."""
+        """Return the texts of a baseline, with ln p = 0. Raises: sampling."""
         if plan.temperature:
             raise RegardError(
                 f"{model.name} cannot sample; leave --temperature, --top-k, --top-p and --seed out"
@@ -217,7 +217,7 @@ class Writes(Task[B], Generic[B]):
     def explainable(self, model: nn.Module, text: str) -> Explainable:
         """Return ln p of each word that the model writes by `search`, and of the whole output.
 
-        Errors: a text without tokens.
+        Raises: a text without tokens.
         """
         request = self.request(text, LONGEST)
         ((best,),) = self.write(model, [text])

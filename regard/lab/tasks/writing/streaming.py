@@ -193,7 +193,7 @@ def reread(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> R
     equal those of writing up to float32 rounding. For a text that exceeds the context, the pass
     covers the last window, and the probabilities are recomputed step by step.
 
-    Errors: ids that are not tokens of the model; more tokens than the limit for this text; more
+    Raises: ids that are not tokens of the model; more tokens than the limit for this text; more
     weights than `analysis.layer_attention.at_most` allows.
     """
     written = list(written)

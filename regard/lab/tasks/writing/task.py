@@ -91,7 +91,7 @@ class Sequences(Writes[PairBatch]):
         return {}
 
     def split(self, name: str) -> Encoded:
-        """Return a split by name. Errors: most tokens of train are unknown."""
+        """Return a split by name. Raises: most tokens of train are unknown."""
         must_be_split(name)
         if name not in self.splits:
             pairs: Sequence[Pair] | StreamedPairs = getattr(self.corpus, name)
@@ -235,12 +235,12 @@ class Sequences(Writes[PairBatch]):
         return Translations.judge(self.metric, pairs, predicted, language=language, aligned=aligned)
 
     def restore(self, rows: bytes, name: str) -> Translations:
-        """Rebuild an evaluation from its rows. Errors: malformed rows."""
+        """Rebuild an evaluation from its rows. Raises: malformed rows."""
         language = self.settings.target_name
         return Translations.parse(rows, self.metric, name, language=language)
 
     def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Translations:
-        """Return the evaluation on a file of pairs. Errors: a bad row, by file:line."""
+        """Return the evaluation on a file of pairs. Raises: a bad row, by file:line."""
         no_labels(columns)
         language = columns.label or self.settings.target_name
         source = columns.text or self.settings.source_name
@@ -274,7 +274,7 @@ class Sequences(Writes[PairBatch]):
     def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Scored]:
         """Compute the probability of each target, its end included, given its source.
 
-        Errors: a pair that is `unscorable`; a baseline.
+        Raises: a pair that is `unscorable`; a baseline.
         """
         if not isinstance(model, nn.Module):
             raise RegardError(f"--score needs a network; {model.name} has no probabilities")
