@@ -1,6 +1,7 @@
 """A folder imports only from those above it; this reads every import to hold it so."""
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,3 +108,9 @@ def test_a_library_that_takes_long_is_imported_when_it_is_used(use: str, unused:
     code = f"import sys; {use}; print(*sorted(set({unused.split()}) & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+def test_files_of_the_type_check_exist() -> None:
+    folder = PACKAGE.parent / "scripts"
+    named = json.loads((folder / "tsconfig.json").read_text(encoding="utf-8"))["files"]
+    assert [name for name in named if not (folder / name).is_file()] == []

@@ -17,14 +17,15 @@ export class Apart {
     this.pick = pick;
     this.node = h("div", {});
     this.turn = 0;
-    [this.a, this.b] = ["", ""];
+    this.a = this.b = "";
     this.at = { right: "", truth: "", contains: "", page: 0 };
   }
 
   /** Switch to two other runs; data are requested only when the user opens the list. @param {string} a @param {string} b */
   begin(a, b) {
     this.turn += 1;
-    [this.a, this.b] = [a, b];
+    this.a = a;
+    this.b = b;
     this.at = { right: "", truth: "", contains: "", page: 0 };
     writeState({ apart: "", ...Object.fromEntries(Object.values(KEPT).map((key) => [key, ""])) });
     this.node.replaceChildren(h("button", { type: "button", onclick: () => this.open() }, "Show texts that only one of them gets right"));

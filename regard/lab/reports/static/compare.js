@@ -163,7 +163,7 @@ export function compareView(context) {
     runPicker("B", able, b.name, (name) => picked(() => { b = named(name) ?? b; }))];
   const { state } = context;
   begin(true);
-  offer().then(() => state.apart && apart.again(state)); // slow, so after what is visible at once
+  offer().then(async () => { if (state.apart) await apart.again(state); }); // slow, so after what is visible at once
   return h("div", { class: "view" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Two models on one text: their answers and their attention."),
     able.length < 2 && h("p", { class: "empty" }, "Only one run can be opened, so it stands beside itself. Train another one with ", h("code", {}, "regard train"), " and load this page again."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, pickers), field.node),
