@@ -1,6 +1,6 @@
 PYTHON ?= .venv/bin/python
 
-.PHONY: check format lint types test docs docs-links constraints
+.PHONY: check format lint types test deep docs docs-links constraints
 
 check: format lint types test
 
@@ -15,6 +15,10 @@ types:
 
 test:
 	$(PYTHON) -m pytest
+
+# Whole tables, browser, processes, exports, with the shapes of every call of attention checked.
+deep:
+	REGARD_CHECK_SHAPES=1 $(PYTHON) -m pytest -m 'not slow' tests regard benchmarks
 
 # The site, with every notebook executed, in docs/_build/html/VERSION; a warning is an error.
 docs:

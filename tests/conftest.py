@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import date
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ import pytest
 from jaxtyping import install_import_hook
 
 from tests.chromium import CHROMIUM
+from tests.circles import beyond, is_deep
 
 FOLDERS = count()
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("REGARD_DAY", str(date.today().toordinal()))  # workers inherit it
 if not Path("/dev/nvidiactl").exists():  # Triton asks once, when something first imports it
     os.environ.setdefault("TRITON_INTERPRET", "1")
-install_import_hook("regard.attention", "beartype.beartype")  # before anything imports it
+if "REGARD_CHECK_SHAPES" in os.environ:  # every call of attention, by `make deep`
+    install_import_hook("regard.attention", "beartype.beartype")  # before anything imports it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun with `&`, as CI may be
     signal.signal(signal.SIGINT, signal.default_int_handler)  # else children never hear Ctrl-C
@@ -37,11 +41,16 @@ def missing() -> dict[str, str]:
 
 def pytest_report_header() -> list[str]:
     """Say which tests are left out, as a skip says that a test should have run."""
-    return [f"left out: tests marked {mark}: {why}" for mark, why in missing().items()]
+    left_out = [f"left out: tests marked {mark}: {why}" for mark, why in missing().items()]
+    return [f"cells of tables: REGARD_DAY={os.environ['REGARD_DAY']}", *left_out]
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what cannot run on this machine."""
+    """Mark the tests of the second circle, and deselect what cannot run on this machine."""
+    deep = [item for item in items if is_deep(item.nodeid)]
+    for item in {*deep, *beyond(items, int(os.environ["REGARD_DAY"]))}:
+        item.add_marker(pytest.mark.deep)
     absent = missing()
     left_out = [item for item in items if any(map(item.get_closest_marker, absent))]
     if left_out:

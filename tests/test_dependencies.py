@@ -76,7 +76,7 @@ def named(module: str) -> bool:
     [
         ("regard", ("hf", "data", "export", "triton", "cluster", "track")),
         ("benchmarks", ("bench",)),
-        ("tests", ("test",)),
+        ("tests", ("deep",)),
         ("examples", ()),
     ],
 )
