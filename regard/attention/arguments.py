@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.cache import KeyValueCache
 from regard.attention.mask import Mask, as_mask
@@ -69,6 +69,14 @@ def must_be_rows(name: str, x: Tensor, width: int | None) -> None:
     if x.ndim < 2:
         raise RegardError(f"{name} must be (*batch, rows, width), not {tuple(x.shape)}")
     must_be_wide(name, x, width)
+
+
+def must_suit(name: str, x: Tensor, linear: nn.Module) -> None:
+    """Raise a RegardError for a tensor that is not (\\*batch, rows, width) of a linear layer.
+
+    A layer that does not tell its width, such as a quantised one, takes any.
+    """
+    must_be_rows(name, x, getattr(linear, "in_features", None))
 
 
 def must_be_wide(name: str, x: Tensor, width: int | None) -> None:

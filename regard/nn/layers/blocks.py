@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Mask, Mechanism
-from regard.attention.arguments import must_be_rows
+from regard.attention.arguments import must_suit
 
 
 class Plain(nn.Module):
@@ -40,5 +40,5 @@ class Residual(nn.Module):
         self, x: Float[Tensor, "batch time width"], mask: Mask
     ) -> Float[Tensor, "batch time width"]:
         """Return the input of the next layer."""
-        must_be_rows("inputs", x, self.to_next.in_features)
+        must_suit("inputs", x, self.to_next)
         return F.relu(self.to_next(x + self.attention(self.norm(x), mask=mask)))

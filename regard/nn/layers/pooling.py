@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention import Attended, Attention, Score
 from regard.attention import lengths as up_to
-from regard.attention.arguments import must_be_rows
+from regard.attention.arguments import must_suit
 from regard.nn.layers.embedding import inside
 
 
@@ -102,7 +102,7 @@ class QueryFromMeanPool(nn.Module):
         self, x: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch width"]:
         """Return the attention-weighted mean of each text's values."""
-        must_be_rows("inputs", x, self.to_query.in_features)
+        must_suit("inputs", x, self.to_query)
         query = self.to_query(mean_over_time(x, lengths))[:, None]
         attended: Attended = self.attention(
             query, x, self.to_values(x), up_to(lengths), query_positions=at_the_start(x)
