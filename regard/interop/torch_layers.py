@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Attention, Mask, MultiHeadAttention, Normalizer, Score, dense
-from regard.attention.mechanisms.multihead import score_of, without_hidden
+from regard.attention.head_spec import HeadSpec
+from regard.attention.mechanisms.multihead import without_hidden
 from regard.core.errors import RegardError
 from regard.interop.added_bias import AddedBias
 
@@ -157,7 +158,8 @@ class MultiheadAttention(nn.MultiheadAttention):
             embed_dim, num_heads, dropout, bias, False, False, kdim, vdim, batch_first, device,
             dtype,
         )  # fmt: skip
-        compared = AddedBias(score_of(score, position, self.head_dim, num_heads, length))
+        spec = HeadSpec(embed_dim, num_heads, score, position, length=length)
+        compared = AddedBias(spec.make_score())
         self.attention = Attention(compared, normalize, dropout, heads=num_heads)
         self.attention.to(self.out_proj.weight)
 

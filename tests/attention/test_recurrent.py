@@ -248,7 +248,7 @@ def test_half_precision_computes_the_recurrence_in_single(name):
         ({"score": "additive"}, "needs an inner product"),
         ({"position": "t5-bias"}, "needs an inner product"),
         ({"score": Dot()}, "takes a score by name or class, not built"),
-        ({"head_width": None, "heads": 5}, "width=12 must be divisible by heads=5"),
+        ({"head_width": None, "heads": 5}, "width=12 is not divisible by heads=5"),
     ],
 )
 def test_what_a_state_cannot_hold(settings, says):

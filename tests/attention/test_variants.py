@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.analysis.record import record
-from regard.attention import MultiHeadAttention, causal, lengths, named_mechanism
+from regard.attention import Linformer, MultiHeadAttention, causal, lengths, named_mechanism
 from regard.attention.scores import Dot
 from regard.core.errors import RegardError
 
@@ -57,6 +57,15 @@ def test_recordings_show_both_maps() -> None:
     with torch.no_grad(), record(layer) as recording:
         layer(torch.zeros(1, 5, 8))
     assert [attended.weights.shape for _, attended in recording.layers] == [(1, 4, 5, 5)]
+
+
+def test_differential_attention_compresses_by_name() -> None:
+    layer = named_mechanism("differential")(12, 3, compress="linformer-4", length=9)
+    given = named_mechanism("differential")(12, 3, compress=Linformer(4, 9))
+    given.load_state_dict(layer.state_dict())
+    x = drawn(2, 5, 12).float()
+    torch.testing.assert_close(layer(x), given(x))
+    assert layer.attention(*torch.zeros(3, 6, 5, 2)).weights.shape == (6, 5, 4)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The forgetting attention: softmax attention whose words fade by a gate that each word sets."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,11 @@ from regard.attention.acceleration import Acceleration
 from regard.attention.arguments import places
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
+from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
 from regard.attention.mask import Mask, conjuncts
 from regard.attention.mask_context import hidden_keys
-from regard.attention.mechanisms.multihead import MultiHeadAttention, score_of
+from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.packing import Packing
 from regard.attention.positions.biases import ColumnsAcceleration, joined
 from regard.attention.prepared import Positions, Prepared
@@ -52,35 +53,26 @@ class ForgettingAttention(MultiHeadAttention):
 
     name = "forgetting"
     ordered = True
+    attention_last = True
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        score: Any = "scaled-dot",
-        position: str = "none",
-        normalize: Any = "softmax",
-        dropout: float = 0.0,
-        length: int | None = None,
-        compress: Any = "none",
-        **settings: Any,
-    ) -> None:
-        if compress != "none":
+    def build(self, spec: HeadSpec) -> None:
+        if spec.compress != "none":
             raise RegardError(
                 "attention=forgetting reads words in order, which compress mixes; remove compress, "
                 "or use attention=multi-head"
             )
-        super().__init__(width, heads, normalize=normalize, dropout=dropout, **settings)
-        built = score_of(score, position, self.head_width, heads, length)
-        if not built.acceleration.inner_product:
+        super().build(spec)
+        self.gate = nn.Linear(spec.memory_width, self.groups)
+        nn.init.zeros_(self.gate.bias)
+
+    def make_attention(self, spec: HeadSpec) -> Attention:
+        score = spec.make_score()
+        if not score.acceleration.inner_product:
             raise RegardError(
                 "attention=forgetting needs an inner product: use score=scaled-dot, dot or cosine "
-                f"and position=none or rotary, not {type(built).__name__}"
+                f"and position=none or rotary, not {type(score).__name__}"
             )
-        self.attention = Forgetting(SumColumns(built), normalize, dropout, heads=heads)
-        self.gate = nn.Linear(settings.get("key_width") or width, self.groups)
-        nn.init.zeros_(self.gate.bias)
+        return Forgetting(SumColumns(score), spec.normalize, spec.dropout, heads=spec.heads)
 
     def _heads(
         self,

@@ -1,16 +1,17 @@
 """Multi-head latent attention: keys and values of all heads from one small vector per word."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.arguments import must_be_rows
+from regard.attention.arguments import must_suit
 from regard.attention.cache import KeyValueCache
+from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
 from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.packing import Packing
-from regard.attention.positions import make_score
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.core.errors import RegardError
 from regard.core.plugins import parts_of
@@ -33,66 +34,48 @@ class LatentAttention(MultiHeadAttention):
     """
 
     name = "latent"
+    attention_last = True
 
     def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        score: Any = "scaled-dot",
-        position: str = "none",
-        normalize: Any = "softmax",
-        dropout: float = 0.0,
-        latent: int | None = None,
-        key_value_heads: int | None = None,
-        compress: Any = "none",
-        length: int | None = None,
-        **settings: Any,
+        self, width: int, heads: int, *, latent: int | None = None, **settings: Any
     ) -> None:
-        if not isinstance(score, str):
-            raise RegardError(
-                "attention=latent takes a score by name, not built, as T5 builds its scores; use "
-                "multi-head or gated"
-            )
-        base, *changes = parts_of(score)
-        if base.startswith("soft-cap"):
-            base, changes = "scaled-dot", [base, *changes]
-        if base not in ("dot", "scaled-dot") or any("soft-cap" not in name for name in changes):
-            raise RegardError(
-                f"attention=latent compares latent vectors: use score=scaled-dot or dot, perhaps "
-                f"with +{next(iter(SCORE_WRAPPERS))}-50, not {score}"
-            )
-        if key_value_heads not in (None, heads) or compress != "none":
+        self.latent = latent
+        super().__init__(width, heads, **settings)
+
+    def build(self, spec: HeadSpec) -> None:
+        base, _ = compared(spec)
+        if spec.key_value_heads not in (None, spec.heads) or spec.compress != "none":
             raise RegardError(
                 "attention=latent shares one latent key; remove key_value_heads and compress"
             )
-        self.latent, self.turned = latent, position.startswith("rotary")
-        super().__init__(width, heads, normalize=normalize, dropout=dropout, **settings)
-        columns = self.rotated + self.latent_width
-        if self.turned:
+        super().build(spec)
+        self.scale = (self.head_width + self.rotated) ** -0.5 if base == "scaled-dot" else 1.0
+
+    def make_projections(self, spec: HeadSpec) -> None:
+        spec.must_share_memory(self.name)
+        self.packed, self.groups = False, 1
+        self.latent_width = self.latent or 2 * self.head_width
+        self.rotated = self.head_width // 2 if turned(spec) else 0
+        per_head = self.head_width + self.rotated
+        self.project_queries = nn.Linear(spec.width, spec.heads * per_head, spec.bias)
+        columns = self.latent_width + self.rotated
+        self.project_latent = nn.Linear(spec.memory_width, columns, spec.bias)
+        shape = (spec.heads, self.head_width, self.latent_width)
+        self.up_keys = nn.Parameter(torch.randn(shape) * self.latent_width**-0.5)
+        self.up_values = nn.Parameter(torch.randn(shape) * self.latent_width**-0.5)
+
+    def make_attention(self, spec: HeadSpec) -> Attention:
+        columns, position = self.rotated + self.latent_width, spec.position
+        if turned(spec):
             if "-part-" in position:
                 raise RegardError(
                     "attention=latent rotates columns of its own; leave part out of the position"
                 )
             position = f"{position}-part-{(self.rotated + 0.5) / columns:.6f}"
-        self.scale = (self.head_width + self.rotated) ** -0.5 if base == "scaled-dot" else 1.0
-        built = make_score(
-            "+".join(["dot", *changes]), position, columns, columns, heads=heads, length=length
+        name = "+".join(["dot", *compared(spec)[1]])
+        return super().make_attention(
+            replace(spec, score=name, position=position, head_width=columns)
         )
-        self.attention = Attention(built, normalize, dropout, heads=heads)
-
-    def make_projections(self, key_width: int, value_width: int, bias: bool) -> None:
-        if value_width != key_width:
-            raise RegardError("attention=latent makes keys and values of the same input")
-        self.packed, self.groups = False, 1
-        self.latent_width = self.latent or 2 * self.head_width
-        self.rotated = self.head_width // 2 if self.turned else 0
-        per_head = self.head_width + self.rotated
-        self.project_queries = nn.Linear(self.width, self.heads * per_head, bias)
-        self.project_latent = nn.Linear(key_width, self.latent_width + self.rotated, bias)
-        shape = (self.heads, self.head_width, self.latent_width)
-        self.up_keys = nn.Parameter(torch.randn(shape) * self.latent_width**-0.5)
-        self.up_values = nn.Parameter(torch.randn(shape) * self.latent_width**-0.5)
 
     def joined(self, output: Tensor) -> Tensor:
         return output @ self.up_values.mT.to(output.dtype)
@@ -108,7 +91,7 @@ class LatentAttention(MultiHeadAttention):
     ) -> tuple[Tensor, Tensor, Tensor]:
         if values is not None and values is not keys:
             raise RegardError("attention=latent makes keys and values of the same input")
-        must_be_rows("queries", queries, getattr(self.project_queries, "in_features", None))
+        must_suit("queries", queries, self.project_queries)
         asked = self.project_queries(queries)
         if packing is not None:
             asked = packing.unpack(asked)
@@ -120,7 +103,7 @@ class LatentAttention(MultiHeadAttention):
             return q, none, none[..., self.rotated :]
         if keys is None:
             keys, key_packing = queries, packing
-        must_be_rows("keys", keys, getattr(self.project_latent, "in_features", None))
+        must_suit("keys", keys, self.project_latent)
         latent = self.project_latent(keys)
         if key_packing is not None:
             latent = key_packing.unpack(latent)
@@ -128,3 +111,26 @@ class LatentAttention(MultiHeadAttention):
         if cache is not None:
             cache.shared = slice(self.rotated, None)
         return q, k, k[..., self.rotated :]
+
+
+def turned(spec: HeadSpec) -> bool:
+    """Return whether queries and keys have further columns that are rotated."""
+    return spec.position.startswith("rotary")
+
+
+def compared(spec: HeadSpec) -> tuple[str, list[str]]:
+    """Return the name of the product of latent vectors, and of its caps.
+
+    Raise a RegardError for another score.
+    """
+    spec.must_name_score("latent", classes=False)
+    assert isinstance(spec.score, str)
+    base, *changes = parts_of(spec.score)
+    if base.startswith("soft-cap"):
+        base, changes = "scaled-dot", [base, *changes]
+    if base not in ("dot", "scaled-dot") or any("soft-cap" not in name for name in changes):
+        raise RegardError(
+            f"attention=latent compares latent vectors: use score=scaled-dot or dot, perhaps "
+            f"with +{next(iter(SCORE_WRAPPERS))}-50, not {spec.score}"
+        )
+    return base, changes

@@ -1,12 +1,13 @@
 """Linear attention, retention, gated linear attention, the gated delta rule, and Mamba-2."""
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.attention.head_spec import HeadSpec
 from regard.attention.mechanisms.recurrent import StateAttention, normalized
 from regard.attention.prepared import like
 from regard.core.errors import RegardError
@@ -26,13 +27,13 @@ class LinearAttention(StateAttention):
     gated: ClassVar[bool] = False
     run = staticmethod(normalized)
 
-    def __init__(self, width: int, heads: int, *, score: Any = "scaled-dot", **settings: Any):
-        if isinstance(score, str | type) and score not in ("dot", "scaled-dot"):
+    def build(self, spec: HeadSpec) -> None:
+        if isinstance(spec.score, str | type) and spec.score not in ("dot", "scaled-dot"):
             raise RegardError(
                 f"attention={self.name} compares features by their product; use score=scaled-dot, "
-                f"not {score}"
+                f"not {spec.score}"
             )
-        super().__init__(width, heads, score=score, **settings)
+        super().build(spec)
 
     def features(self, x: Tensor) -> Tensor:
         return x.clamp(max=0).exp() + x.relu()
@@ -71,9 +72,9 @@ class Retention(StateAttention):
 
     name = "retention"
 
-    def __init__(self, width: int, heads: int, **settings: Any) -> None:
-        super().__init__(width, heads, **settings)
-        steps = torch.arange(heads, dtype=torch.float64, device="cpu")
+    def build(self, spec: HeadSpec) -> None:
+        super().build(spec)
+        steps = torch.arange(spec.heads, dtype=torch.float64, device="cpu")
         self.log_decay = torch.log1p(-(2.0 ** (-5 - steps))).float()
 
     def written(
@@ -97,11 +98,11 @@ class GatedLinearAttention(StateAttention):
     rank = 16
     temper = 16.0
 
-    def __init__(self, width: int, heads: int, **settings: Any) -> None:
-        super().__init__(width, heads, **settings)
+    def build(self, spec: HeadSpec) -> None:
+        super().build(spec)
         self.decay = nn.Sequential(
-            nn.Linear(settings.get("key_width") or width, self.rank, bias=False),
-            nn.Linear(self.rank, heads * self.head_width),
+            nn.Linear(spec.memory_width, self.rank, bias=False),
+            nn.Linear(self.rank, spec.heads * self.head_width),
         )
 
     def written(
@@ -116,12 +117,12 @@ class _Discretised(StateAttention):
 
     convolved: ClassVar[bool] = True
 
-    def __init__(self, width: int, heads: int, **settings: Any) -> None:
-        super().__init__(width, heads, **settings)
-        self.step = nn.Linear(settings.get("key_width") or width, heads)
-        self.log_speed = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+    def build(self, spec: HeadSpec) -> None:
+        super().build(spec)
+        self.step = nn.Linear(spec.memory_width, spec.heads)
+        self.log_speed = nn.Parameter(torch.empty(spec.heads).uniform_(1, 16).log())
         # Δ is between 0.001 and 0.1 at first: the bias is its inverse softplus.
-        steps = torch.empty(heads).uniform_(math.log(1e-3), math.log(0.1)).exp()
+        steps = torch.empty(spec.heads).uniform_(math.log(1e-3), math.log(0.1)).exp()
         with torch.no_grad():
             self.step.bias.copy_(steps + torch.log(-torch.expm1(-steps)))
 
@@ -144,9 +145,9 @@ class DeltaAttention(_Discretised):
 
     name = "delta"
 
-    def __init__(self, width: int, heads: int, **settings: Any) -> None:
-        super().__init__(width, heads, **settings)
-        self.rate = nn.Linear(settings.get("key_width") or width, heads)
+    def build(self, spec: HeadSpec) -> None:
+        super().build(spec)
+        self.rate = nn.Linear(spec.memory_width, spec.heads)
 
     def features(self, x: Tensor) -> Tensor:
         return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
@@ -171,10 +172,10 @@ class StateSpaceAttention(_Discretised):
     name = "ssd"
     shared: ClassVar[bool] = True
 
-    def __init__(self, width: int, heads: int, **settings: Any) -> None:
-        super().__init__(width, heads, **settings)
-        self.gain = nn.Parameter(torch.ones(heads * self.head_width))
-        self.skip = nn.Parameter(torch.ones(heads))
+    def build(self, spec: HeadSpec) -> None:
+        super().build(spec)
+        self.gain = nn.Parameter(torch.ones(spec.heads * self.head_width))
+        self.skip = nn.Parameter(torch.ones(spec.heads))
 
     def written(
         self, values: Tensor, source: Tensor

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from regard.attention.arguments import places
 from regard.attention.cache import KeyValueCache
+from regard.attention.head_spec import HeadSpec
 from regard.attention.mask import WHOLE, Blocks, Mask, Placed, Reach, Tile, conjuncts
 from regard.attention.mask_context import over_heads
 from regard.attention.mechanisms.multihead import MultiHeadAttention
@@ -56,7 +57,6 @@ class BlockAttention(MultiHeadAttention):
         heads: int,
         *,
         blocks: tuple[int | float, int | float] = (16, 3),
-        compress: Any = "none",
         **settings: Any,
     ) -> None:
         size, top = map(int, blocks)
@@ -65,13 +65,16 @@ class BlockAttention(MultiHeadAttention):
                 "moba needs a size of blocks and a number of blocks, integers of at least 1, not "
                 f"{blocks[0]} and {blocks[1]}"
             )
-        if compress != "none":
+        super().__init__(width, heads, **settings)
+        self.blocks = size, top
+
+    def build(self, spec: HeadSpec) -> None:
+        if spec.compress != "none":
             raise RegardError(
                 "attention=moba chooses blocks of neighbouring keys, which compress mixes; remove "
                 "compress, or use attention=multi-head"
             )
-        super().__init__(width, heads, **settings)
-        self.blocks = size, top
+        super().build(spec)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, blocks={self.blocks}"

@@ -1,27 +1,26 @@
 """Multi-head attention: several heads in parallel, each with its own projections."""
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.arguments import must_be_rows, must_be_tensors, places
+from regard.attention.arguments import must_be_tensors, must_suit, places
 from regard.attention.cache import KeyValueCache
+from regard.attention.head_spec import HeadMechanism, HeadSpec
 from regard.attention.layer import Attention
 from regard.attention.mask import Mask, as_mask
 from regard.attention.mask_context import seen_of
-from regard.attention.mechanism import Mechanism, PerSide, both_sides
-from regard.attention.mechanisms.linformer import Linformer, named_compress
-from regard.attention.normalizer import Normalizer
+from regard.attention.mechanism import PerSide, both_sides
 from regard.attention.packing import Packing
-from regard.attention.positions import make_score
 from regard.attention.sanitize import is_finite, nonfinite_rows
-from regard.attention.score import Score
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
 
 
-class MultiHeadAttention(Mechanism):
+class MultiHeadAttention(HeadMechanism):
     """concat(head_1 … head_h) W_O, head_i = attend(W_Q,i q, W_K,i k, W_V,i v). Vaswani et al. 2017.
 
     Queries (\\*batch, n, width), keys (\\*batch, m, key_width) and values (\\*batch, m,
@@ -43,62 +42,42 @@ class MultiHeadAttention(Mechanism):
     """
 
     name = "multi-head"
+    #: Whether the attention draws its random numbers after those of the output projection.
+    attention_last: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        score: str | type[Score] | Score = "scaled-dot",
-        position: str = "none",
-        normalize: str | Normalizer = "softmax",
-        dropout: float = 0.0,
-        key_width: int | None = None,
-        value_width: int | None = None,
-        key_value_heads: int | None = None,
-        head_width: int | None = None,
-        bias: bool = True,
-        output_projection: bool = True,
-        length: int | None = None,
-        compress: str | Linformer = "none",
-    ) -> None:
-        super().__init__()
-        if heads < 1 or width < 1:
-            raise RegardError(
-                f"width and heads must be at least 1, not width={width} and heads={heads}"
-            )
-        groups = key_value_heads or heads
-        if head_width is None and width % heads:
-            near = width - width % heads or heads
-            raise RegardError(
-                f"width={width} is not divisible by heads={heads}; use a width of {near} or "
-                f"{near + heads}, or set head_width="
-            )
-        if heads % groups:
-            raise RegardError(
-                f"heads={heads} is not divisible by key_value_heads={groups}; choose a divisor"
-            )
-        self.width, self.heads, self.groups = width, heads, groups
-        self.head_width = head_width or width // heads
-        inner = (heads * self.head_width, groups * self.head_width, groups * self.head_width)
-        self.sizes = inner
-        key_width = key_width or width
-        self.make_projections(key_width, value_width or key_width, bias)
-        score = score_of(score, position, self.head_width, heads, length)
-        mixing = named_compress(compress, length) if isinstance(compress, str) else compress
-        self.attention = Attention(score, normalize, dropout, heads=heads, compress=mixing)
-        self.output = nn.Linear(inner[0], width, bias) if output_projection else None
+    def build(self, spec: HeadSpec) -> None:
+        inner, keys = spec.heads * spec.each_head, spec.groups * spec.each_head
+        self.sizes = (inner, keys, keys)
+        self.make_projections(spec)
+        self.register_module("attention", None)  # listed before the output projection in any case
+        if not self.attention_last:
+            self.attention = self.make_attention(spec)
+        self.output = nn.Linear(inner, spec.width, spec.bias) if spec.output_projection else None
         self.reset()
+        if self.attention_last:
+            self.attention = self.make_attention(spec)
 
-    def make_projections(self, key_width: int, value_width: int, bias: bool) -> None:
+    def make_projections(self, spec: HeadSpec) -> None:
         """Create the projections of queries, keys and values."""
-        self.packed = key_width == value_width == self.width
+        key_width = spec.memory_width
+        value_width = spec.value_width or key_width
+        self.packed = key_width == value_width == spec.width
         if self.packed:
-            self.project = nn.Linear(self.width, sum(self.sizes), bias)
+            self.project = nn.Linear(spec.width, sum(self.sizes), spec.bias)
         else:
-            self.project_queries = nn.Linear(self.width, self.sizes[0], bias)
-            self.project_keys = nn.Linear(key_width, self.sizes[1], bias)
-            self.project_values = nn.Linear(value_width, self.sizes[2], bias)
+            self.project_queries = nn.Linear(spec.width, self.sizes[0], spec.bias)
+            self.project_keys = nn.Linear(key_width, self.sizes[1], spec.bias)
+            self.project_values = nn.Linear(value_width, self.sizes[2], spec.bias)
+
+    def make_attention(self, spec: HeadSpec) -> Attention:
+        """Return the attention of the projected heads."""
+        return Attention(
+            spec.make_score(),
+            spec.normalize,
+            spec.dropout,
+            heads=spec.heads,
+            compress=spec.make_compress(),
+        )
 
     def extra_repr(self) -> str:
         shared = "" if self.groups == self.heads else f", key_value_heads={self.groups}"
@@ -236,7 +215,7 @@ class MultiHeadAttention(Mechanism):
         separate = ("project_queries", "project_keys", "project_values")[first]
         linear = self.project if self.packed else getattr(self, separate)
         name = ("queries", "keys", "values")[first]
-        must_be_rows(name, x, getattr(linear, "in_features", None))
+        must_suit(name, x, linear)
         if self.packed:
             start = sum(self.sizes[:first])
             rows = slice(start, start + sum(sizes))
@@ -255,25 +234,6 @@ class MultiHeadAttention(Mechanism):
         # Split by heads and not by columns: the gradients are then joined by one copy, not two.
         parts = heads.split([size // self.head_width for size in sizes], -2)
         return [part.transpose(-3, -2) for part in parts]
-
-
-def score_of(
-    score: str | type[Score] | Score, position: str, width: int, heads: int, length: int | None
-) -> Score:
-    """Return a layer's score, built for heads of this width, or a Score as it is.
-
-    Raise a RegardError for a Score together with positions, or with another number of heads.
-    """
-    if not isinstance(score, Score):
-        return make_score(score, position, width, width, heads=heads, length=length)
-    if position != "none":
-        raise RegardError(
-            f"position={position!r} applies only to a score given by name; wrap the Score in its "
-            "position yourself"
-        )
-    if score.heads not in (None, heads):
-        raise RegardError(f"the score has {score.heads} heads, but the layer has {heads}")
-    return score
 
 
 def is_plain(linear: nn.Module) -> bool:

@@ -8,18 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.arguments import must_be_rows, must_be_tensors, places
+from regard.attention.arguments import must_be_tensors, must_suit, places
 from regard.attention.attended import Attended, sources_of
 from regard.attention.cache import KeyValueCache
+from regard.attention.head_spec import HeadMechanism, HeadSpec
 from regard.attention.kernels.linear import Inputs, by_chunks
 from regard.attention.kernels.summary import Summary
 from regard.attention.layer import Attention
 from regard.attention.mask import Mask, as_mask, conjuncts
 from regard.attention.mask_context import hidden_keys
-from regard.attention.mechanism import Mechanism, PerSide, both_sides
+from regard.attention.mechanism import PerSide, both_sides
 from regard.attention.mechanisms.multihead import without_hidden
 from regard.attention.packing import Packing
-from regard.attention.positions import make_score
 from regard.core.errors import RegardError
 
 State: TypeAlias = tuple[Tensor, ...]
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     keys: Tensor
 
 
-class StateAttention(Mechanism):
+class StateAttention(HeadMechanism):
     """Multi-head attention without a softmax, as a recurrence S_t = A_t S_{t−1} + k_t u_tᵀ.
 
     The output of head i is S_tᵀ q_t, and each mechanism has its own decay A_t and write u_t. With
@@ -68,72 +68,42 @@ class StateAttention(Mechanism):
     #: Whether all heads share one query and one key.
     shared: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        score: Any = "scaled-dot",
-        position: str = "none",
-        normalize: Any = "softmax",
-        dropout: float = 0.0,
-        key_width: int | None = None,
-        key_value_heads: int | None = None,
-        head_width: int | None = None,
-        bias: bool = True,
-        output_projection: bool = True,
-        length: int | None = None,
-        compress: Any = "none",
-    ) -> None:
-        super().__init__()
-        if self.shared and key_value_heads not in (None, 1):
+    def build(self, spec: HeadSpec) -> None:
+        if self.shared and spec.key_value_heads not in (None, 1):
             raise RegardError(
                 f"attention={self.name} has one key for all heads, so key_value_heads="
-                f"{key_value_heads} does not apply; remove it"
+                f"{spec.key_value_heads} does not apply; remove it"
             )
-        groups = 1 if self.shared else key_value_heads or heads
-        if heads < 1 or (head_width is None and width % heads) or heads % groups:
-            raise RegardError(
-                f"width={width} must be divisible by heads={heads}, and heads by "
-                f"key_value_heads={groups}"
-            )
-        asked = {"normalize": normalize, "compress": compress, "dropout": dropout}
-        for name, without in (("normalize", "softmax"), ("compress", "none"), ("dropout", 0)):
-            if asked[name] != without:
+        for name in ("normalize", "compress", "dropout"):
+            if (value := getattr(spec, name)) != getattr(HeadSpec, name):
                 raise RegardError(
-                    f"attention={self.name} computes no weights, so {name}={asked[name]} does not "
+                    f"attention={self.name} computes no weights, so {name}={value} does not "
                     "apply; remove it, or use attention=multi-head"
                 )
-        if not isinstance(score, str | type):
-            raise RegardError(
-                f"attention={self.name} takes a score by name or class, not built, as T5 builds "
-                "its scores; use multi-head or gated"
-            )
-        self.width, self.heads, self.groups = width, heads, groups
-        self.head_width = head_width or width // heads
-        built = make_score(
-            score, position, self.head_width, self.head_width, heads=heads, length=length
-        )
-        if not built.acceleration.inner_product:
+        spec.must_name_score(self.name)
+        spec.must_share_memory(self.name)
+        score, heads, bias = spec.make_score(), spec.heads, spec.bias
+        if not score.acceleration.inner_product:
             raise RegardError(
                 f"attention={self.name} needs an inner product: use score=scaled-dot, dot or "
                 "cosine and position=none or rotary, "
-                f"not score={score} with position={position}"
+                f"not score={spec.score} with position={spec.position}"
             )
-        inner = heads * self.head_width
-        askers = groups if self.shared else heads
-        values = heads if self.shared else groups
-        self.sizes = [count * self.head_width for count in (askers, groups, values)]
-        self.project_queries = nn.Linear(width, self.sizes[0], bias)
-        self.project_keys = nn.Linear(key_width or width, self.sizes[1], bias)
-        self.project_values = nn.Linear(key_width or width, self.sizes[2], bias)
+        if self.shared:
+            self.groups = 1
+        askers, values = (self.groups, heads) if self.shared else (heads, self.groups)
+        self.sizes = [count * self.head_width for count in (askers, self.groups, values)]
+        self.project_queries = nn.Linear(spec.width, self.sizes[0], bias)
+        self.project_keys = nn.Linear(spec.memory_width, self.sizes[1], bias)
+        self.project_values = nn.Linear(spec.memory_width, self.sizes[2], bias)
         if self.convolved:
             self.taps = nn.Parameter((2 * torch.rand(TAPS, sum(self.sizes)) - 1) * TAPS**-0.5)
+        inner = heads * self.head_width
         if self.gated:
             self.gain = nn.Parameter(torch.ones(self.head_width))
-            self.gate = nn.Linear(width, inner)
-        self.attention = Maps(built, heads=heads)
-        self.output = nn.Linear(inner, width, bias) if output_projection else None
+            self.gate = nn.Linear(spec.width, inner)
+        self.attention = Maps(score, heads=heads)
+        self.output = nn.Linear(inner, spec.width, bias) if spec.output_projection else None
         for linear in (self.project_queries, self.project_keys, self.project_values):
             nn.init.xavier_uniform_(linear.weight)
         if bias:
@@ -160,7 +130,7 @@ class StateAttention(Mechanism):
         for (name, x), linear in zip(
             tensors.items(), (self.project_queries, self.project_keys), strict=False
         ):
-            must_be_rows(name, x, getattr(linear, "in_features", None))
+            must_suit(name, x, linear)
         mask = as_mask(mask)
         query_positions, key_positions = both_sides(positions, memory)
         packing, key_packing = both_sides(packing, memory)

@@ -1,13 +1,12 @@
 """Mechanisms that are multi-head attention with one change: an output gate, two maps per head."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import KeyValueCache
+from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
-from regard.attention.mechanisms.multihead import MultiHeadAttention, score_of
+from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.packing import Packing
 from regard.core.errors import RegardError
 
@@ -25,9 +24,9 @@ class GatedAttention(MultiHeadAttention):
 
     name = "gated"
 
-    def __init__(self, width: int, heads: int, **settings: Any) -> None:
-        super().__init__(width, heads, **settings)
-        self.gate = nn.Linear(width, self.sizes[0])
+    def build(self, spec: HeadSpec) -> None:
+        super().build(spec)
+        self.gate = nn.Linear(spec.width, self.sizes[0])
 
     def gated(self, output: Tensor, queries: Tensor) -> Tensor:
         gate: Tensor = self.gate(queries).sigmoid()
@@ -51,35 +50,20 @@ class DifferentialAttention(MultiHeadAttention):
 
     name = "differential"
     start = 0.8
+    attention_last = True
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        score: Any = "scaled-dot",
-        position: str = "none",
-        normalize: Any = "softmax",
-        dropout: float = 0.0,
-        length: int | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(width, heads, normalize=normalize, dropout=dropout, **settings)
+    def build(self, spec: HeadSpec) -> None:
         if self.head_width % 2:
             raise RegardError(
                 f"differential attention halves its heads; head_width={self.head_width} is odd"
             )
-        if not isinstance(score, str | type):
-            raise RegardError(
-                "attention=differential takes a score by name or class, not built, as T5 builds "
-                "its scores; use multi-head or gated"
-            )
-        half = self.head_width // 2
-        score = score_of(score, position, half, 2 * heads, length)
-        compress = self.attention.compress
-        self.attention = Attention(score, normalize, dropout, heads=2 * heads, compress=compress)
-        self.vectors = nn.Parameter(0.1 * torch.randn(4, half))
+        spec.must_name_score(self.name)
+        super().build(spec)
+        self.vectors = nn.Parameter(0.1 * torch.randn(4, self.head_width // 2))
         self.gain = nn.Parameter(torch.ones(self.head_width))
+
+    def make_attention(self, spec: HeadSpec) -> Attention:
+        return super().make_attention(spec.divided(2))
 
     @property
     def amount(self) -> Tensor:

@@ -1,0 +1,163 @@
+"""What the heads of a mechanism are made of, and the mechanisms that are built from it."""
+
+from dataclasses import dataclass, replace
+
+from regard.attention.mechanism import Mechanism
+from regard.attention.mechanisms.linformer import Linformer, named_compress
+from regard.attention.normalizer import Normalizer
+from regard.attention.positions import make_score
+from regard.attention.score import Score
+from regard.core.errors import RegardError
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """The sizes and parts of the heads of a mechanism, as `MultiHeadAttention` describes them.
+
+    Raise a RegardError for sizes below 1, and for a width that does not divide by ``heads`` or
+    heads that do not divide by ``key_value_heads``.
+
+    >>> spec = HeadSpec(12, 4, key_value_heads=2)
+    >>> spec.each_head, spec.groups, spec.memory_width
+    (3, 2, 12)
+    """
+
+    width: int
+    heads: int
+    score: str | type[Score] | Score = "scaled-dot"
+    position: str = "none"
+    normalize: str | Normalizer = "softmax"
+    dropout: float = 0.0
+    key_width: int | None = None
+    value_width: int | None = None
+    key_value_heads: int | None = None
+    head_width: int | None = None
+    bias: bool = True
+    output_projection: bool = True
+    length: int | None = None
+    compress: str | Linformer = "none"
+
+    def __post_init__(self) -> None:
+        width, heads, groups = self.width, self.heads, self.groups
+        if heads < 1 or width < 1:
+            raise RegardError(
+                f"width and heads must be at least 1, not width={width} and heads={heads}"
+            )
+        if self.head_width is None and width % heads:
+            near = width - width % heads or heads
+            raise RegardError(
+                f"width={width} is not divisible by heads={heads}; use a width of {near} or "
+                f"{near + heads}, or set head_width="
+            )
+        if heads % groups:
+            raise RegardError(
+                f"heads={heads} is not divisible by key_value_heads={groups}; choose a divisor"
+            )
+
+    @property
+    def groups(self) -> int:
+        """The number of heads of keys and values."""
+        return self.key_value_heads or self.heads
+
+    @property
+    def each_head(self) -> int:
+        """The number of columns of one head."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def memory_width(self) -> int:
+        """The number of columns of the input of the keys."""
+        return self.key_width or self.width
+
+    def divided(self, parts: int) -> "HeadSpec":
+        """Return the spec of heads that are divided into so many heads of fewer columns."""
+        return replace(self, heads=parts * self.heads, head_width=self.each_head // parts)
+
+    def make_score(self) -> Score:
+        """Return the score, built for heads of this width, or a Score as it is.
+
+        Raise a RegardError for a Score together with positions, or with another number of heads.
+        """
+        score, position, heads = self.score, self.position, self.heads
+        if not isinstance(score, Score):
+            width = self.each_head
+            return make_score(score, position, width, width, heads=heads, length=self.length)
+        if position != "none":
+            raise RegardError(
+                f"position={position!r} applies only to a score given by name; wrap the Score in "
+                "its position yourself"
+            )
+        if score.heads not in (None, heads):
+            raise RegardError(f"the score has {score.heads} heads, but the layer has {heads}")
+        return score
+
+    def make_compress(self) -> Linformer | None:
+        """Return the module that compresses keys and values, or None."""
+        if isinstance(self.compress, str):
+            return named_compress(self.compress, self.length)
+        return self.compress
+
+    def must_name_score(self, mechanism: str, *, classes: bool = True) -> None:
+        """Raise a RegardError for a Score that is built already, or without ``classes`` a class."""
+        if not isinstance(self.score, str | type if classes else str):
+            how = "by name or class" if classes else "by name"
+            raise RegardError(
+                f"attention={mechanism} takes a score {how}, not built, as T5 builds its scores; "
+                "use multi-head or gated"
+            )
+
+    def must_share_memory(self, mechanism: str) -> None:
+        """Raise a RegardError for values that have an input of their own."""
+        if self.value_width not in (None, self.memory_width):
+            raise RegardError(f"attention={mechanism} makes keys and values of the same input")
+
+
+class HeadMechanism(Mechanism):
+    """A mechanism that is built from a `HeadSpec`: a subclass writes ``build`` and ``forward``.
+
+    The arguments are the fields of the spec. A subclass with settings of its own names these in its
+    constructor, and passes the others on.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        score: str | type[Score] | Score = "scaled-dot",
+        position: str = "none",
+        normalize: str | Normalizer = "softmax",
+        dropout: float = 0.0,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        key_value_heads: int | None = None,
+        head_width: int | None = None,
+        bias: bool = True,
+        output_projection: bool = True,
+        length: int | None = None,
+        compress: str | Linformer = "none",
+    ) -> None:
+        super().__init__()
+        spec = HeadSpec(
+            width,
+            heads,
+            score,
+            position,
+            normalize,
+            dropout,
+            key_width,
+            value_width,
+            key_value_heads,
+            head_width,
+            bias,
+            output_projection,
+            length,
+            compress,
+        )
+        self.width, self.heads, self.groups = width, heads, spec.groups
+        self.head_width = spec.each_head
+        self.build(spec)
+
+    def build(self, spec: HeadSpec) -> None:
+        """Create the modules and parameters. Their order decides what a random seed draws."""
+        raise NotImplementedError(f"{type(self).__name__} has no build(spec)")
