@@ -14,7 +14,9 @@ PACKAGE = Path(__file__).parent.parent / "regard"
 #: imports only from those before it.
 ORDER = {
     "": "core attention nn decoding analysis training conformance interop lab",
-    "core": "usual errors reading ranges settings atomic_io memory plugins trusted tables shown",
+    "core": (
+        "usual errors names reading ranges settings atomic_io memory plugins trusted tables shown"
+    ),
     "nn": "layers models",
     "lab": "data tasks runs studies reports labs web cli",
 }

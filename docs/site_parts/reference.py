@@ -50,7 +50,7 @@ PAGES = {
     "labs": ("regard.lab.labs.lab", "regard.lab.labs.comparison", "regard.lab.labs.collection"),
     "base": (
         "regard.core.errors", "regard.core.settings", "regard.core.ranges", "regard.core.tables",
-        "regard.core.plugins", "regard.core.trusted",
+        "regard.core.names", "regard.core.plugins", "regard.core.trusted",
         "regard.lab.web.served_model", "regard.lab.web.limits",
     ),
 }  # fmt: skip

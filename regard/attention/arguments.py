@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from regard.attention.cache import KeyValueCache
 from regard.attention.mask import Mask, as_mask
-from regard.attention.naming import named_part
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.positions import make_score
@@ -124,7 +123,7 @@ def named(normalize: str | Normalizer, heads: int | None = None) -> Normalizer:
         return normalize
     if not isinstance(normalize, str):
         raise RegardError(f"normalize must be a Normalizer or the name of one, not {normalize!r}")
-    kind, options = named_part(NORMALIZERS, normalize)
+    kind, options = NORMALIZERS.named(normalize)
     return kind(heads, **options)
 
 

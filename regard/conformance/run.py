@@ -22,7 +22,6 @@ from regard.attention import (
     others,
 )
 from regard.attention.masks.patterns import Pattern
-from regard.attention.naming import is_row, named_part
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.conformance.adapters import LAYERS, Layer, layer_of, of_class
@@ -34,7 +33,8 @@ from regard.conformance.normalizers import NORMALIZER_LAWS
 from regard.conformance.scores import SCORE_LAWS
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import a, is_part, load_object, one_line
+from regard.core.names import is_part
+from regard.core.plugins import a, load_object, one_line
 
 Subject = ScoreSubject | MaskSubject | NormalizerSubject | Layer | NetworkSubject
 #: Laws by kind of subject. If the first law of a kind fails, the others are not checked.
@@ -170,14 +170,14 @@ def find(spec: str) -> Subject:
     """
     if is_part(spec):
         return subject_of(load_object(spec), spec)
-    if is_row(POSITIONS, spec) and spec not in POSITIONS:  # with options
+    if POSITIONS.is_row(spec) and spec not in POSITIONS:  # with options
         return of_score("scaled-dot", spec)
-    if "+" in spec or is_row(SCORE_WRAPPERS, spec):
+    if "+" in spec or SCORE_WRAPPERS.is_row(spec):
         return of_score(spec)
-    if is_row(NORMALIZERS, spec) and spec not in NORMALIZERS:
-        kind, options = named_part(NORMALIZERS, spec)
+    if NORMALIZERS.is_row(spec) and spec not in NORMALIZERS:
+        kind, options = NORMALIZERS.named(spec)
         return NormalizerSubject.of(kind(**options), spec)
-    if is_row(MECHANISMS, spec) and spec not in MECHANISMS:
+    if MECHANISMS.is_row(spec) and spec not in MECHANISMS:
         return of_mechanism(named_mechanism(spec), spec)
     return look_up(named(), spec, "score, mask, normalizer or layer")()
 

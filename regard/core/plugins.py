@@ -1,111 +1,13 @@
-"""Plugins: ``FILE.py:Name`` is an object in a user's own file."""
+"""Plugins: objects in a user's own files, named ``FILE.py:Name``."""
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 from regard.core.errors import RegardError, look_up
-
-
-def is_part(spec: str) -> bool:
-    """Return whether a name is ``FILE.py:Name`` and not a row of a table.
-
-    >>> is_part("examples/my_score.py:Laplacian"), is_part("scaled-dot")
-    (True, False)
-    """
-    return ".py:" in spec or spec.endswith(".py")
-
-
-def parts_of(spec: str) -> list[str]:
-    """Return the names that ``+`` joins, as in pattern=window-64+FILE.py:NAME.
-
-    A file whose path has a ``+`` is one name.
-
-    >>> parts_of("window-64+own.py:near"), parts_of("dot")
-    (['window-64', 'own.py:near'], ['dot'])
-    """
-    whole = "+" not in spec or (is_part(spec) and _file(spec).exists())
-    return [spec.strip()] if whole else [part.strip() for part in spec.split("+")]
-
-
-def layers_of(names: str) -> list[str]:
-    """Return the names of consecutive layers, which ``/`` separates and ``*`` repeats.
-
-    Raises: a repetition that is no number. ``FILE.py:NAME`` is one name.
-
-    >>> layers_of("window-512*2/none"), layers_of("rotary")
-    (['window-512', 'window-512', 'none'], ['rotary'])
-    """
-    if is_part(names):
-        return [names]
-    layers: list[str] = []
-    for part in names.split("/"):
-        name, star, count = part.partition("*")
-        if star and not (count.isdecimal() and int(count)):
-            raise RegardError(f"{part!r} of {names!r} is no name and number of layers, NAME*3")
-        layers += [name.strip()] * int(count or 1)
-    return layers
-
-
-def at_layer(names: str, layer: int) -> str:
-    """Return the name of a layer, from 0; the names are repeated over the stack.
-
-    >>> [at_layer("rotary*3/none", layer) for layer in range(5)]
-    ['rotary', 'rotary', 'rotary', 'none', 'rotary']
-    """
-    layers = layers_of(names)
-    return layers[layer % len(layers)]
-
-
-def reads_trees(position: str) -> bool:
-    """Return whether positions in some layer are those of words in a tree.
-
-    >>> reads_trees("none/tree-keys"), reads_trees("rotary")
-    (True, False)
-    """
-    return any(name.startswith("tree-") for name in layers_of(position))
-
-
-def files_of(values: Iterable[object]) -> dict[str, Path]:
-    """Return the file of each value that is ``FILE.py:Name``, by that name.
-
-    >>> {name: str(path) for name, path in files_of(["dot", 8, "own/score.py:Mine"]).items()}
-    {'own/score.py:Mine': 'own/score.py'}
-    """
-    named = [part for value in values if isinstance(value, str) for part in parts_of(value)]
-    return {part: _file(part) for part in named if is_part(part)}
-
-
-def absolute(name: str) -> str:
-    """Return a name with the absolute path of its file if it is ``FILE.py:NAME``.
-
-    A run stores it, so that it opens from every folder.
-
-    >>> absolute("window-64"), absolute("own.py:near") == f"{Path.cwd() / 'own.py'}:near"
-    ('window-64', True)
-    """
-    parts = parts_of(name)
-    return "+".join(_absolute(part) for part in parts) if any(map(is_part, parts)) else name
-
-
-def _absolute(part: str) -> str:
-    file, colon, rest = part.rpartition(":")
-    return f"{Path(file).resolve()}{colon}{rest}" if is_part(part) and colon else part
-
-
-def _file(spec: str) -> Path:
-    return Path(spec.rpartition(":")[0] or spec)
-
-
-def short(name: str) -> str:
-    """Return a name as a part of a folder's: of ``FILE.py:NAME`` the NAME.
-
-    >>> short("examples/my_model.py:bag"), short("rnn")
-    ('bag', 'rnn')
-    """
-    return name.rpartition(":")[2] if is_part(name) else name
+from regard.core.names import files_of, located
 
 
 def load_object(spec: str) -> object:
@@ -114,8 +16,8 @@ def load_object(spec: str) -> object:
     `regard.core.tables.load` runs it only if it is trusted. Raises: the spec, the file or the name
     is not as it should be, or the file does not run.
     """
-    file, colon, name = spec.rpartition(":")
-    if not colon or not name or not file.endswith(".py"):
+    file, name = located(spec)
+    if not name or not file.endswith(".py"):
         raise RegardError(f"a part of your own is named FILE.py:Name, not {spec!r}")
     module = load_module(Path(file))
     if name in vars(module):

@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from regard.core.errors import RegardError
-from regard.core.plugins import a, is_part, load_object, one_line
+from regard.core.errors import RegardError, look_up
+from regard.core.names import is_part, located, options_of, row_of
+from regard.core.plugins import a, load_object, one_line
 from regard.core.trusted import must_be_trusted
 
 if TYPE_CHECKING:
@@ -74,6 +75,28 @@ class Table(Mapping[str, T], Generic[T]):
         row = self.rows[name] = self._checked(name, loaded)
         return row
 
+    def named(self, name: str) -> tuple[T, dict[str, Any]]:
+        """Return the row of a name and the options behind it, which the row's ``options`` declare.
+
+        Raises: an unknown name; options that the row does not take.
+
+        >>> from regard.attention.normalizers import NORMALIZERS
+        >>> NORMALIZERS.named("top-k-8")[1]
+        {'k': 8}
+        """
+        row_name, words = row_of(name, self)
+        row = look_up(self, row_name, self.what)
+        return row, options_of(name, words, getattr(row, "options", {}))
+
+    def is_row(self, name: str) -> bool:
+        """Return whether a name is a row, with or without options; ``FILE.py:Name`` is none.
+
+        >>> table = Table({"top-k": 1}, "regard.numbers", int, "number")
+        >>> table.is_row("top-k-8"), table.is_row("top")
+        (True, False)
+        """
+        return not is_part(name) and row_of(name, self)[0] in self
+
     def _checked(self, name: str, loaded: Any) -> T:
         if isinstance(loaded, self.kinds) and not self.classes:
             return cast("T", loaded)
@@ -82,7 +105,7 @@ class Table(Mapping[str, T], Generic[T]):
         kind, of = self.kinds[0], a(type(loaded).__name__)
         if not self.classes:
             remedy = (
-                f"write {name.rpartition(':')[2]} = {self.example}"
+                f"write {located(name)[1]} = {self.example}"
                 if self.example
                 else f"name {a(kind.__name__)}"
             )
@@ -135,5 +158,5 @@ def load(spec: str, what: str) -> Any:
     if is_part(spec):
         must_be_trusted({what: spec}, Path(f"the {what}"))
         return load_object(spec)
-    module, _, name = spec.partition(":")
+    module, name = located(spec)
     return getattr(importlib.import_module(module), name)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regard.core.atomic_io import configuration
 from regard.core.errors import RegardError
-from regard.core.plugins import files_of
+from regard.core.names import files_of
 
 VARIABLE = "REGARD_TRUSTED"  # fingerprints; the environment reaches the processes begun from here
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.core import atomic_io
 from regard.core.errors import RegardError
-from regard.core.plugins import is_part
+from regard.core.names import is_part
 from regard.core.reading import open_tensors, parse_json, read_bytes
 from regard.nn.layers.device import without_numbers
 from regard.training.ranks import ranks

@@ -7,7 +7,7 @@ from torch import nn
 import regard
 from regard.attention import MECHANISMS, SCORES, make_score
 from regard.core.errors import RegardError
-from regard.core.plugins import is_part
+from regard.core.names import is_part
 from regard.nn.layers.blocks import Plain, Residual
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.pooling import AttentionPool, QueryFromMeanPool

@@ -7,7 +7,7 @@ import pytest
 
 from regard.attention import SCORES, Score
 from regard.core.errors import RegardError
-from regard.core.plugins import is_part, load_object, parts_of
+from regard.core.plugins import load_object
 from regard.core.trusted import trust
 
 SOURCE = """
@@ -97,22 +97,3 @@ def test_files_that_are_not_there(tmp_path):
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(RegardError, match="cannot be read"):
         SCORES[f"{tmp_path / 'folder.py'}:Mine"]
-
-
-def test_names_that_plus_joins(tmp_path):
-    folder = tmp_path / "c++"
-    folder.mkdir()
-    (folder / "own.py").touch()
-    one = f"{folder}/own.py:Mine"
-    assert parts_of(one) == [one]
-    assert parts_of("window-4 + own.py:near-2") == ["window-4", "own.py:near-2"]
-
-
-def test_what_is_a_part():
-    assert [is_part(x) for x in ("a.py:B", "C:\\a.py:B", "a.py", "dot", "x:y")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from regard.attention.mask import Mask
 from regard.attention.masks import bigbird, causal, global_tokens, window
 from regard.core.errors import RegardError
-from regard.core.plugins import layers_of, parts_of
+from regard.core.names import layers_of, parts_of, row_of
 from regard.core.tables import Table
 from regard.core.usual import nearest
 
@@ -95,14 +95,12 @@ class LayerMasks:
 
 
 def _part(name: str, length: int | None) -> Mask:
-    file, colon, rest = name.rpartition(":")
-    base, *numbers = rest.split("-")
-    base = f"{file}{colon}{base}"
+    base, numbers = row_of(name, PATTERNS)
     known = PATTERNS.get(base)
     if known and all(number.isdecimal() for number in numbers) and known.takes(len(numbers)):
         return known.make(length, *map(int, numbers))
     examples = [example for kind in PATTERNS.values() for example in kind.examples]
-    near = [base] if known else nearest(base, PATTERNS)
+    near = [base] if known else nearest(name.partition("-")[0], PATTERNS)
     hint = f"did you mean {PATTERNS[near[0]].examples[-1]}? Choose" if near else "choose"
     raise RegardError(
         f"no pattern is called {name!r}; {hint} one of none, {', '.join(examples)}, with your own "

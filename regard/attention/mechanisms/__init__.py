@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 
 from regard.attention.mechanism import Mechanism
-from regard.attention.naming import named_part
 from regard.core.tables import Table
 
 MECHANISMS: Table[type[Mechanism]] = Table(
@@ -41,5 +40,5 @@ def named_mechanism(name: str) -> Callable[..., Mechanism]:
     >>> named_mechanism("moba-32-4")(8, 2).blocks
     (32, 4)
     """
-    kind, options = named_part(MECHANISMS, name)
+    kind, options = MECHANISMS.named(name)
     return partial(kind, **options) if options else kind

@@ -14,7 +14,7 @@ from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.packing import Packing
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.core.errors import RegardError
-from regard.core.plugins import parts_of
+from regard.core.names import parts_of
 
 
 class LatentAttention(MultiHeadAttention):

@@ -14,6 +14,7 @@ from regard.attention.scores.synthesizer import Synthesizer
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError, look_up
+from regard.core.names import row_of
 
 #: Default number of rows of a projection.
 ROWS = 64
@@ -77,15 +78,14 @@ def named_compress(name: str, length: int | None = None) -> Linformer | None:
     >>> named_compress("linformer-32", length=400)
     Linformer(32, 400)
     """
-    base, _, number = name.rpartition("-")
-    if not (COMPRESS.get(base) and number.isdecimal()):
-        base, number = name, ""
-    kind = look_up(COMPRESS, base, "compress")
+    base, numbers = row_of(name, COMPRESS)
+    sized = bool(COMPRESS.get(base)) and len(numbers) == 1 and numbers[0].isdecimal()
+    kind = look_up(COMPRESS, base if sized else name, "compress")
     if kind is None:
         return None
     if not length:
         raise RegardError(f"compress={base!r} needs length=, the maximum input length")
-    return kind(int(number) if number else ROWS, length)
+    return kind(int(numbers[0]) if sized else ROWS, length)
 
 
 def refuse_positional(score: Score) -> None:

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from regard.attention.naming import is_row, named_part
 from regard.attention.positions.biases import Alibi, Fire, Kerple, RelativeBias, SignedAlibi
 from regard.attention.positions.disentangled import Disentangled
 from regard.attention.positions.learned import Learned, RelativeKeys
@@ -17,7 +16,8 @@ from regard.attention.scores import SCORES
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import layers_of, one_line, parts_of
+from regard.core.names import layers_of, parts_of
+from regard.core.plugins import one_line
 from regard.core.tables import Table
 
 #: A name means a module that is added to the input, or a Score that wraps another.
@@ -65,7 +65,7 @@ def input_positions(
                 )
         return None
     (name,) = layers
-    kind, _ = named_part(POSITIONS, name)
+    kind, _ = POSITIONS.named(name)
     if kind is None or issubclass(kind, Score):
         return None
     if kind is Sinusoidal:
@@ -97,13 +97,13 @@ def make_score(
     )
     """
     name, *changes = parts_of(score) if isinstance(score, str) else (score.__name__,)
-    if isinstance(score, str) and is_row(SCORE_WRAPPERS, name):
+    if isinstance(score, str) and SCORE_WRAPPERS.is_row(name):
         name, changes = "scaled-dot", [name, *changes]
     kind = look_up(SCORES, name, "score") if isinstance(score, str) else score
     arguments = "(query_width, key_width, heads=…, length=…)"
     with built_as(name, f"{kind.__name__}{arguments}"):
         built = kind(query_width, key_width, heads=heads, length=length)
-    around, options = named_part(POSITIONS, position)
+    around, options = POSITIONS.named(position)
     if around is not None and issubclass(around, Score):
         if not issubclass(around, Wrapper):
             raise RegardError(
@@ -113,7 +113,7 @@ def make_score(
         with built_as(position, f"{around.__name__}(score)"):
             built = around(built, **options)
     for change in changes:
-        wrapper, options = named_part(SCORE_WRAPPERS, change)
+        wrapper, options = SCORE_WRAPPERS.named(change)
         with built_as(change, f"{wrapper.__name__}(score)"):
             built = wrapper(built, **options)
     return built

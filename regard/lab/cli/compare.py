@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import short
+from regard.core.names import short
 from regard.lab.cli import completion
 from regard.lab.cli.console import (
     WIDE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.core.atomic_io import MANIFEST
-from regard.core.plugins import short
+from regard.core.names import short
 from regard.core.trusted import trust_named
 from regard.lab.cli import completion
 from regard.lab.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
@@ -293,7 +293,7 @@ def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[
     Raises: a run of another task.
     """
     from regard.core.errors import RegardError
-    from regard.core.plugins import absolute
+    from regard.core.names import absolute
     from regard.core.settings import in_words, key_of
     from regard.training.settings import BUDGETS
 

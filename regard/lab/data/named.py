@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import is_part, one_line
+from regard.core.names import is_part
+from regard.core.plugins import one_line
 from regard.core.tables import Table
 from regard.lab.data import chinese, entities, pydoc, synthetic
 from regard.lab.data.examples import Example, example_of

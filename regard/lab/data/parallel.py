@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import short
+from regard.core.names import short
 from regard.lab.data import dates as human_dates
 from regard.lab.data import streamed
 from regard.lab.data.fetch import Show, fetch, present

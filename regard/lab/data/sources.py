@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import short
+from regard.core.names import short
 from regard.lab.data import imdb
 from regard.lab.data.class_files import name_of
 from regard.lab.data.fetch import Show, fetch, folders

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import short
+from regard.core.names import short
 from regard.lab.data import arrow
 from regard.lab.data.conllu import FIELDS, NO_BREAK, BadSentence, is_conllu, no_comment, sentences
 from regard.lab.data.examples import Example

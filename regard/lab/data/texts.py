@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import short
+from regard.core.names import short
 from regard.lab.data import biographies, synthetic
 from regard.lab.data.archives import tar_files
 from regard.lab.data.birthplaces import load_birthplaces

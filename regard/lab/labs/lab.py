@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from regard.core.atomic_io import write_json
 from regard.core.errors import OccupiedError, RegardError
-from regard.core.plugins import is_part
+from regard.core.names import is_part, located
 from regard.core.reading import read_json
 from regard.core.settings import Settings, build, split
 from regard.lab.labs import LabRequest, Questioned, Say, Show
@@ -129,7 +129,7 @@ class Lab(Questioned, ABC):
         """
         if request.out:
             return request.out
-        name = Path(self.name.rpartition(":")[0]).stem if is_part(self.name) else self.name
+        name = Path(located(self.name)[0]).stem if is_part(self.name) else self.name
         stem = stem or Path(request.data).stem
         base = Path("runs") / f"lab-{name}{f'-{stem}' if stem else ''}"
         flags = {key: getattr(request, key) for key in ("seeds", "budget")}

@@ -8,7 +8,7 @@ from typing import Any
 from regard.analysis.layer_attention import LayerAttention
 from regard.core.atomic_io import write_bytes
 from regard.core.errors import RegardError
-from regard.core.plugins import short
+from regard.core.names import short
 from regard.lab.reports.findings import Table, machine
 from regard.lab.reports.markup import Html, join, tag
 from regard.lab.reports.mistakes import confusion_drawn

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.conformance import NetworkSubject
 from regard.core.errors import RegardError
-from regard.core.plugins import is_part
+from regard.core.names import leading_name
 from regard.core.trusted import trust_named
 from regard.lab.runs import load
 from regard.lab.runs.build import build_network, build_once, longest_text
@@ -28,10 +28,7 @@ def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None
     zero would hide what it multiplies. Raises: settings of a run, of a wrong name or value; a
     baseline; a run that is not complete.
     """
-    task, colon, model = what.partition(":")
-    if is_part(task):  # FILE.py:NAME:MODEL
-        part, colon, model = model.partition(":")
-        task = f"{task}:{part}"
+    task, colon, model = leading_name(what)
     if colon and task in TASKS:
         trust_named((task, model))
         config = Config.make(task, model, list(settings))

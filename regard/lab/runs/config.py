@@ -10,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from regard.core.errors import RegardError, look_up
-from regard.core.plugins import absolute, reads_trees
+from regard.core.names import absolute, reads_trees
 from regard.core.settings import Settings, build, split
 from regard.core.trusted import must_be_trusted, trust_named
 from regard.lab.data.conllu import is_conllu

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from regard.core.errors import RegardError, look_up
+from regard.core.names import leading_name
 from regard.core.settings import key_of
 from regard.core.trusted import trust_named
 from regard.lab.tasks import TASKS
@@ -60,11 +61,7 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classificatio
     regard.core.errors.RegardError: no model is called 'tranformer'; did you mean transformer? ...
     """
     name = text.strip()
-    model, colon, rest = name.partition(":")
-    if model.strip().endswith(".py"):  # FILE.py:NAME, with settings after a second colon
-        part, colon, rest = rest.partition(":")
-        model = f"{model}:{part}"
-    model = model.strip()
+    model, colon, rest = leading_name(name)
     trust_named([model])
     look_up(models, model, "model")
     overrides = tuple(_pairs(rest))

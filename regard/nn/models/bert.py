@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention import LayerMasks, Mask, input_positions, within
 from regard.attention import lengths as up_to
-from regard.core.plugins import at_layer
+from regard.core.names import at_layer
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.nn.layers.sublayers import EncoderBlock

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention import parsed
 from regard.attention.tracing import readable
-from regard.core.plugins import reads_trees
+from regard.core.names import reads_trees
 from regard.nn.layers import special_tokens
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import inside, lose_words

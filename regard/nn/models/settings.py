@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from regard.core.errors import RegardError
-from regard.core.plugins import layers_of
+from regard.core.names import layers_of
 from regard.core.ranges import LogUniform, Range, Uniform
 from regard.core.settings import Settings
 

@@ -17,7 +17,7 @@ from regard.attention import (
 )
 from regard.attention import lengths as up_to
 from regard.core.errors import RegardError
-from regard.core.plugins import at_layer, reads_trees
+from regard.core.names import at_layer, reads_trees
 from regard.nn.layers.blocks import Plain, Residual
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import Vectors, WordEmbedding

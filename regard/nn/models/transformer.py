@@ -17,7 +17,7 @@ from regard.attention import (
 )
 from regard.attention import lengths as up_to
 from regard.attention.tracing import readable
-from regard.core.plugins import at_layer
+from regard.core.names import at_layer
 from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import WordEmbedding

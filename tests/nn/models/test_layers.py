@@ -6,7 +6,6 @@ import torch
 from regard.analysis.record import record
 from regard.attention import LayerMasks, input_positions
 from regard.core.errors import RegardError
-from regard.core.plugins import at_layer, layers_of
 from regard.lab.runs.config import Config
 from tests.nn.models.tiny import make
 
@@ -18,13 +17,6 @@ def maps_of(model: torch.nn.Module) -> list[torch.Tensor]:
     with torch.no_grad(), record(model) as recording:
         model.eval()(TOKENS, torch.tensor(SIZES))
     return [attended.weights for _, attended in recording.layers][:3]
-
-
-def test_names_are_repeated_over_a_stack() -> None:
-    assert [at_layer("a*2/b", layer) for layer in range(4)] == ["a", "a", "b", "a"]
-    assert layers_of("my/folder/own.py:X") == ["my/folder/own.py:X"]
-    with pytest.raises(RegardError, match=r"'a\*x' of 'a\*x/b' is no name and number"):
-        layers_of("a*x/b")
 
 
 def test_each_layer_has_its_pattern() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pydantic import Field
 
 from regard.attention import NORMALIZERS, SCORES, make_score
-from regard.attention.naming import named_part
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.core.trusted import trust_named
@@ -101,7 +100,7 @@ def chosen(plan: Plan, arrange: Arrange) -> Plan:
     for score in scores:
         make_score(score, "none", 4, 4, heads=2, length=4)
     for name in normalizers:
-        named_part(NORMALIZERS, name)
+        NORMALIZERS.named(name)
     return replace(plan, arms=arms_of(arrange(scores, normalizers), plan.arms[0].model))
 
 
