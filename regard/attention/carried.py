@@ -2,6 +2,11 @@
 
 torch.utils.checkpoint repeats a function in the backward pass: after the block that set a variable
 has ended, or in a thread without the variable. torch.compile reads no context variables.
+
+Nothing that torch passes from a call to its repetition can hold the variable: its caller, who may
+be any user's code, alone gives ``context_fn``, which ``use_reentrant=True`` refuses; hooks of saved
+tensors see a function's inputs, and a closure has none. So this reads the frames of torch's own
+functions, where the object that belongs to a call is at hand in both passes.
 """
 
 import sys
