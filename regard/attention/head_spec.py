@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from torch import nn
+
 from regard.attention.mechanism import Mechanism
 from regard.attention.mechanisms.linformer import Linformer, named_compress
 from regard.attention.normalizer import Normalizer
@@ -97,6 +99,11 @@ class HeadSpec:
             return named_compress(self.compress, self.length)
         return self.compress
 
+    def make_output(self) -> nn.Linear | None:
+        """Return the output projection of the concatenated heads, or None."""
+        inner = self.heads * self.each_head
+        return nn.Linear(inner, self.width, self.bias) if self.output_projection else None
+
     def must_name_score(self, mechanism: str, *, classes: bool = True) -> None:
         """Raise a RegardError for a Score that is built already, or without ``classes`` a class."""
         if not isinstance(self.score, str | type if classes else str):
@@ -161,3 +168,15 @@ class HeadMechanism(Mechanism):
     def build(self, spec: HeadSpec) -> None:
         """Create the modules and parameters. Their order decides what a random seed draws."""
         raise NotImplementedError(f"{type(self).__name__} has no build(spec)")
+
+    def reset(self) -> None:
+        """Initialise the projections (Glorot and Bengio 2010) and set their biases to zero.
+
+        Of the output projection only the bias changes; a gate stays as it is.
+        """
+        for name, linear in self.named_children():
+            if isinstance(linear, nn.Linear) and (name == "output" or name.startswith("project")):
+                if name != "output":
+                    nn.init.xavier_uniform_(linear.weight)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)

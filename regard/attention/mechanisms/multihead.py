@@ -52,7 +52,7 @@ class MultiHeadAttention(HeadMechanism):
         self.register_module("attention", None)  # listed before the output projection in any case
         if not self.attention_last:
             self.attention = self.make_attention(spec)
-        self.output = nn.Linear(inner, spec.width, spec.bias) if spec.output_projection else None
+        self.output = spec.make_output()
         self.reset()
         if self.attention_last:
             self.attention = self.make_attention(spec)
@@ -82,15 +82,6 @@ class MultiHeadAttention(HeadMechanism):
     def extra_repr(self) -> str:
         shared = "" if self.groups == self.heads else f", key_value_heads={self.groups}"
         return f"width={self.width}, heads={self.heads}{shared}"
-
-    def reset(self) -> None:
-        """Initialise the projections (Glorot and Bengio 2010) and set biases to zero."""
-        for name, linear in self.named_children():
-            if isinstance(linear, nn.Linear):
-                if name != "output":
-                    nn.init.xavier_uniform_(linear.weight)
-                if linear.bias is not None:
-                    nn.init.zeros_(linear.bias)
 
     def forward(
         self,

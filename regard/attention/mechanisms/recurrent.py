@@ -98,18 +98,12 @@ class StateAttention(HeadMechanism):
         self.project_values = nn.Linear(spec.memory_width, self.sizes[2], bias)
         if self.convolved:
             self.taps = nn.Parameter((2 * torch.rand(TAPS, sum(self.sizes)) - 1) * TAPS**-0.5)
-        inner = heads * self.head_width
         if self.gated:
             self.gain = nn.Parameter(torch.ones(self.head_width))
-            self.gate = nn.Linear(spec.width, inner)
+            self.gate = nn.Linear(spec.width, heads * self.head_width)
         self.attention = Maps(score, heads=heads)
-        self.output = nn.Linear(inner, spec.width, bias) if spec.output_projection else None
-        for linear in (self.project_queries, self.project_keys, self.project_values):
-            nn.init.xavier_uniform_(linear.weight)
-        if bias:
-            for last in (self.project_queries, self.project_keys, self.project_values, self.output):
-                if last is not None:
-                    nn.init.zeros_(last.bias)
+        self.output = spec.make_output()
+        self.reset()
 
     def extra_repr(self) -> str:
         return f"width={self.width}, heads={self.heads}"
