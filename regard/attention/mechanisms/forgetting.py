@@ -14,8 +14,7 @@ from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
 from regard.attention.mask import Mask, conjuncts
 from regard.attention.mask_context import hidden_keys
-from regard.attention.mechanisms.multihead import MultiHeadAttention
-from regard.attention.packing import Packing
+from regard.attention.mechanisms.multihead import Inputs, MultiHeadAttention
 from regard.attention.positions.biases import ColumnsAcceleration, joined
 from regard.attention.prepared import Positions, Prepared
 from regard.attention.scores.wrapper import Wrapper
@@ -74,24 +73,14 @@ class ForgettingAttention(MultiHeadAttention):
             )
         return Forgetting(SumColumns(score), spec.normalize, spec.dropout, heads=spec.heads)
 
-    def _heads(
-        self,
-        queries: Tensor,
-        keys: Tensor | None,
-        values: Tensor | None,
-        cache: KeyValueCache | None,
-        packing: Packing | None,
-        key_packing: Packing | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         """Return the heads, with the gate's logit as a last column of the keys."""
-        q, k, v = super()._heads(queries, keys, values, cache, packing, key_packing)
-        if cache is not None and cache.filled:
+        q, k, v = super().projected(inputs)
+        if inputs.cached:
             return q, F.pad(k, (0, 1)), v
-        if keys is None:
-            keys, key_packing = queries, packing
-        logits = self.gate(keys)
-        if key_packing is not None:
-            logits = key_packing.unpack(logits)
+        logits = self.gate(inputs.keys)
+        if inputs.key_packing is not None:
+            logits = inputs.key_packing.unpack(logits)
         return q, torch.cat([k, logits.mT.unsqueeze(-1).to(k.dtype)], -1), v
 
 

@@ -7,11 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.arguments import must_suit
-from regard.attention.cache import KeyValueCache
 from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
-from regard.attention.mechanisms.multihead import MultiHeadAttention
-from regard.attention.packing import Packing
+from regard.attention.mechanisms.multihead import Inputs, MultiHeadAttention
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.core.errors import RegardError
 from regard.core.names import parts_of
@@ -28,6 +26,7 @@ class LatentAttention(MultiHeadAttention):
     dot and scaled-dot, with or without a soft cap, for shared key heads and compress, and for
     values of their own.
 
+    >>> from regard.attention import KeyValueCache
     >>> layer, cache = LatentAttention(16, 4), KeyValueCache()
     >>> layer(torch.zeros(3, 5, 16), cache=cache).shape, cache.numbers
     (torch.Size([3, 5, 16]), 120)
@@ -80,16 +79,9 @@ class LatentAttention(MultiHeadAttention):
     def joined(self, output: Tensor) -> Tensor:
         return output @ self.up_values.mT.to(output.dtype)
 
-    def _heads(
-        self,
-        queries: Tensor,
-        keys: Tensor | None,
-        values: Tensor | None,
-        cache: KeyValueCache | None,
-        packing: Packing | None,
-        key_packing: Packing | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        if values is not None and values is not keys:
+    def projected(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, values, packing, key_packing, cache = inputs
+        if values is not keys:
             raise RegardError("attention=latent makes keys and values of the same input")
         must_suit("queries", queries, self.project_queries)
         asked = self.project_queries(queries)
@@ -98,11 +90,9 @@ class LatentAttention(MultiHeadAttention):
         q = asked.unflatten(-1, (self.heads, -1)).transpose(-3, -2) * self.scale
         content, turned = q.split([self.head_width, self.rotated], -1)
         q = torch.cat([turned, content @ self.up_keys.to(q.dtype)], -1)
-        if cache is not None and cache.filled:
+        if inputs.cached:
             none = q.new_empty(*q.shape[:-3], 1, 0, q.shape[-1])
             return q, none, none[..., self.rotated :]
-        if keys is None:
-            keys, key_packing = queries, packing
         must_suit("keys", keys, self.project_latent)
         latent = self.project_latent(keys)
         if key_packing is not None:

@@ -1,6 +1,6 @@
 """Multi-head attention: several heads in parallel, each with its own projections."""
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,22 @@ from regard.attention.packing import Packing
 from regard.attention.sanitize import is_finite, nonfinite_rows
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
+
+
+class Inputs(NamedTuple):
+    """The inputs of multi-head attention: queries, keys and values before their projection."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    packing: Packing | None
+    key_packing: Packing | None
+    cache: KeyValueCache | None
+
+    @property
+    def cached(self) -> bool:
+        """Return whether the cache has all keys and values already."""
+        return self.cache is not None and self.cache.filled
 
 
 class MultiHeadAttention(HeadMechanism):
@@ -125,7 +141,12 @@ class MultiHeadAttention(HeadMechanism):
         bad = None
         if cache is not None and cache.fixed and not len(cache) and key_packing is None:
             keys, values, bad = without_nonfinite(queries if keys is None else keys, values)
-        q, k, v = self._heads(queries, keys, values, cache, packing, key_packing)
+        if keys is None:
+            keys, key_packing = queries, packing
+        inputs = Inputs(
+            queries, keys, keys if values is None else values, packing, key_packing, cache
+        )
+        q, k, v = self.projected(inputs)
         if bad is not None:  # sanitized under the mask of each call, without a gradient
             k, v = k.masked_fill(bad[0], torch.nan), v.masked_fill(bad[1], torch.nan)
         mask = self.masked(q, k, mask, (query_positions, key_positions), cache, itself)
@@ -167,35 +188,24 @@ class MultiHeadAttention(HeadMechanism):
         """Return the concatenated heads as the output projection reads them."""
         return output
 
-    def _heads(
-        self,
-        queries: Tensor,
-        keys: Tensor | None,
-        values: Tensor | None,
-        cache: KeyValueCache | None,
-        packing: Packing | None,
-        key_packing: Packing | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         """Return projected queries (\\*batch, heads, n, head_width), and keys and values.
 
         Keys and values are (\\*batch, groups, m, head_width).
         """
-        if cache is not None and cache.filled:
+        queries, keys, values, packing, key_packing, _ = inputs
+        if inputs.cached:
             q = self._project(queries, 0, 1, packing)[0]
             none = q.new_empty(*q.shape[:-3], self.groups, 0, self.head_width)
             return q, none, none
-        if keys is None:
-            keys, key_packing = queries, packing
-        if values is None:
-            values = keys
         if self.packed and queries is keys is values:
             q, k, v = self._project(queries, 0, 3, packing)
         elif self.packed and keys is values:
             (q,) = self._project(queries, 0, 1, packing)
             k, v = self._project(keys, 1, 3, key_packing)
         else:
-            inputs = ((queries, packing), (keys, key_packing), (values, key_packing))
-            q, k, v = (self._project(x, i, i + 1, how)[0] for i, (x, how) in enumerate(inputs))
+            sides = ((queries, packing), (keys, key_packing), (values, key_packing))
+            q, k, v = (self._project(x, i, i + 1, how)[0] for i, (x, how) in enumerate(sides))
         return q, k, v
 
     def _project(

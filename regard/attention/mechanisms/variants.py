@@ -3,11 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import KeyValueCache
 from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
-from regard.attention.mechanisms.multihead import MultiHeadAttention
-from regard.attention.packing import Packing
+from regard.attention.mechanisms.multihead import Inputs, MultiHeadAttention
 from regard.core.errors import RegardError
 
 
@@ -78,15 +76,7 @@ class DifferentialAttention(MultiHeadAttention):
         size = difference.square().mean(-1, keepdim=True) + 1e-5
         return (1 - self.start) * self.gain.to(output.dtype) * difference * size.rsqrt()
 
-    def _heads(
-        self,
-        queries: Tensor,
-        keys: Tensor | None,
-        values: Tensor | None,
-        cache: KeyValueCache | None,
-        packing: Packing | None,
-        key_packing: Packing | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super()._heads(queries, keys, values, cache, packing, key_packing)
+    def projected(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().projected(inputs)
         q, k = (torch.cat(x.chunk(2, -1), -3) for x in (q, k))
         return q, k, torch.cat([v, v], -3)
