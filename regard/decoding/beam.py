@@ -27,10 +27,10 @@ def beam(
 ) -> list[list[Written]]:
     """Return the ``best`` texts of each source found by a beam of ``size``, best first.
 
-    A text's score is log p / ((5 + length) / 6)^penalty, the end counted in its length (Wu et al.
-    2016, equation 14); a negative penalty favours short texts. A source is done when ``size`` of
-    its texts have ended and none that goes on could still be better than the worst of them, or at
-    its limit, where what goes on is taken as it is. A beam of 1 without penalty is `greedy`.
+    A text's score is log p / ((5 + length) / 6)^penalty, where the length includes the end (Wu et
+    al. 2016, equation 14); a negative penalty favours short texts. A source is finished when
+    ``size`` of its texts have ended and no unfinished one can beat the worst of them. At its length
+    limit, unfinished texts are returned too. A beam of 1 without penalty is `greedy`.
 
     Raises: a size below 1, ``best`` above the size, a penalty beyond ±`MOST_PENALTY`.
     """
@@ -44,7 +44,7 @@ def beam(
     if not 1 <= best <= size:
         raise RegardError(f"best must be between 1 and the beam size of {size}, not {best}")
     writing, most = model.start(source, source_lengths), limits.of(source_lengths.cpu())
-    hopes = [Hope(size, penalty, int(limit)) for limit in most]
+    beams = [SourceBeam(size, penalty, int(limit)) for limit in most]
     texts, step = list(range(len(source))), 0
     tokens: Tensor = begun(len(source), source.device)
     parents: Tensor | None = None
@@ -52,21 +52,21 @@ def beam(
     while texts:
         logits = writing.step(tokens, parents)
         kept = likeliest(logits, end, step < limits.least, min(2 * size, logits.shape[-1]))
-        sums, parents, tokens = further(sums, *kept, end, size, [hopes[t] for t in texts])
+        sums, parents, tokens = extend_beams(sums, *kept, end, size, [beams[t] for t in texts])
         step += 1
         rows_left = enumerate(zip(texts, sums.tolist(), strict=True))
-        going = [row for row, (text, totals) in rows_left if not hopes[text].done(totals, step)]
+        going = [row for row, (text, totals) in rows_left if not beams[text].done(totals, step)]
         if len(going) <= LEAVE * len(texts) or not going:
             rows = torch.tensor(going, dtype=torch.long, device=source.device)
             writing.keep(rows)
             sums, parents, tokens = sums[rows], parents[rows], tokens[rows]
             texts = [texts[row] for row in going]
-    return [hope.best(best) for hope in hopes]
+    return [each.best(best) for each in beams]
 
 
 @dataclass
-class Hope:
-    """The beam of one source: the words of each row, and the finished texts."""
+class SourceBeam:
+    """The beam of one source: the words of each unfinished row, and the finished texts."""
 
     size: int
     penalty: float
@@ -111,30 +111,30 @@ class Hope:
         return self.ended[:count]
 
 
-def further(
+def extend_beams(
     sums: Float[Tensor, "texts rows"],
     chances: Float[Tensor, "texts rows kept"],
     words: Int[Tensor, "texts rows kept"],
     end: int,
     size: int,
-    hopes: list[Hope],
+    beams: list[SourceBeam],
 ) -> tuple[Float[Tensor, "texts size"], Int[Tensor, "texts size"], Int[Tensor, "texts size"]]:
-    """Return the best ``size`` continuations that do not end: their sums, parents and words.
+    """Return sums, parents and words of the ``size`` best continuations that do not end.
 
-    ``words`` are the 2 × size likeliest of each row (all, if there are fewer), ``chances`` their
-    log probabilities. Of the 2 × size best ways at most size end. A row that there is no way for
-    gets −inf.
+    ``words`` are the (at most) 2 × size likeliest of each row, ``chances`` their log probabilities.
+    At most size of the 2 × size best continuations end; these are added to ``beams``. A row without
+    a continuation gets −inf.
     """
     count, _, kept = chances.shape
     total = (sums[..., None] + chances.double()).reshape(count, -1)
-    best, place = total.topk(min(2 * size, total.shape[1]), -1)
-    parent, word = place // kept, words.reshape(count, -1).gather(1, place)
+    best, index = total.topk(min(2 * size, total.shape[1]), -1)
+    parent, word = index // kept, words.reshape(count, -1).gather(1, index)
     ends = word == end
     ending = (ends & (best > -torch.inf))[:, :size].nonzero(as_tuple=True)
     for text, row, reached in zip(
         ending[0].tolist(), parent[ending].tolist(), best[ending].tolist(), strict=True
     ):
-        hopes[text].end(row, reached)
+        beams[text].end(row, reached)
     order = torch.where(ends, 1, 0).argsort(dim=1, stable=True)[:, :size]
     new = best.masked_fill(ends, -torch.inf).gather(1, order)
     parent, word = parent.gather(1, order), word.gather(1, order)
@@ -142,7 +142,7 @@ def further(
         missing = size - new.shape[1]
         new = torch.cat([new, new.new_full((count, missing), -torch.inf)], 1)
         parent, word = (torch.cat([x, x.new_zeros(count, missing)], 1) for x in (parent, word))
-    for hope, froms, tos in zip(hopes, parent.tolist(), word.tolist(), strict=True):
-        if not hope.closed:
-            hope.rows = [(*hope.rows[a], b) for a, b in zip(froms, tos, strict=True)]
+    for each, froms, tos in zip(beams, parent.tolist(), word.tolist(), strict=True):
+        if not each.closed:
+            each.rows = [(*each.rows[a], b) for a, b in zip(froms, tos, strict=True)]
     return new, parent, word

@@ -1,4 +1,4 @@
-"""Greedy search, and the loop `walk` with any choice of the next word."""
+"""Greedy search, and the decoding loop `walk`."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from regard.decoding.stepwise import Limits, Writer, Written, begun, without
 
 LEAVE = 0.75  # finished texts leave when at most this fraction of the batch is unfinished
 
-#: From log probabilities (texts, words), the texts' numbers and the step to a word for each.
+#: Chooses a word for each text from log probabilities (texts, words), text numbers and the step.
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 
@@ -44,7 +44,7 @@ def walk(
     limits: Limits,
     choose: Choose,
 ) -> list[Written]:
-    """Decode every text with a choice at each step; finished texts leave the batch."""
+    """Decode all texts, where ``choose`` selects the next words; finished texts leave the batch."""
     writing, ends = model.start(source, source_lengths), [end] if isinstance(end, int) else [*end]
     most = limits.of(source_lengths.cpu())
     texts = torch.arange(len(source))  # the texts still in the batch
@@ -72,6 +72,6 @@ def walk(
                 words[text].append(word)
             going[row] = word not in ends and step < int(most[text])
     return [
-        Written(tuple(found), float(total), float(total), done)
-        for found, total, done in zip(words, sums, ended, strict=True)
+        Written(tuple(tokens), float(total), float(total), done)
+        for tokens, total, done in zip(words, sums, ended, strict=True)
     ]

@@ -28,10 +28,10 @@ def sample(
 ) -> list[Written]:
     """Sample each word from p^(1/temperature), limited by top-k and top-p (Holtzman et al. 2020).
 
-    ``top_k`` words at most (0: all), and of those the fewest whose shares make up ``top_p``. The
-    number drawn for a word is a function of (seed, number of the text, step); the numbers of the
-    ``texts`` are their places in the batch unless others are given. What is written reports its
-    probability under the model itself. ``end`` may be several tokens, or none.
+    ``top_k`` limits the words (0: all), and ``top_p`` keeps the fewest of these with that total
+    probability. The random number for a word is a function of (seed, text, step); ``texts`` are the
+    numbers of the texts, by default 0, 1, 2, …. The reported probability is the model's, without
+    temperature and limits. ``end`` may be several tokens, or none.
 
     Raises: a temperature that is not above 0, a ``top_p`` outside (0, 1], a negative ``top_k``.
     """
@@ -78,6 +78,6 @@ def nucleus(
 def pick(
     shares: Float[Tensor, "texts kept"], places: Float[Tensor, "texts 1"]
 ) -> Int[Tensor, "texts 1"]:
-    """Which share each place in [0, 1) falls into."""
+    """Return the index of the share that each place in [0, 1) falls into."""
     ends, last = shares.cumsum(-1), (shares > 0).sum(-1, keepdim=True) - 1
     return torch.minimum((ends <= places * ends[:, -1:]).sum(-1, keepdim=True), last)

@@ -9,10 +9,10 @@ from regard.decoding.stepwise import BEGIN, Around, Writer, Writing
 
 
 class Shifted(Around):
-    """A writer whose token ids are shifted by one, so that 0 can begin a text.
+    """A writer whose token ids are shifted by one, so that 0 is free for the start symbol.
 
-    regard's searches write no 0, the symbol of the beginning and the padding; GPT-2's 0 is "!".
-    ``begin`` is the model's own id of the symbol that a text begins with.
+    regard's searches use 0 for start and padding and never generate it; GPT-2's 0 is "!".
+    ``begin`` is the model's own id of the start symbol.
     """
 
     def __init__(self, writer: Writer, begin: int = BEGIN) -> None:
@@ -22,7 +22,7 @@ class Shifted(Around):
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Writing:
-        """Read the beginnings, given as shifted ids."""
+        """Read the prompts, given as shifted ids."""
         inner = self.writer.start((source - 1).clamp(min=0), source_lengths)
         return _ShiftedWriting(inner, self.begin)
 

@@ -13,15 +13,14 @@ from regard.decoding.stepwise import Around, Writer, Writing, begun
 class Sliding(Around):
     """A writer that continues texts beyond its ``context``, the maximum tokens of its input.
 
-    Up to there it writes as the writer does. When a text fills the context, its last half is read
-    anew, at the first positions, and the text goes on from it: every token is said by what the
-    last ``context / 2`` to ``context`` tokens say, whatever else stands in the batch. That costs
-    one more reading of half a context for every half context written; a window that slides at every
-    step would cost one for every token.
+    When a text fills the context, its last half is read again at the first positions, and
+    generation continues from it. So each token depends on the last ``context / 2`` to ``context``
+    tokens, and not on other texts in the batch. Half a context is read again for each half context
+    generated; sliding the window at every step would read it again for each token.
 
-    A text to begin with may be longer too: its last ``context`` tokens are read.
+    Of a longer prompt the last ``context`` tokens are read.
 
-    Raises: a context below 2; more than one row a text, as a beam has.
+    Raises: a context below 2; several rows per text, as in beam search.
     """
 
     def __init__(self, writer: Writer, context: int) -> None:
@@ -33,7 +32,7 @@ class Sliding(Around):
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Writing:
-        """Read the beginnings of the texts."""
+        """Read the prompts."""
         sizes = zip(source, source_lengths.tolist(), strict=True)
         texts = [ids[:size][-self.context :] for ids, size in sizes]
         return cast(Writing, _SlidingWriting(self, texts, source.device))
@@ -44,7 +43,7 @@ class _SlidingWriting:
 
     def __init__(self, sliding: Sliding, texts: list[Tensor], device: torch.device) -> None:
         self.sliding, self.device = sliding, device
-        self.texts, self.said = texts, False
+        self.texts, self.started = texts, False
         self.inner = self._read()
 
     def step(
@@ -53,8 +52,8 @@ class _SlidingWriting:
         """Return logits after these words, one row per text."""
         if tokens.shape[1] != 1:
             raise RegardError("beam search cannot exceed the context; use beam=1")
-        if not self.said:  # the first symbol stands for the beginning, which was read
-            self.said = True
+        if not self.started:  # the start symbol stands for the prompt, which was read
+            self.started = True
             return self.inner.step(tokens, parents)
         self.texts = [torch.cat([text, new]) for text, new in zip(self.texts, tokens, strict=True)]
         full = self.sliding.context

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.core.errors import RegardError
 
-BLOCK = 64  # numbers of which only the largest is looked at first
-BEGIN = 0  # the symbol that a text is written after: the padding's, as Marian and T5 have it
+BLOCK = 64  # `largest` compares the maxima of blocks of this size first
+BEGIN = 0  # the start symbol, which is the padding's id, as in Marian and T5
 
 
 class Writing(Protocol):
@@ -67,8 +67,8 @@ class Around:
 class Written:
     """A generated text: its words without the end, and its log probability.
 
-    ``score`` is what it was chosen by: `log_probability` after the length penalty. ``ended``: the
-    end was written, and not the longest length reached.
+    ``score`` is `log_probability` after the length penalty. ``ended``: whether the end symbol was
+    generated before the length limit.
     """
 
     tokens: tuple[int, ...]
@@ -81,8 +81,8 @@ class Written:
 class Limits:
     """Length limits of a text: ``ratio`` × the source's length + ``more``, at most ``longest``.
 
-    At least one word; ``least``: the end is not written before so many. With ``ratio=-1`` a text
-    takes what its source leaves of ``more``.
+    The limit is at least one word. The end is not generated before ``least`` words. With
+    ``ratio=-1``, source and text together have at most ``more`` words.
 
     >>> Limits(ratio=2.0, more=3, longest=10).of([1, 4]).tolist()
     [5, 10]
@@ -111,7 +111,7 @@ def begun(batch: int, device: torch.device | None = None) -> Int[Tensor, "batch 
 
 
 def without(logits: Tensor, end: int | Sequence[int], forbidden: bool) -> Tensor:
-    """Return log probabilities in float32, −∞ for the padding, and for the end while forbidden.
+    """Return float32 log probabilities, with −∞ for padding and, if ``forbidden``, for the end.
 
     Raises: logits that are NaN.
     """
@@ -123,7 +123,7 @@ def likeliest(
 ) -> tuple[Float[Tensor, "*rows {count}"], Int[Tensor, "*rows {count}"]]:
     """Return the ``count`` likeliest words of `without` and their log probabilities.
 
-    Ranks are those of the logits, so that only what is chosen needs a logarithm.
+    Words are ranked by their logits, so that only the chosen ones need a log probability.
 
     >>> chances, words = likeliest(torch.tensor([[9.0, 2.0, 6.0, 1.0]]).log(), 3, False, 2)
     >>> [round(chance, 3) for chance in chances[0].exp().tolist()], words[0].tolist()
@@ -131,7 +131,7 @@ def likeliest(
     """
     allowed = _allowed(logits.float(), end, forbidden)
     best, words = largest(allowed, count)
-    # Of the likeliest: its share is never so small that its logarithm is lost.
+    # From the likeliest word, whose probability never underflows.
     first = _numbers(allowed.softmax(-1).gather(-1, words[..., :1])).log()
     return best - best[..., :1] + first, words
 
@@ -139,10 +139,10 @@ def likeliest(
 def largest(
     x: Float[Tensor, "*rows words"], count: int
 ) -> tuple[Float[Tensor, "*rows {count}"], Int[Tensor, "*rows {count}"]]:
-    """``torch.topk``, the largest first, in half its time on a CPU where rows are long.
+    """Compute ``torch.topk``, the largest first, in half its time for long rows on a CPU.
 
-    The largest stand in those ``count`` blocks whose maxima are the largest, or behind the last
-    block: two rounds over few numbers instead of one over many.
+    The largest numbers are in the ``count`` blocks with the largest maxima, or after the last full
+    block: two searches over few numbers replace one over many.
 
     >>> largest(torch.tensor([[3.0, 1.0, 4.0, 2.0]]), 2)[1].tolist()
     [[2, 0]]
@@ -160,14 +160,14 @@ def largest(
     return best, places.gather(-1, chosen)
 
 
-def _numbers(found: Tensor) -> Tensor:
-    """Return the result unless it is NaN: one NaN among a row's logits makes the row NaN."""
-    if bool(found[..., -1].isnan().any()):
+def _numbers(values: Tensor) -> Tensor:
+    """Return the values. Raises: NaN, since one NaN logit makes its row NaN."""
+    if bool(values[..., -1].isnan().any()):
         raise RegardError(
             "the model's probabilities are NaN: its training has diverged, or its weights are "
             "damaged"
         )
-    return found
+    return values
 
 
 def _allowed(logits: Tensor, end: int | Sequence[int], forbidden: bool) -> Tensor:

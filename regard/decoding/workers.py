@@ -7,16 +7,16 @@ from typing import TypeVar
 
 import torch
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 
-def side_by_side(write: Callable[[Given], Found], batches: Iterable[Given]) -> list[Found]:
+def side_by_side(write: Callable[[Batch], Result], batches: Iterable[Batch]) -> list[Result]:
     """Return the results of ``write`` for each batch, in order, on a CPU.
 
-    The steps of a search are small products: two that run beside each other with one thread each
-    get nearly twice as far as one with two threads. Autocast, and what `regard` keeps for a block
-    of code, hold in the workers as in the caller. One thread: one batch after the other.
+    The steps of a search are small products: two searches with one thread each are nearly twice as
+    fast as one with two threads. Autocast and context variables hold in the workers too. With one
+    thread, the batches are computed one after the other.
 
     >>> side_by_side(lambda batch: batch * 2, [3, 1, 2])
     [6, 2, 4]
@@ -26,7 +26,7 @@ def side_by_side(write: Callable[[Given], Found], batches: Iterable[Given]) -> l
         return [write(batch) for batch in waiting]
     enabled, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
-    def work(batch: Given) -> Found:
+    def work(batch: Batch) -> Result:
         with torch.autocast("cpu", dtype, enabled=enabled):
             return write(batch)
 
@@ -37,7 +37,7 @@ def side_by_side(write: Callable[[Given], Found], batches: Iterable[Given]) -> l
             try:
                 futures = [workers.submit(copy_context().run, work, batch) for batch in waiting]
                 return [future.result() for future in futures]
-            except BaseException:  # of a batch, or Ctrl-C: those that have not begun never do
+            except BaseException:  # an error or Ctrl-C: cancel the batches that have not started
                 workers.shutdown(wait=False, cancel_futures=True)
                 raise
     finally:

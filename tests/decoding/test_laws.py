@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from regard.core.errors import RegardError
 from regard.decoding import Limits, beam, forced, greedy, sample
-from regard.decoding.beam import Hope
+from regard.decoding.beam import SourceBeam
 from tests.decoding.writers import END, WORDS, WRITERS, make, sources
 
 SHORT = Limits(ratio=1.0, more=3)
@@ -142,7 +142,7 @@ def test_a_beam_that_stops_early_finds_what_one_finds_that_goes_on_to_the_limit(
         for text in ended:
             base = (6 + len(text.tokens)) / 6
             assert text.score == pytest.approx(text.log_probability / base**penalty)
-    early = Hope.done
+    early = SourceBeam.done
 
     def late(self, sums, step):
         ended = self.ended if step < self.limit else []
@@ -151,7 +151,7 @@ def test_a_beam_that_stops_early_finds_what_one_finds_that_goes_on_to_the_limit(
         self.ended = held or self.ended
         return closed
 
-    monkeypatch.setattr(Hope, "done", late)
+    monkeypatch.setattr(SourceBeam, "done", late)
     again = beam(model, source, lengths, limits=Limits(ratio=0, more=12), **options)
     assert [[x.tokens for x in y] for y in found] == [[x.tokens for x in y] for y in again]
 
