@@ -1,7 +1,6 @@
-"""Attribution of one number of an answer to tokens, beside attention: what each token added to it.
+"""Attribution: how much each token adds to one number of a model's answer.
 
-A task says which numbers its answers consist of (`Explainable`); all else here is the same for
-every task.
+A task declares the numbers of its answers (`Explainable`); the rest is the same for every task.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from regard.analysis.record import record
 from regard.attention import Attended, Attention
 from regard.core.errors import RegardError
 
-STEPS = (32, 96, 288)  # tried until the sum is close to what completeness asks for
+STEPS = (32, 96, 288)  # tried in order until the sum satisfies completeness
 CLOSE = 0.002  # largest error of the sum, as a share of the sum of absolute values
 ROUNDING = 5e-5  # an error that float32 may leave
 DENSE = 8  # α = t⁸
@@ -30,10 +29,10 @@ Forward = Callable[[int], Tensor]  # copies of the text → the number for each,
 class Scalar(NamedTuple):
     """A number that a model computes from a text, such as the log-probability of a tag.
 
-    ``name`` says of what it is, ``unit`` what it is. ``forward(copies)`` runs the model on so many
-    copies of the text and returns the number for each. ``texts`` has the tokens of each text that
-    the model reads: one, or a source and what the model has written before. Each is embedded by one
-    call of one of ``embeddings``, in this order.
+    ``name`` identifies the number, ``unit`` is its unit. ``forward(copies)`` runs the model on that
+    many copies of the text and returns the number for each. ``texts`` has the tokens of each text
+    that the model reads: one text, or a source and the words generated so far. Each is embedded by
+    one call of one of ``embeddings``, in this order.
     """
 
     name: str
@@ -49,7 +48,7 @@ class Scalar(NamedTuple):
 
 
 class Explainable(NamedTuple):
-    """The numbers of an answer that can be attributed, and which one is meant by default."""
+    """The numbers of an answer that can be attributed, and the index of the default one."""
 
     scalars: list[Scalar]
     default: int = 0
@@ -67,8 +66,7 @@ class Explainable(NamedTuple):
 class Gradients(NamedTuple):
     """Integrated gradients (n,), and the number for the text and for the baseline.
 
-    The sum of ``values`` is about ``output`` − ``baseline`` (completeness); the more ``steps``, the
-    closer.
+    The sum of ``values`` approaches ``output`` − ``baseline`` (completeness) with more ``steps``.
     """
 
     values: NDArray[np.float64]
@@ -78,7 +76,7 @@ class Gradients(NamedTuple):
 
     @property
     def close(self) -> bool:
-        """Return whether the sum is as close as `CLOSE` and `ROUNDING` ask."""
+        """Return whether the error of the sum is within `CLOSE` and `ROUNDING`."""
         missing = abs(self.values.sum() - (self.output - self.baseline))
         return bool(missing <= max(CLOSE * np.abs(self.values).sum(), ROUNDING))
 
@@ -88,7 +86,7 @@ def integrated_gradients(scalar: Scalar, steps: int) -> Gradients:
 
     Sundararajan, Taly and Yan 2017, with zero vectors as the baseline, by the Gauss-Legendre rule
     in t, α = t⁸, with ``steps`` points. Raises: ``steps`` below 1; a model that embeds other tokens
-    than those of ``scalar.texts``.
+    than ``scalar.texts``.
 
     >>> table = nn.Embedding.from_pretrained(torch.tensor([[2.0], [3.0]]))
     >>> tokens = torch.tensor([0, 1])
@@ -131,7 +129,7 @@ def integrated_gradients(scalar: Scalar, steps: int) -> Gradients:
 
 
 def close_gradients(scalar: Scalar) -> Gradients:
-    """Return integrated gradients with the fewest of `STEPS` that are close, at most the last."""
+    """Return integrated gradients with the fewest of `STEPS` that are close, or else the last."""
     for steps in STEPS:
         gradients = integrated_gradients(scalar, steps)
         if gradients.close:
@@ -140,7 +138,7 @@ def close_gradients(scalar: Scalar) -> Gradients:
 
 
 def _summed(slope: Tensor, vectors: Tensor, share: Tensor) -> Tensor:
-    """Return Σ_copies share · Σ_d x_d · slope_d for each token; no slope counts without a share."""
+    """Return Σ_copies share · Σ_d x_d · slope_d for each token, over copies with a share."""
     products = (slope.double() * vectors.double()).sum(-1).cpu()
     return products.masked_fill(share[:, None] == 0, 0).mul(share[:, None]).sum(0)
 
@@ -170,7 +168,7 @@ def _embedded(scalar: Scalar, alphas: Tensor) -> Iterator[tuple[list[Tensor], li
 
 
 def _must_match(scalar: Scalar, path: Sequence[Tensor]) -> None:
-    """Raises: the model embedded other tokens than those that the scalar names."""
+    """Raise an error if the model embedded other tokens than the scalar's."""
     sizes, named = [vectors.shape[1] for vectors in path], [len(text) for text in scalar.texts]
     if sizes != named:
         raise RegardError(
@@ -183,8 +181,8 @@ def attention_gradients(model: nn.Module, scalar: Scalar) -> list[tuple[str, NDA
     """Return Σ_heads Σ_i A_ij ∂f / ∂A_ij of each key j, for every call of a recorded layer.
 
     Attention × gradient (Barkan et al. 2021), for one copy of the text. With o_i = Σ_j A_ij v_j,
-    the gradient is ∂f / ∂o_i · v_j, so that no path but that of training is needed. It is positive
-    where the attention to a token raised the number. Raises: a text that is too long.
+    the gradient is ∂f / ∂o_i · v_j, so the usual backward pass suffices. It is positive where
+    attention to a token raised the number. Raises: a text that is too long.
     """
     one = torch.ones(1)
     with torch.enable_grad(), _embedded(scalar, one), _values(model) as values:
@@ -215,8 +213,8 @@ def attention_gradients(model: nn.Module, scalar: Scalar) -> list[tuple[str, NDA
 class Attributed(NamedTuple):
     """Integrated gradients of a text's tokens, and attention × gradient by layer (layers, n).
 
-    ``choices`` are the names of the numbers that could be explained; ``choice`` is the index of the
-    one that is. ``sizes`` is the number of tokens of each text that the model reads.
+    ``choices`` names all numbers of the answer, ``choice`` is the index of the explained one, and
+    ``sizes`` has the number of tokens of each text that the model reads.
     """
 
     tokens: list[str]
@@ -228,7 +226,7 @@ class Attributed(NamedTuple):
     unit: str
 
     def json(self) -> dict[str, Any]:
-        """Return it as plain values, with the agreement of both and what that means."""
+        """Return plain values, with the agreement of both attributions and its meaning."""
         total = sum((values for _, values in self.layers), np.zeros(len(self.tokens)))
         own = self.gradients.values.tolist()
         rho = agreement(own, total.tolist()) if self.layers else None
@@ -256,7 +254,7 @@ def attributed(model: nn.Module, explainable: Explainable, choice: int | None = 
     for name, row in attention_gradients(model, scalar):
         side = int(len(scalar.texts) > 1 and name.startswith("decoder") and not is_across(name))
         size, before = len(scalar.texts[side]), sum(map(len, scalar.texts[:side]))
-        if len(row) >= size:  # else its keys are no tokens
+        if len(row) >= size:  # otherwise its keys are not tokens
             placed = np.zeros(len(scalar.tokens))
             # A CLS that no table embeds is read first and left out.
             placed[before : before + size] = row[len(row) - size :]
@@ -290,7 +288,7 @@ def _values(model: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation; None below 5 tokens or where all values are equal.
+    """Return Spearman's rank correlation; None for fewer than 5 tokens or equal values.
 
     Among 4 tokens or fewer, even equal orders happen by chance more than once in 20.
 
@@ -309,7 +307,7 @@ def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def in_words(correlation: float | None) -> str:
-    """Return what an agreement means, as a sentence.
+    """Describe an agreement in a sentence.
 
     >>> in_words(0.9)
     'Both rank the words much alike.'

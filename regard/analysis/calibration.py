@@ -1,7 +1,6 @@
-"""The constants by which calls are planned, measured on this machine in a minute or two.
+"""Measure the constants of kernel selection on this machine, in a minute or two.
 
-``compile_hidden`` is not among them: whether a compiler's seconds are worth it depends on how many
-calls follow, which no measurement of one call tells.
+``compile_hidden`` is not measured: whether compiling pays depends on the number of later calls.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from regard.core.errors import RegardError
 
 HEADS, WIDTH = 4, 64
 KEYS = (64, 128, 256, 512, 1024, 2048)  # of plain products in bfloat16
-# The last of these bound memory: a table of 1 MB, a mask of 16 MB, whatever is fastest beyond.
+# The last candidates bound the memory: a table of 1 MB, a mask of 16 MB.
 EXACT = tuple(2**x for x in range(10, 20, 2))  # pairs
 FUSED = (256, 512, 1024, 2048)  # queries and keys
 STRIPS = tuple(2**x for x in range(17, 22))
@@ -27,15 +26,15 @@ STRIPS = tuple(2**x for x in range(17, 22))
 GPU_EXACT = tuple(2**x for x in range(14, 26, 2))
 GPU_FUSED = (1024, 2048, 4096, 8192)
 GPU_STRIPS = tuple(2**x for x in range(22, 28))
-#: A smaller strip is taken where it costs at most so much more than the best.
+#: The smallest strip is chosen whose time is within this factor of the best.
 CLOSE = 1.03
 
 
 def calibrate(*, quick: bool = False, device: str = "cpu") -> dict[str, int]:
-    """Measure the constants, and keep them in the file that regard reads from then on.
+    """Measure the constants and save them in the file that regard reads from then on.
 
-    ``quick`` measures the smallest candidates alone, and so finds little. Those of a GPU are
-    measured with ``device`` "cuda"; those of the other device stay as they are.
+    ``quick`` measures the smallest candidates only, which is imprecise. With ``device`` "cuda" it
+    measures a GPU's constants; the constants of the other device are kept.
     """
     try:
         constants = asdict(choose.load_constants())
@@ -53,7 +52,7 @@ def calibrate(*, quick: bool = False, device: str = "cpu") -> dict[str, int]:
 
 
 def measured(budget: float, most: int) -> Iterator[tuple[str, int]]:
-    """Each constant's name and its best value among ``most`` candidates."""
+    """Yield each constant's name and its best value among ``most`` candidates."""
     with choose.using(choose.SHIPPED):
         yield "plain_bfloat16_keys", last_win(KEYS[:most], bfloat16, budget)
         yield "exact_pairs", last_win(EXACT[:most], table_or_strips, budget)
@@ -63,7 +62,7 @@ def measured(budget: float, most: int) -> Iterator[tuple[str, int]]:
 
 
 def measured_on_gpu(budget: float, most: int, device: str = "cuda") -> Iterator[tuple[str, int]]:
-    """The same for a GPU; another device stands for it in tests."""
+    """Yield the same for a GPU; tests pass another device."""
     with choose.using(choose.SHIPPED):
         tables = partial(table_or_strips, device=device)
         yield "gpu_exact_pairs", last_win(GPU_EXACT[:most], tables, budget, device)
@@ -80,7 +79,7 @@ Contest = Callable[[int], tuple[Callable[[], object], Callable[[], object]]]
 def last_win(
     candidates: Sequence[int], contest: Contest, budget: float, device: str = "cpu"
 ) -> int:
-    """The candidate up to which the first of two ways is faster; 0 if it never is."""
+    """Return the last candidate for which the first of two kernels is faster, or 0."""
     won = 0
     for candidate in candidates:
         first, second = in_turns(*contest(candidate), budget=budget, device=device)
@@ -91,7 +90,7 @@ def last_win(
 
 
 def bfloat16(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Plain matrix products against torch's fused kernel."""
+    """Return calls of plain matrix products and of torch's fused kernel."""
     work = trained(max(1, 2048 // n), n, dtype=torch.bfloat16)
     return by("plain", work), by("fused", work)
 
@@ -99,19 +98,19 @@ def bfloat16(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
 def table_or_strips(
     pairs: int, device: str = "cpu"
 ) -> tuple[Callable[[], object], Callable[[], object]]:
-    """The whole table of scores against strips, where torch's kernel does not serve."""
+    """Return calls with the full table of scores and in strips, without torch's kernel."""
     work = trained(1, int((pairs // HEADS) ** 0.5), normalize="sigmoid", device=device)
     return by("exact", work), by("tiled", work)
 
 
 def masked(n: int, device: str = "cpu") -> tuple[Callable[[], object], Callable[[], object]]:
-    """A mask of pairs whole in torch's kernel against strips."""
+    """Return calls with a full mask of pairs in torch's kernel and in strips."""
     work = trained(1, n, mask=others(), device=device)
     return by("fused", work), by("tiled", work)
 
 
 def best_strip(candidates: Sequence[int], n: int, rounds: int = 3, device: str = "cpu") -> int:
-    """The smallest strip whose time is close to the best."""
+    """Return the smallest strip whose time is close to the best."""
     work = by("tiled", trained(2, n, normalize="sigmoid", device=device))
     timed = clock(device)
 
@@ -135,7 +134,7 @@ def trained(
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
 ) -> Callable[[], object]:
-    """A call of scaled-dot attention, forward and backward."""
+    """Return a call of scaled-dot attention, forward and backward."""
     score, normalizer = SCORES["scaled-dot"](), NORMALIZERS[normalize]()
     shape = (batch, HEADS, n, WIDTH)
     q, k, v = (torch.randn(shape, dtype=dtype, device=device, requires_grad=True) for _ in range(3))
@@ -149,7 +148,7 @@ def trained(
 
 
 def by(path: str, work: Callable[[], object]) -> Callable[[], object]:
-    """The work by one path."""
+    """Return a call of the work by one path."""
 
     def done() -> object:
         with use(path):

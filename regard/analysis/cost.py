@@ -32,7 +32,7 @@ def _added_products(total: Any, one: Any, two: Any, *rest: Any, **named: Any) ->
     return int(2 * math.prod(one) * two[-1])
 
 
-#: Kernels of the CPU that torch's own counter does not know.
+#: CPU kernels that torch's own counter does not know.
 UNCOUNTED: dict[Any, Callable[..., int]] = {
     torch.ops.aten.mkldnn_rnn_layer: _recurrent,
     torch.ops.aten.baddbmm_: _added_products,
@@ -51,8 +51,10 @@ def formulas() -> dict[Any, Callable[..., int]]:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts what runs. torch's FlopCounterMode hooks modules too, which a score inside a custom
-    autograd function does not bear."""
+    """Counts the operations that run.
+
+    torch's FlopCounterMode also hooks modules, which fails inside custom autograd functions.
+    """
 
     total = 0
 
@@ -69,9 +71,9 @@ class _Counter(TorchDispatchMode):
 def operations(work: Callable[[], object]) -> int:
     """Return the floating-point operations of a call's products, convolutions and attentions.
 
-    A multiplication and an addition are two. What is really computed is counted, forward and
-    backward, inside regard's tiles too: blocks that a mask leaves out are not, pairs that it hides
-    from a kernel that computes them all the same are.
+    A multiplication and an addition are two operations. The count has every computed operation,
+    forward and backward, also inside regard's tiles. It omits blocks that a mask skips, and
+    includes hidden pairs that a kernel computes.
 
     >>> x = torch.ones(3, 5)
     >>> operations(lambda: x @ x.mT)
@@ -94,8 +96,8 @@ def count_parameters(model: nn.Module) -> int:
 def flops_per_example(model: nn.Module, length: int) -> int:
     """Return the operations of matrix products to classify one text of ``length`` tokens.
 
-    A multiplication and an addition are two. The forward pass only: a training step is about
-    three times that. Look-ups and what is done entry by entry are not counted.
+    A multiplication and an addition are two operations. This is the forward pass; a training step
+    takes about three times as many. Look-ups and elementwise operations are not counted.
     """
     device = device_of(model)
     tokens = torch.ones(1, length, dtype=torch.long, device=device)

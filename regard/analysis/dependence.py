@@ -11,11 +11,10 @@ Layer = Callable[[Tensor], Tensor]
 
 
 def longest_chain(output: Tensor) -> int:
-    """Operations one after the other, none of which can begin before the last: the longest chain
-    in the graph that autograd kept of ``output``.
+    """Return the length of the longest path in the autograd graph of ``output``.
 
-    However many processors there are, so many steps must follow each other. An operation of torch
-    counts as one, whatever its size; views count too.
+    This many steps are sequential on any number of processors. Each torch operation counts as one,
+    whatever its size, including views.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> longest_chain(x + 1), longest_chain(((x + 1) * 2).exp())
@@ -26,7 +25,7 @@ def longest_chain(output: Tensor) -> int:
         return 0
     depth: dict[object, int] = {}
     stack = [root]
-    while stack:  # by hand: a chain is longer than Python lets calls nest
+    while stack:  # not recursive: a chain may exceed Python's recursion limit
         node = stack[-1]
         before = [n for n, _ in node.next_functions if n is not None and n.next_functions]
         missing = [n for n in before if n not in depth]
@@ -40,10 +39,10 @@ def longest_chain(output: Tensor) -> int:
 def layers_between_ends(layer: Callable[[int], Layer], n: int, width: int) -> float:
     """Return the number of stacked layers until the last output depends on the first input.
 
-    ``layer`` gives the i-th from the top, i = 0, 1, …, a function of (1, n, width). Of each it is
-    measured which inputs have a gradient other than 0 at the outputs that matter, in float64, so
-    that no gradient of a deep stack has to be told from 0. Infinite where more layers reach no
-    further.
+    ``layer(i)`` returns the i-th layer from the top, a function of (1, n, width). Each layer is
+    measured separately, in float64: which inputs have a nonzero gradient at the relevant outputs.
+    So gradients of a deep stack need not be distinguished from 0. Return infinity if more layers do
+    not reach farther.
 
     >>> shifted = lambda i: lambda x: x + x.roll(i + 1, 1)
     >>> layers_between_ends(shifted, 7, 2)
@@ -61,18 +60,18 @@ def layers_between_ends(layer: Callable[[int], Layer], n: int, width: int) -> fl
         upstream = torch.randn(1, n, width, dtype=torch.float64, generator=draw)
         output = layer(count)(x)
         (gradient,) = torch.autograd.grad(output, x, upstream * matter[:, None])
-        further = (gradient[0] != 0).any(-1)
-        if bool((further == matter).all()) and count:
+        relevant = (gradient[0] != 0).any(-1)
+        if bool((relevant == matter).all()) and count:
             return math.inf
-        matter = further
+        matter = relevant
     return n if matter[0] else math.inf
 
 
 def steps_between_ends(rnn: nn.RNN, x: Float[Tensor, "1 n width"]) -> int:
     """Return the steps from the last output of an RNN to its first input, by gradients.
 
-    Backpropagation is cut so many steps before the end; the fewest with which the first input has
-    a gradient other than 0 are found by halving. The RNN's `batch_first` is on.
+    Truncates backpropagation a number of steps before the end, and bisects for the fewest steps
+    with which the first input has a nonzero gradient. The RNN must have ``batch_first=True``.
 
     >>> steps_between_ends(nn.RNN(2, 2, batch_first=True).double(), torch.ones(1, 9, 2).double())
     9

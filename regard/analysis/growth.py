@@ -20,7 +20,7 @@ def exponent(sizes: Sequence[float], amounts: Sequence[float]) -> float:
 
 
 def shares(terms: Sequence[Sequence[float]], amounts: Sequence[float]) -> list[float]:
-    """Return c of amount ≈ c₁ term₁ + c₂ term₂ + …, by least squares of relative errors.
+    """Return the c of amount ≈ c₁ term₁ + c₂ term₂ + …, by least squares of relative errors.
 
     >>> sizes = [1, 2, 3, 4]
     >>> [round(c, 6) for c in shares([sizes, [s**2 for s in sizes]], [5 * s + s**2 for s in sizes])]
@@ -31,18 +31,18 @@ def shares(terms: Sequence[Sequence[float]], amounts: Sequence[float]) -> list[f
     return [float(c) for c in coefficients]
 
 
-def crossing(sizes: Sequence[float], ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the size from which on ours is below theirs at all larger sizes.
+def crossing(sizes: Sequence[float], first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the size above which ``first`` stays below ``second``.
 
-    Between two sizes the ratio is a power of the size, so that it is 1 at the place that a line
-    through the logarithms says. 0: at all of them; infinite: not even at the largest.
+    The size is interpolated on a line through the logarithms. It is 0 if ``first`` is below at all
+    sizes, and infinite if it is not below at the largest.
 
     >>> round(crossing([100, 200, 400], [200, 200, 200], [100, 200, 400]))
     200
     >>> crossing([1, 2], [1, 1], [2, 2]), crossing([1, 2], [1, 3], [2, 2])
     (0.0, inf)
     """
-    lead = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
+    lead = [math.log(a / b) for a, b in zip(first, second, strict=True)]
     if lead[-1] >= 0:
         return math.inf
     points = list(zip(sizes, lead, strict=True))

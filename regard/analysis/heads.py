@@ -1,4 +1,4 @@
-"""Statistics of each attention head to search by: which keys it attends to, how broadly."""
+"""Statistics of each attention head: which keys it attends to, and how broadly."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from regard.analysis.maps import entropy, reach
 
-#: Tokens that stand between texts and not for a word.
+#: Tokens that separate texts and represent no word.
 MARKS = frozenset({"[CLS]", "[SEP]", "[END]", "[PAD]", "[MASK]", "<s>", "</s>", "<pad>"})
 
 Weights = NDArray[np.floating]
@@ -20,12 +20,15 @@ def habits(
 ) -> dict[str, list[float]]:
     """Return for each head of (heads, queries, keys) the mean over its queries of:
 
-    ``words``: exp(entropy), the number of keys it would look at if it looked at them alike, and
-    ``broad``: entropy / log(keys). Shares of the weight on: ``separator``, marks and punctuation;
-    ``same word``, other places with the query's own word. Where a text looks at itself also
-    ``itself``, ``previous``, ``next``, ``first``, and ``reach``, Σ w |i − j|. Where a text that is
-    written looks at another, ``in order`` and ``reversed``: the correlation of a query's place with
-    the mean place it looks at. With one query (a pool) only the first three.
+    * ``words``: exp(entropy), the effective number of keys; ``broad``: entropy / log(keys);
+    * the weight on ``separator``, marks and punctuation, and on ``same word``, other positions with
+      the query's word;
+    * in self-attention, the weight on ``itself``, ``previous``, ``next`` and ``first``, and
+      ``reach``, Σ w |i − j|;
+    * in cross-attention, ``in order`` and ``reversed``: the correlation of a query's position with
+      the mean position of its keys.
+
+    With one query (a pool) only the first three.
 
     >>> import numpy as np
     >>> found = habits(np.eye(4, k=-1)[None], ["a", "b", "a", "."])
@@ -54,7 +57,7 @@ def habits(
 
 
 def separators(tokens: Sequence[str]) -> list[int]:
-    """Places of marks and punctuation.
+    """Return the positions of marks and punctuation.
 
     >>> separators(["[CLS]", "a", "'s", ",", "…"])
     [0, 3, 4]

@@ -1,4 +1,4 @@
-"""Interventions in a forward pass: switch heads off, or take states of another text."""
+"""Interventions in a forward pass: switch heads off, or patch states of another text."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -70,7 +70,7 @@ def _by_layer(model: nn.Module, heads: Iterable[Head]) -> dict[Mechanism, list[i
         )
     chosen: dict[Mechanism, list[int]] = {}
     for name, head in heads:
-        # `LayerAttention` names the `Attention` inside of the mechanism.
+        # `LayerAttention` has the name of the `Attention` inside the mechanism.
         layer = known.get(name) or known.get(name.rpartition(".")[0])
         if layer is None:
             raise RegardError(f"layer {name!r} has no heads; choose one of {', '.join(known)}")
@@ -124,9 +124,8 @@ def blocks(model: nn.Module) -> dict[str, nn.Module]:
 def keep_states(model: nn.Module) -> Iterator[dict[Place, Tensor]]:
     """Keep, in this context, the first output (\\*batch, n, width) of each block and each head.
 
-    A head's output is that before the output projection. A model that writes token by token reads
-    its prompt in the first call of a block; the decoder of a translator then reads the symbol
-    before the first word.
+    A head's output is taken before the output projection. A model that generates token by token
+    reads its prompt in the first call of a block; a translator's decoder reads the start symbol.
     """
     states: dict[Place, Tensor] = {}
 
@@ -158,11 +157,11 @@ def patched(
 ) -> Iterator[None]:
     """Replace, in this context, outputs of blocks and heads by ``states``, as `keep_states` does.
 
-    Activation patching (Vig et al. 2020; Meng et al. 2022): only at these ``positions``, by default
-    at all, and only in the first call of each block, so that a model that writes token by token
-    reads the patched prompt and then goes on by itself.
+    Activation patching (Vig et al. 2020; Meng et al. 2022), at these ``positions`` (default: all),
+    and only in the first call of each block: a model that generates token by token reads the
+    patched prompt and then continues unpatched.
 
-    Raises: no such block or head; states of another length; positions outside of the text.
+    Raises: an unknown block or head; states of another length; positions outside the text.
     """
     known = blocks(model)
     with ExitStack() as stack:
@@ -180,7 +179,7 @@ def patched(
 
 
 def must_be_in(model: nn.Module, place: Place) -> None:
-    """Raises: the model has no such block or head."""
+    """Raise an error if the model has no such block or head."""
     if isinstance(place, Head):
         _by_layer(model, [place])
     elif place not in (known := blocks(model)):
@@ -219,7 +218,7 @@ def _replace_head(
 def _replace(
     name: str, state: Tensor, positions: Sequence[int] | None
 ) -> Callable[[Tensor], Tensor | None]:
-    """Return a function that replaces the first output it gets, and no other."""
+    """Return a function that replaces only the first output it gets."""
     called = False
 
     def replace(output: Tensor) -> Tensor | None:

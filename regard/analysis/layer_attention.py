@@ -16,20 +16,22 @@ from regard.attention.kernels.summary import Summary
 from regard.core.errors import RegardError
 from regard.core.shown import shown
 
-_most: ContextVar[float] = ContextVar("weights that one text may have", default=math.inf)
+_most: ContextVar[float] = ContextVar("maximum weights of one text", default=math.inf)
 
 
 class TooManyWeightsError(RegardError):
     """A text with more attention weights than `at_most` allows; ``weights`` is their number."""
 
     def __init__(self, most: float, weights: int) -> None:
-        super().__init__(f"a text may have {most:,} weights of attention here, not {weights:,}")
+        super().__init__(
+            f"a text may have at most {most:,} attention weights here, not {weights:,}"
+        )
         self.weights = weights
 
 
 @contextmanager
 def at_most(weights: int) -> Iterator[None]:
-    """Refuse, in this context, texts with more weights in total, before computing any."""
+    """Refuse texts with more weights in total within the context, before computing any."""
     token = _most.set(weights)
     try:
         yield
@@ -40,8 +42,8 @@ def at_most(weights: int) -> Iterator[None]:
 class LayerAttention(NamedTuple):
     """The weights (heads, queries, keys) of an attention layer for the tokens of one text.
 
-    A pooling layer has one query. Otherwise the queries are the tokens of the text or, in
-    cross-attention, those of ``asking``, the generated text.
+    A pooling layer has one query. Otherwise the queries are the tokens of the text, or in
+    cross-attention the tokens of the generated text, ``asking``.
     """
 
     layer: str
@@ -67,7 +69,7 @@ def looked(recording: Recording, tokens: Sequence[str]) -> list[LayerAttention]:
 
 
 def must_be_few(recording: Recording) -> None:
-    """Raises: the tables of a recording, which are yet to be made, are over `at_most`."""
+    """Raise an error if the tables of a recording would exceed `at_most`."""
     size = sum(_size(seen) for _, seen in recording.layers)
     if size > _most.get():
         raise TooManyWeightsError(_most.get(), size)

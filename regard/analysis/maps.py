@@ -10,13 +10,13 @@ from regard.core.errors import RegardError
 
 
 def entropy(weights: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch queries"]:
-    """Return −Σ w ln w in nats, from 0 (one key) to ln keys (all alike); a row of zeros has 0.
+    """Return −Σ w ln w in nats, from 0 (one key) to ln keys (equal weights); 0 for a row of zeros.
 
     >>> entropy(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])).tolist()
     [0.6931..., 0.0]
     """
     tiny = torch.finfo(weights.dtype).tiny
-    logs = weights.clamp(min=tiny).log_()  # torch's own entr goes number by number
+    logs = weights.clamp(min=tiny).log_()  # faster than torch's entr, which is not vectorised
     values: Tensor = (weights * -logs).sum(-1)
     return values
 
@@ -28,7 +28,7 @@ def reach(
 ) -> Float[Tensor, "*batch queries"]:
     """Return Σⱼ wᵢⱼ |i − j|: the mean distance of a query's keys.
 
-    Positions are those of `attend`: by default keys 0 … m − 1 and the queries the last of them.
+    As in `attend`, keys have the positions 0 … m − 1 and queries the last of them by default.
 
     >>> reach(torch.tensor([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])).tolist()
     [1.0, 0.0, 2.0]
@@ -47,9 +47,9 @@ def rollout(
 ) -> Float[Tensor, "*batch time time"]:
     """Return the contribution of each input to each last state. Abnar & Zuidema 2020.
 
-    Product over the layers of (1 − r) A + r I, A the mean over heads and r the share that a
-    residual connection carries past the attention (0 for layers without one). Rows keep the sum
-    that the layers' rows have: 1, or 0 where a query saw nothing and r is 0.
+    The product over the layers of (1 − r) A + r I, where A is the mean over heads and r the share
+    that the residual connection carries past the attention (0 without one). Rows sum to 1, or to 0
+    for a query without visible keys if r is 0.
     """
     total: Tensor | None = None
     for weights in layers:
@@ -59,5 +59,5 @@ def rollout(
         )
         total = mixed if total is None else mixed @ total
     if total is None:
-        raise RegardError("rollout needs the weights of one layer or more")
+        raise RegardError("rollout needs the weights of at least one layer")
     return total

@@ -1,8 +1,8 @@
 """Peak memory of a call: the rise of the process's memory above its previous level.
 
-The C library keeps some of what a call frees (glibc: up to 64 MB at the top of its heap, and the
-gaps below), and it counts. A process started with `PROMPT` in its environment gives blocks of 128
-KB and more back at once, so that the peak is what the call holds.
+The C library keeps some freed memory (glibc: up to 64 MB at the top of its heap, and the gaps
+below), and this counts. A process started with `PROMPT` in its environment returns blocks of 128
+KB and more at once, so that the peak is the memory that the call holds.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from regard.core.memory import forget_peak, peak_mb, resident_mb
 
-PROMPT = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}  # glibc's own, but no longer growing
+PROMPT = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}  # glibc's default, but fixed
 
 
 class Memory(NamedTuple):
-    """Megabytes of a call at its peak: without its inputs, and with them."""
+    """The peak memory of a call in MB, without and with its inputs."""
 
     extra_mb: float
     total_mb: float
@@ -23,8 +23,8 @@ class Memory(NamedTuple):
 def probe(make: Callable[[], Callable[[], object]], device: str = "cpu") -> Memory:
     """Return the memory of one call, after its inputs are made.
 
-    ``make`` gives the call, which holds its inputs. Warm up before. On a GPU it is what torch has
-    allocated there.
+    ``make`` returns the call, which holds its inputs. Warm up first. On a GPU, the memory is that
+    allocated by torch.
     """
     if device == "cuda":
         return _probe_gpu(make)
@@ -35,7 +35,7 @@ def probe(make: Callable[[], Callable[[], object]], device: str = "cpu") -> Memo
     full, begin = resident_mb(), peak_mb()
     work()
     top = peak_mb()
-    if not forgets:  # all that can be seen is how far the highest point has risen
+    if not forgets:  # only the rise of the all-time peak is visible
         return Memory(top - begin, top - min(begin, empty))
     return Memory(max(top - full, 0.0), max(top - empty, 0.0))
 

@@ -31,7 +31,7 @@ class Recording:
 def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Recording]:
     """Record, in this context, the output of every `Attention` layer of the model.
 
-    Warn if a model with attention layers of other packages computed and none of regard's did.
+    Warn if a model has attention layers of other packages and no regard layer was called.
 
     A layer with more than ``long`` queries × keys is summarised by the ``top`` keys of each query,
     so that recording a model on a long text takes O(n) memory.
@@ -63,15 +63,15 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
             handle.remove()
     if calls and not recording.layers and (foreign := others(model)):
         warnings.warn(
-            f"nothing was recorded of {type(model).__name__}: {foreign[0]} is no attention layer "
-            "of regard, or had none before this call, as after register(); record again, or call "
-            "regard.interop.attention_interface.adopt(model) before",
+            f"nothing was recorded of {type(model).__name__}: {foreign[0]} is not an attention "
+            "layer of regard, or had none before this call, as after register(); record again, or "
+            "call regard.interop.attention_interface.adopt(model) before",
             stacklevel=3,
         )
 
 
 def others(model: nn.Module) -> list[str]:
-    """Return the names of a model's classes of attention that are not regard's."""
+    """Return the names of a model's attention classes from other packages."""
     kinds = {type(layer) for layer in model.modules()}
     return sorted(
         kind.__name__

@@ -7,11 +7,11 @@ from statistics import median
 from typing import NamedTuple, TypeVar
 
 FEWEST, MOST = 3, 40
-#: Rounds of which the least and the largest hold the median with 95 %: 1 − 2 / 2^6 = 97 %.
+#: The range of this many samples contains the median with probability 1 − 2 / 2^6 = 97 %.
 ROUNDS = 6
-#: A sample is of calls that together take at least so many seconds, which a clock can tell.
+#: Minimum seconds of a sample, which may consist of several calls.
 SHORTEST = 1e-3
-#: Bytes written before each call on a GPU: more than its cache of the second level holds.
+#: Bytes written before each call on a GPU, to flush its L2 cache.
 FLUSHED = 2**28
 
 K = TypeVar("K", bound=Hashable)
@@ -33,14 +33,14 @@ def in_turns(
     budget: float = 6.0,
     device: str = "cpu",
 ) -> tuple[float, float]:
-    """Return the median seconds of each: both once to warm up, then A B, B A, A B, …
+    """Return the median seconds of each function: after a warm-up call, A B, B A, A B, …
 
-    Without ``rounds``, as many as take about ``budget`` seconds, 3 to 40.
+    Without ``rounds``, 3 to 40 rounds are timed, in about ``budget`` seconds.
     """
     seconds = clock(device)
     first = seconds(ours) + seconds(theirs)
     if not rounds:
-        # The first call may compile; only where it alone would fill the budget is it the measure.
+        # The first call may compile, so it is only used if it alone exceeds the budget.
         once = first if first > budget else seconds(ours) + seconds(theirs)
         rounds = min(MOST, max(FEWEST, int(budget / max(once, 1e-9))))
     pairs = []
@@ -59,16 +59,15 @@ def in_rounds(
     budget: float,
     show: Callable[[float, str], None] = lambda done, what: None,
 ) -> dict[K, list[float]]:
-    """Return many timings of each function: once to warm up, then rounds through all of them.
+    """Return timings of each function: after a warm-up call, in rounds through all functions.
 
-    The i-th sample of any work is of the i-th round, so that ratios can be taken within a round.
-    Every other round goes backwards. Each work is timed `ROUNDS` times, and on, up to `MOST`, while
-    the ``budget`` of seconds lasts and it has not had its equal share, so that what is short is
-    timed more often. A short work is called several times a sample. ``show`` hears which share of
-    the budget is gone.
+    The i-th samples of all functions are from the i-th round, so that ratios can be taken within a
+    round. Every other round runs backwards. Each function is timed at least `ROUNDS` times, and at
+    most `MOST` times until its equal share of the ``budget`` (in seconds) is used. A short function
+    is called several times per sample. ``show`` is called with the used share of the budget.
     """
     begun = time.perf_counter()
-    calls, found = {}, {key: list[float]() for key in works}
+    calls, samples = {}, {key: list[float]() for key in works}
     for place, (key, work) in enumerate(works.items()):
         work()
         calls[key] = max(1, math.ceil(SHORTEST / max(seconds(work), 1e-9)))
@@ -79,25 +78,25 @@ def in_rounds(
         due = [
             key
             for key in works
-            if turn < ROUNDS or (gone < budget and sum(found[key]) * calls[key] < share)
+            if turn < ROUNDS or (gone < budget and sum(samples[key]) * calls[key] < share)
         ]
         for key in reversed(due) if turn % 2 else due:
             several = calls[key]
-            found[key].append(seconds(works[key], several))
+            samples[key].append(seconds(works[key], several))
         if not due:
             break
         least = (turn + 2) / (ROUNDS + 1)
         spent = (time.perf_counter() - begun) / budget
         show(min(1.0, max(spent, least) if turn >= ROUNDS else least), f"round {turn + 1}")
-    return found
+    return samples
 
 
 def interval(samples: Sequence[float]) -> Interval:
-    """The median, and the narrowest pair of ranks that holds it with 95 % (with 5 samples and less
-    none does: then the least and the largest).
+    """Return the median, and the narrowest pair of ranks that contains it with probability 95 %.
 
-    Each sample is under the true median with probability 1/2, however they spread, so the chance
-    that it lies outside two ranks is binomial. David and Nagaraja 2003, section 7.1.
+    Each sample is below the true median with probability 1/2, so the probability that the median
+    lies outside two ranks is binomial (David and Nagaraja 2003, section 7.1). With 5 samples or
+    fewer, return their range.
 
     >>> interval([3.0, 1.0, 2.0])
     Interval(median=2.0, low=1.0, high=3.0)
@@ -123,7 +122,7 @@ def clock(device: str) -> Callable[[Callable[[], object]], float]:
 
 
 def gpu_seconds(work: Callable[[], object]) -> float:
-    """Return the seconds of one call on the GPU, by its own events, with nothing in its cache."""
+    """Return the seconds of one call on the GPU, by its events, after flushing its cache."""
     import torch
 
     begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))

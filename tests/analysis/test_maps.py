@@ -39,5 +39,5 @@ def test_rollout_rows_sum_to_one() -> None:
 
 
 def test_rollout_of_nothing_is_refused() -> None:
-    with pytest.raises(RegardError, match="one layer or more"):
+    with pytest.raises(RegardError, match="at least one layer"):
         rollout([])
