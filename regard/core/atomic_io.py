@@ -18,7 +18,7 @@ from regard.core.errors import LockedError, RegardError
 from regard.core.reading import read_bytes, read_json
 
 MANIFEST = "MANIFEST.json"
-MOST = 1 << 40  # bytes of a file whose hash is known
+MOST = 1 << 40  # maximum bytes of a file with a known hash
 PARTIAL = ".partial"
 DROPPED = ".dropped"
 FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -32,12 +32,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path, size: int = 0) -> Iterator[Path]:
-    """Give a file to write, flushed, in this context; at its end it replaces path.
+    """Yield a temporary path to write and flush; at the end of the context it replaces ``path``.
 
-    Raises: as `write_bytes`. After an error nothing is left of it.
+    Raises: as `write_bytes`. After an error the temporary file is deleted.
     """
-    aside = beside(path)
-    with told(path, size):
+    aside = partial_path(path)
+    with one_line_errors(path, size):
         try:
             yield aside
             os.replace(aside, path)
@@ -59,8 +59,8 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     Raises: no space or no permission, in one line with the required space. A partial folder is
     removed, and the folders next to it are unchanged.
     """
-    aside = beside(path)
-    with told(path, sum(map(len, files.values()))):
+    aside = partial_path(path)
+    with one_line_errors(path, sum(map(len, files.values()))):
         try:
             complete_folder(aside, path, write_part(aside, files))
         except BaseException:
@@ -105,8 +105,8 @@ def check_folder(path: Path) -> list[str]:
     if odd := sorted(there ^ {MANIFEST, *manifest}):
         raise RegardError(f"{path} is damaged: {odd[0]!r} is missing, or not in {MANIFEST}")
     for name in manifest:
-        if not (path / name).is_file():  # a pipe would be waited for
-            raise RegardError(f"{path / name} cannot be read: it is no file")
+        if not (path / name).is_file():  # reading a pipe would block
+            raise RegardError(f"{path / name} cannot be read: it is not a file")
         try:
             with (path / name).open("rb") as file:
                 hashed = hashlib.file_digest(file, "sha256").hexdigest()
@@ -118,8 +118,8 @@ def check_folder(path: Path) -> list[str]:
     return list(manifest)
 
 
-def beside(path: Path, process: int = 0) -> Path:
-    """Return the temporary name of a process, by default of this one: ``.step-4.PID.partial``."""
+def partial_path(path: Path, process: int = 0) -> Path:
+    """Return this (or another) process's temporary path for a file: ``.step-4.PID.partial``."""
     return path.with_name(f".{path.name}.{process or os.getpid()}{PARTIAL}")
 
 
@@ -128,7 +128,7 @@ def remove_folder(path: Path) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}{DROPPED}")
     if not path.exists():
         return
-    with told(path, 0):
+    with one_line_errors(path, 0):
         path.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
 
@@ -152,8 +152,8 @@ def entry(data: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def told(path: Path, size: int) -> Iterator[None]:
-    """Convert a system error of writing into an error of one line with the remedy."""
+def one_line_errors(path: Path, size: int) -> Iterator[None]:
+    """Convert an `OSError` while writing into a one-line `RegardError` with the remedy."""
     try:
         yield
     except OSError as error:
@@ -165,7 +165,7 @@ def told(path: Path, size: int) -> Iterator[None]:
         except OSError:
             room = ""
         raise RegardError(
-            f"{says}; it needs {size / 1e6:,.1f} MB{room}. What was there before is untouched: "
+            f"{says}; it needs {size / 1e6:,.1f} MB{room}. Existing files are unchanged: "
             "make room and run the same command again"
         ) from error
 
@@ -190,8 +190,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def configuration() -> Path:
-    """Return the user's folder of regard's own files: ``regard`` in ``XDG_CONFIG_HOME``, by default
-    in ``~/.config``."""
+    """Return the configuration folder: ``regard`` in ``XDG_CONFIG_HOME`` or ``~/.config``."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(home) / "regard"
 
@@ -200,14 +199,14 @@ def configuration() -> Path:
 def locked(file: Path, *, wait: bool) -> Iterator[None]:
     """Hold a lock file, which has this process's id; the system frees the lock of a dead process.
 
-    With `wait`, wait for another holder. Raises: without it, a LockedError with the holder's id.
+    With `wait`, wait for the present holder; without it, raise a LockedError with the holder's id.
     """
     try:
         import fcntl
     except ImportError:  # Windows: no lock there
         yield
         return
-    with told(file, 0):
+    with one_line_errors(file, 0):
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
@@ -217,7 +216,7 @@ def locked(file: Path, *, wait: bool) -> Iterator[None]:
             raise LockedError(
                 f"process {owner} is writing to {file.parent}; wait for it or give another --out"
             ) from None
-        with told(file, 20):
+        with one_line_errors(file, 20):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield

@@ -19,7 +19,7 @@ class RegardError(Exception):
 class UntrainableError(RegardError):
     """A training that fails because of its settings: divergence, or no training data.
 
-    A search counts it as a trial that failed; other errors (data, disk) end the search.
+    A search counts it as a failed trial; other errors (data, disk) end the search.
     """
 
 

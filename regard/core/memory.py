@@ -1,4 +1,4 @@
-"""Memory of this process, settings of glibc's allocator, and processors that it may use."""
+"""Memory and processors of this process, and settings of glibc's allocator."""
 
 import ctypes
 import gc
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 FREE = Path("/proc/meminfo")
-GROUP = Path("/sys/fs/cgroup")  # of a container: what it may hold, and holds
+GROUP = Path("/sys/fs/cgroup")  # a container's memory: limit and use
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 MEGABYTE = 1e6
 M_TRIM_THRESHOLD = -1  # glibc's malloc.h
@@ -19,10 +19,10 @@ TWO_GIGABYTES = 2**31 - 1
 def keep_freed_memory() -> bool:
     """Ask glibc to reuse large blocks instead of handing them back to the system.
 
-    Each training step frees and takes the same large blocks; handed back, every page of them is
-    faulted in anew. Worth 1.25× on a quiet machine. It changes the whole process for good, so only
-    programs of our own call it (the command line, the workers of a comparison), never an import.
-    Says whether it was done; elsewhere than glibc nothing happens.
+    Each training step frees and allocates the same large blocks. If they are handed back, each of
+    their pages causes a page fault; keeping them is 1.25× faster on a quiet machine. The setting is
+    permanent for the process, so only regard's programs call this (the command line, the workers of
+    a comparison), never an import. Return whether it was done; without glibc nothing happens.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -35,7 +35,7 @@ def keep_freed_memory() -> bool:
 def trim() -> bool:
     """Return free pages of glibc's heap to the system; return whether any were released.
 
-    Blocks of ever other sizes do not fit the holes that earlier ones left, and the heap grows.
+    Blocks of changing sizes do not fit the holes of earlier ones, so the heap grows.
     """
     release = None
     if platform.libc_ver()[0] == "glibc":
@@ -49,9 +49,9 @@ def resident_mb() -> float:
 
 
 def peak_mb() -> float:
-    """Return the peak since `forget_peak`, or ever if unsupported; 0 where it is unknown.
+    """Return the peak memory in MB since `forget_peak`, or ever if unsupported; 0 if unknown.
 
-    Linux tells of this process alone; `getrusage` elsewhere may start from the parent's peak.
+    Linux reports this process alone; elsewhere `getrusage` may start from the parent's peak.
     """
     if found := _of_status("VmHWM"):
         return found
@@ -75,9 +75,9 @@ def forget_peak() -> bool:
 
 
 def free_mb(device: str = "cpu") -> float:
-    """Return the memory available to this process, with swap, in MB; 0 where unknown.
+    """Return the memory available to this process, with swap, in MB; 0 if unknown.
 
-    Of the container, where that has less. Of "cuda" the GPU's.
+    In a container with less memory, that of the container; for "cuda", the GPU's.
     """
     if device == "cuda":
         import torch
@@ -91,7 +91,7 @@ def free_mb(device: str = "cpu") -> float:
         )
         cached = _plain(GROUP / "memory.stat", "inactive_file")
         bounds.append((int(most) - int(now) + cached) / MEGABYTE)
-    except (OSError, ValueError):  # no container, or one without a bound
+    except (OSError, ValueError):  # no container, or no limit
         pass
     return max(min(bounds), 0.0) if bounds[0] else 0.0
 

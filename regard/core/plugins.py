@@ -11,10 +11,10 @@ from regard.core.names import files_of, located
 
 
 def load_object(spec: str) -> object:
-    """Return the object named by ``FILE.py:Name``; the file runs here, as an import would.
+    """Return the object named by ``FILE.py:Name``; the file is executed like an import.
 
-    `regard.core.tables.load` runs it only if it is trusted. Raises: the spec, the file or the name
-    is not as it should be, or the file does not run.
+    `regard.core.tables.load` runs only trusted files. Raises: a malformed spec; a missing file or
+    name; a file that does not run.
     """
     file, name = located(spec)
     if not name or not file.endswith(".py"):
@@ -29,7 +29,7 @@ def load_object(spec: str) -> object:
 
 
 def _is_own(value: object, module: str) -> bool:
-    """Return whether a module's value is defined there, or is an object of a regard class."""
+    """Return whether a value is defined in this module, or is an object of a regard class."""
     if isinstance(value, type | FunctionType):
         return getattr(value, "__module__", "") == module
     return type(value).__module__.partition(".")[0] in (module, "regard")
@@ -50,17 +50,17 @@ def load_module(path: Path) -> ModuleType:
         return sys.modules[name]
     module = ModuleType(name)
     module.__file__ = str(path)
-    beside = str(path.resolve().parent)
+    folder = str(path.resolve().parent)
     sys.modules[name] = module
-    sys.path.append(beside)
+    sys.path.append(folder)
     try:
-        # Compiled here, since a compiled file kept beside it may be stale within a second.
+        # Compiled here, since a cached .pyc file may be stale within the same second.
         exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise RegardError(f"{path} does not run: {one_line(error, path)}") from error
     finally:
-        sys.path.remove(beside)
+        sys.path.remove(folder)
     return module
 
 
@@ -80,7 +80,7 @@ def digests(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def changed(settings: Mapping[str, object], known: Mapping[str, str]) -> list[str]:
-    """Return the plugins in settings whose files differ from `digests`."""
+    """Return the plugins in settings whose files have changed since `digests`."""
     now = digests(settings) if known else {}
     return [spec for spec, digest in known.items() if now.get(spec) != digest]
 

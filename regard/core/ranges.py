@@ -1,4 +1,4 @@
-"""Ranges of settings that a search draws from: they stand beside the settings, as ``search``."""
+"""Search ranges of settings, declared with the settings as ``search``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class LogUniform(Uniform):
 
 @dataclass(frozen=True)
 class Choice:
-    """A few values, each as likely.
+    """A few values, all equally likely.
 
     >>> str(Choice(("1", "2", "3")))
     '1, 2 or 3'
@@ -82,7 +82,7 @@ class Choice:
     def __post_init__(self) -> None:
         if len(self.values) < 2 or len(set(self.values)) < len(self.values):
             raise RegardError(
-                f"{','.join(self.values)!r}: a choice is two different values or more"
+                f"{','.join(self.values)!r}: a choice needs two or more different values"
             )
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ def parse_range(key: str, text: str, usual: Range | None = None, *, whole: bool 
             f"{key}={text}: the ends of a range are {kind}; a range is written {FORMS}"
         ) from None
     if colon and scale.strip() != "log":
-        raise RegardError(f"{key}={text}: behind the colon stands log, not {scale!r}")
+        raise RegardError(f"{key}={text}: only 'log' may follow the colon, not {scale!r}")
     log = bool(colon) or (isinstance(usual, Uniform) and usual.log)
     scaled = LogUniform if log else Uniform
     return _named(key, lambda: scaled(*ends, whole=whole))

@@ -1,8 +1,8 @@
-"""Validated reading of files: within a size limit, of a known kind, with errors of one line.
+"""Validated reading of files, with size limits and one-line errors.
 
-Files are not trusted: their source may be a stranger, a full disk or another version. JSON has no
-numbers that are not finite and none past 64 bits, no object has a key twice, nothing is nested
-deeper than `DEEPEST`, and what is read has the fields of the class that it is read as.
+Files are not trusted: a stranger, a full disk or another version may have written them. In JSON,
+numbers must be finite and fit 64 bits, keys must be unique, nesting is limited to `DEEPEST`
+levels, and fields must match the class that is read.
 """
 
 import json
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-MOST = 100_000_000  # bytes of a JSON file
-DEEPEST = 100  # lists and objects inside each other
-WIDEST = 1 << 63  # of a whole number
+MOST = 100_000_000  # maximum bytes of a JSON file
+DEEPEST = 100  # maximum nesting of lists and objects
+WIDEST = 1 << 63  # bound of a whole number
 
 
 def read_bytes(path: Path, most: int = MOST) -> bytes:
     """Return a file's content. Raises: no file, or unreadable; more than ``most`` bytes."""
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-            raise RegardError(f"{path} cannot be read: it is no file")
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
+            raise RegardError(f"{path} cannot be read: it is not a file")
         if status.st_size > most:
             raise RegardError(f"{path} is larger than {most:,} bytes")
         with path.open("rb") as file:
@@ -44,14 +44,14 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
 def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
     """Return the value of a JSON document; ``source`` names it in errors.
 
-    Raises: not JSON; NaN, infinite numbers and whole ones of ``widest`` or more; a key twice in an
-    object; nested deeper than `DEEPEST`.
+    Raises: invalid JSON; NaN, infinite numbers, integers of ``widest`` or more; duplicate keys;
+    nesting deeper than `DEEPEST`.
 
     >>> parse_json("[1, 2.5]", "example")
     [1, 2.5]
     >>> parse_json("[1e999]", "example")
     Traceback (most recent call last):
-    regard.core.errors.RegardError: example is not sound JSON: 1e999 is no finite number
+    regard.core.errors.RegardError: example is not valid JSON: 1e999 is not a finite number
     """
     try:
         text = data.decode() if isinstance(data, bytes) else data
@@ -64,12 +64,12 @@ def parse_json(data: bytes | str, source: object, widest: int = WIDEST) -> Any:
         )
         _must_be_shallow(value)
     except (ValueError, RecursionError) as error:
-        raise RegardError(f"{source} is not sound JSON: {_why(error)}") from None
+        raise RegardError(f"{source} is not valid JSON: {_why(error)}") from None
     return value
 
 
 def read_json(path: Path, most: int = MOST, widest: int = WIDEST) -> dict[str, Any]:
-    """Return the object of a JSON file. Raises: of `read_bytes`, of `parse_json`; no object."""
+    """Return a JSON file's object. Raises: as `read_bytes` and `parse_json`; not an object."""
     value = parse_json(read_bytes(path, most), path, widest)
     if not isinstance(value, dict):
         raise RegardError(f"{path} is not a JSON object")
@@ -77,7 +77,7 @@ def read_json(path: Path, most: int = MOST, widest: int = WIDEST) -> dict[str, A
 
 
 def parse_rows(data: bytes, source: object) -> Iterator[dict[str, Any]]:
-    """Return the object of each line. Errors, by line: those of `parse_json`; no object."""
+    """Return the JSON object of each line. Raises: as `parse_json`, with the line number."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
             value = parse_json(line, f"{source}:{number}")
@@ -86,7 +86,7 @@ def parse_rows(data: bytes, source: object) -> Iterator[dict[str, Any]]:
             yield value
 
 
-#: What a value must be, by the kind of a pydantic error; the fields are those of its context.
+#: regard's message for each kind of pydantic error; the fields come from the error's context.
 KINDS = {
     "int_": "must be a whole number",
     "float_": "must be a number",
@@ -114,7 +114,7 @@ KINDS = {
 
 
 def problem(error: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value, from an error of pydantic, in the words of regard.
+    """Translate a pydantic error into regard's message about the value.
 
     >>> problem({"type": "int_parsing", "msg": "Input should be a valid integer, …"})
     'must be a whole number'
@@ -129,15 +129,15 @@ def problem(error: Mapping[str, Any]) -> str:
 
 
 def checked(kind: type[T], value: Any, source: object) -> T:
-    """Return a plain value as a dataclass, a TypedDict or any type that pydantic knows.
+    """Validate a plain value as a dataclass, a TypedDict or another type known to pydantic.
 
-    Raises: a field of another type, one that is missing or unknown, by its name.
+    Raises: a field that is missing, unknown or of another type, by its name.
 
     >>> checked(dict[str, int], {"a": "x"}, "example")
     Traceback (most recent call last):
     regard.core.errors.RegardError: example: a is 'x': must be a whole number
     """
-    from pydantic import ValidationError  # a tenth of a second that `regard.attend` does without
+    from pydantic import ValidationError  # takes a tenth of a second, which `regard.attend` saves
 
     if is_dataclass(kind) and isinstance(value, dict):
         known = {field.name for field in fields(kind)}
@@ -164,7 +164,7 @@ def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
     try:
         return dict(safetensors.torch.load(data))
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise RegardError(f"{source} is no sound safetensors file: {_why(error)}") from None
+        raise RegardError(f"{source} is not a valid safetensors file: {_why(error)}") from None
 
 
 def open_tensors(path: Path) -> "dict[str, Tensor]":
@@ -185,7 +185,7 @@ def open_tensors(path: Path) -> "dict[str, Tensor]":
         KeyError,
         RuntimeError,
     ) as error:
-        raise RegardError(f"{path} is no sound safetensors file: {_why(error)}") from None
+        raise RegardError(f"{path} is not a valid safetensors file: {_why(error)}") from None
 
 
 @cache
@@ -206,7 +206,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        raise ValueError(f"{number:.20} is no finite number")
+        raise ValueError(f"{number:.20} is not a finite number")
     return value
 
 

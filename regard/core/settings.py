@@ -18,8 +18,8 @@ class Settings(BaseModel):
     """Base class of the settings of every model, task and trainer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    #: What `regard compare --tune` draws by default: ranges of settings that do not change what
-    #: the model is (regularisation, first weights, the optimizer), never its parts or its size.
+    #: Default ranges of `regard compare --tune`: settings of regularisation, initial weights and
+    #: the optimizer, which do not change the model's parts or size.
     search: ClassVar[Mapping[str, Range]] = {}
 
     @classmethod
@@ -51,7 +51,7 @@ def build(cls: type[S], values: Mapping[str, Any]) -> S:
 def key_value(pair: str) -> tuple[str, str]:
     """Return the two sides of ``key=value``; ``batch-tokens`` is ``batch_tokens``.
 
-    Raises: no ``=``; an argument that Python could not decode, which no file of settings can hold.
+    Raises: no ``=``; an argument that is not valid UTF-8, which a settings file cannot hold.
 
     >>> key_value("batch-tokens = 512")
     ('batch_tokens', '512')

@@ -1,4 +1,4 @@
-"""Tables of parts by name: regard's own rows, those of installed packages, and a user's files."""
+"""Tables of parts by name: from regard, from installed packages and from a user's files."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Table(Mapping[str, T], Generic[T]):
-    """Rows by name, in order; a name that is no row is looked for elsewhere.
+    """Rows by name, in order; other names are looked up in packages and files.
 
-    A row may be written "module:NAME", and is imported when it is first asked for. A name
-    ``FILE.py:NAME`` is an object in a user's own file, which runs only if it is trusted
-    (`regard.core.trusted`). Any other name may be an entry point of an installed package, in the
-    ``group`` "regard.models", say; those come after the rows where names are listed, and are read
-    only for a list or a name that is no row. What is loaded must be a ``kind``, or with ``classes``
-    a subclass of it; errors call it ``what``, and show ``example`` as the way to write one.
+    A row written "module:NAME" is imported on first use. A name ``FILE.py:NAME`` is an object in a
+    user's file, which runs only if it is trusted (`regard.core.trusted`). Any other name may be an
+    entry point of an installed package in the ``group``, such as "regard.models". Entry points are
+    listed after the rows, and are read only for a list or an unknown name. A loaded object must be
+    an instance of ``kind``, or with ``classes`` a subclass; errors call it ``what`` and show
+    ``example`` as the way to write one.
 
     >>> table = Table({"one": 1, "pi": "math:pi"}, "regard.numbers", (int, float), "number")
     >>> table["one"], table["pi"] > 3, "two" in table, list(table)
@@ -48,14 +48,14 @@ class Table(Mapping[str, T], Generic[T]):
 
     @cached_property
     def _points(self) -> "dict[str, EntryPoint]":
-        """The entry points of the group that take no row's name."""
+        """Return the group's entry points whose names are not rows."""
         from importlib.metadata import entry_points
 
         points = {point.name: point for point in entry_points(group=self.group)}
         return {name: point for name, point in points.items() if name not in self.rows}
 
     def __getitem__(self, name: str) -> T:
-        """Return a row. Raises: a file that is not trusted, does not run, or holds another kind."""
+        """Return a row. Raises: an untrusted or failing file; another kind of object."""
         if name in self.rows:
             row = self.rows[name]
             if isinstance(row, str):
@@ -113,10 +113,10 @@ class Table(Mapping[str, T], Generic[T]):
         if not isinstance(loaded, type):
             raise RegardError(f"{name} is {of}, not a class: name the {self.what} class")
         base = f"{kind.__module__.rpartition('.')[0]}.{kind.__name__}"
-        raise RegardError(f"{name} is no {self.what}: write `class {loaded.__name__}({base}):`")
+        raise RegardError(f"{name} is not {a(self.what)}: write `class {loaded.__name__}({base}):`")
 
     def __repr__(self) -> str:
-        """Return a line for each row: its name and what it is, without importing it.
+        """Return a line per row with its name and a description, without importing it.
 
         >>> print(Table({"pi": "math:pi", "int": int}, "regard.numbers", (int, type), "number"))
         2 of the kind number:
@@ -140,7 +140,7 @@ class Table(Mapping[str, T], Generic[T]):
 
 
 def _line(row: object) -> str:
-    """Return a row in one line: where it is, its description, or the first line of its text."""
+    """Describe a row in one line: its place, its description, or the first line of its text."""
     if isinstance(row, str):
         return row
     words = getattr(row, "description", "") or getattr(row, "question", "") or row.__doc__ or ""
@@ -150,7 +150,7 @@ def _line(row: object) -> str:
 def load(spec: str, what: str) -> Any:
     """Return the object that "module:NAME" or ``FILE.py:NAME`` names.
 
-    Raises: a file that is not trusted or does not run; it has no such name.
+    Raises: a file that is not trusted or does not run; an unknown name.
 
     >>> load("math:tau", "number") > 6
     True

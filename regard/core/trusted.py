@@ -2,8 +2,8 @@
 
 A run folder may come from a stranger, and its ``config.toml`` may name ``FILE.py:Name`` as a
 score, a data set or another part. Such a file runs only if the user named it in this process (as a
-setting, by ``--trust FILE.py`` or by `trust`), or trained with it on this machine before. What is
-trusted is a file's place and its content: an edited file, or a copy elsewhere, is another.
+setting, by ``--trust FILE.py`` or by `trust`), or trained with it on this machine before. Trust is
+bound to a file's path and content: an edited or copied file must be trusted again.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from regard.core.atomic_io import configuration
 from regard.core.errors import RegardError
 from regard.core.names import files_of
 
-VARIABLE = "REGARD_TRUSTED"  # fingerprints; the environment reaches the processes begun from here
+VARIABLE = "REGARD_TRUSTED"  # fingerprints; child processes inherit them
 
 
 def trust(file: Path | str) -> None:
     """Let runs that name this Python file be opened in this process.
 
-    Opening such a run executes the file. Raises: it cannot be read.
+    Opening such a run executes the file. Raises: an unreadable file.
 
     >>> trust("nowhere.py")
     Traceback (most recent call last):
@@ -39,9 +39,9 @@ def trust_named(values: Iterable[object]) -> None:
 
 
 def remember(settings: Mapping[str, object]) -> None:
-    """Trust the files that settings name, also in later processes of this user.
+    """Trust the files that settings name, in this and later processes of this user.
 
-    A configuration folder that cannot be written changes nothing: then ``--trust`` is asked for.
+    If the configuration folder cannot be written, later processes need ``--trust``.
     """
     for path in files_of(settings.values()).values():
         with suppress(OSError, RuntimeError, RegardError):
@@ -52,7 +52,7 @@ def remember(settings: Mapping[str, object]) -> None:
 def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
     """Raise an error for settings read from ``where`` that name an untrusted Python file.
 
-    A file that is not there can run nothing; it is told of when it is loaded.
+    Missing files are ignored here; loading them raises an error.
     """
     for path in files_of(settings.values()).values():
         if not path.exists():
@@ -68,7 +68,7 @@ def must_be_trusted(settings: Mapping[str, object], where: Path) -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """Return the sha256 of a file's absolute path and content. Raises: it cannot be read."""
+    """Return the sha256 of a file's absolute path and content. Raises: an unreadable file."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -77,12 +77,12 @@ def fingerprint(path: Path) -> str:
 
 
 def folder() -> Path:
-    """Return where trusted files are kept."""
+    """Return the folder that records trusted files."""
     return configuration() / "trusted"
 
 
 def _remembered(known: str) -> bool:
-    with suppress(OSError, RuntimeError):  # a user without a home has nothing there
+    with suppress(OSError, RuntimeError):  # a user without a home folder
         return (folder() / known).is_file()
     return False
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-#: regard's name (of a setting, model, task, part or value): what else it is called.
+#: Synonyms of regard's names of settings, models, tasks, parts and values.
 _ALSO: Mapping[str, str] = {
     # settings of a network
     "width": "dim, d-model, hidden-size, hidden-dim, n-embd, embed-dim, embedding-dim, "
@@ -128,7 +128,7 @@ _ALSO: Mapping[str, str] = {
 
 
 def _bare(name: str) -> str:
-    """Return a name without case, hyphens and the like.
+    """Return a name in lower case, without hyphens and other signs.
 
     >>> _bare("TF-IDF"), _bare("n_layers")
     ('tfidf', 'nlayers')
@@ -154,7 +154,7 @@ def meant(name: str, known: Iterable[str]) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are probably meant: synonyms first, else similar spellings.
+    """Return the known names that are probably meant: synonyms, or else similar spellings.
 
     >>> nearest("lstm", ["cnn", "rnn"]), nearest("trasformer", ["transformer", "t5"])
     (['rnn'], ['transformer'])

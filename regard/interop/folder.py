@@ -125,7 +125,7 @@ def write(
         WEIGHTS: safetensors.torch.save(plain, metadata={"format": "pt"}),
         **files,
     }
-    with atomic_io.told(place, sum(map(len, contents.values()))):
+    with atomic_io.one_line_errors(place, sum(map(len, contents.values()))):
         place.parent.mkdir(parents=True, exist_ok=True)
     atomic_io.write_folder(place, contents)
     return place

@@ -83,7 +83,7 @@ class Checkpoints:
             for group, tensors in checkpoint.tensors.items()
         }
         path = self.folder / f"step-{checkpoint.step}"
-        aside = atomic_io.beside(path, int(ranks().broadcast(os.getpid())[0]))
+        aside = atomic_io.partial_path(path, int(ranks().broadcast(os.getpid())[0]))
         state = json.dumps(dict(checkpoint.state), allow_nan=False).encode()
         future: Future[None] = Future()
         self._writing = future
@@ -114,16 +114,16 @@ class Checkpoints:
         """Write the files of this process; the first one completes the folder."""
         size = sum(x.nbytes for tensors in parts.values() for x in tensors.values())
         manifest: dict[str, Any] = {}
-        with atomic_io.told(path, size + len(state)):
+        with atomic_io.one_line_errors(path, size + len(state)):
             for name in list(parts):
                 data = safetensors.torch.save(parts.pop(name))
                 manifest |= atomic_io.write_part(aside, {name: data})
             if ranks().first:
                 manifest |= atomic_io.write_part(aside, {STATE: state})
-            told = ranks().collect(f"{aside.name}", json.dumps(manifest))
+            manifests = ranks().collect(f"{aside.name}", json.dumps(manifest))
             if not ranks().first:
                 return
-            for text in told:
+            for text in manifests:
                 manifest |= json.loads(text)
             atomic_io.complete_folder(aside, path, manifest)
         for step in self.steps()[: -self.keep]:

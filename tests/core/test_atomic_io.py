@@ -96,12 +96,12 @@ def test_a_folder_goes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_folder_that_may_not_be_written_is_told_apart_from_a_full_one(tmp_path, number):
     with (
         pytest.raises(RegardError, match="give a folder that may be written"),
-        atomic_io.told(tmp_path / "x", 5),
+        atomic_io.one_line_errors(tmp_path / "x", 5),
     ):
         raise OSError(number, os.strerror(number))
     with (
         pytest.raises(RegardError, match=r"it needs 0\.0 MB, .* are free there.*make room"),
-        atomic_io.told(tmp_path / "x", 5),
+        atomic_io.one_line_errors(tmp_path / "x", 5),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -60,10 +60,10 @@ def test_nothing_is_written_and_no_path_stays(file):
     ("name", "words"),
     [
         ("Mime", "did you mean Mine"),
-        ("Other", r"is no score: write `class Other\(regard.attention.Score\):`"),
+        ("Other", r"is not a score: write `class Other\(regard.attention.Score\):`"),
         ("made", "is a Mine, not a class: name the score class"),
         ("SLOPE", "is an int, not a class"),
-        ("", "is named FILE.py:Name"),
+        ("", "name your own part as FILE.py:Name"),
     ],
 )
 def test_names(file, name, words):

@@ -31,10 +31,10 @@ def test_a_range_keeps_the_scale_of_the_usual_one() -> None:
         ("2", True, "key=2 is one value: give it as a setting"),
         ("4..1", True, "key: range 4..1: the low end comes first"),
         ("0..1:log", False, "key: range 0..1: a logarithmic range is above 0"),
-        ("0..1:lin", False, "behind the colon stands log, not 'lin'"),
+        ("0..1:lin", False, "only 'log' may follow the colon, not 'lin'"),
         ("0.5..2", True, "the ends of a range are whole numbers"),
         ("a..b", False, "the ends of a range are numbers"),
-        ("2,2", True, "key: '2,2': a choice is two different values or more"),
+        ("2,2", True, "key: '2,2': a choice needs two or more different values"),
         ("nan..1", False, "key: range nan..1"),
     ],
 )

@@ -31,21 +31,21 @@ class Row:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[NaN]", "NaN is no finite number"),
-        ("[-Infinity]", "-Infinity is no finite number"),
-        ("[1e999]", "1e999 is no finite number"),
+        ("[NaN]", "NaN is not a finite number"),
+        ("[-Infinity]", "-Infinity is not a finite number"),
+        ("[1e999]", "1e999 is not a finite number"),
         ("[" + "9" * 19 + "]", "larger than 64 bits"),
         ("[" + "9" * 5_000 + "]", "larger than 64 bits"),
-        ("[" * 100_000, "not sound JSON"),
+        ("[" * 100_000, "not valid JSON"),
         ("[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), f"deeper than {DEEPEST}"),
         ('{"a": }', "Expecting value at character 7"),
-        (b"\xff", "not sound JSON"),
+        (b"\xff", "not valid JSON"),
     ],
 )
 def test_unsound_json_is_refused(text, says):
     with pytest.raises(RegardError, match=says) as error:
         parse_json(text, "x.json")
-    assert str(error.value).startswith("x.json is not sound JSON: ")
+    assert str(error.value).startswith("x.json is not valid JSON: ")
     assert len(str(error.value)) < 300
 
 
@@ -80,7 +80,7 @@ def test_what_is_no_row_is_refused_by_its_field(value, says):
 def test_files_that_are_none_and_files_too_large(tmp_path: Path):
     with pytest.raises(RegardError, match="No such file"):
         read_bytes(tmp_path / "none")
-    with pytest.raises(RegardError, match="it is no file"):
+    with pytest.raises(RegardError, match="it is not a file"):
         read_bytes(tmp_path)
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(RegardError, match="larger than 2 bytes"):
@@ -89,7 +89,7 @@ def test_files_that_are_none_and_files_too_large(tmp_path: Path):
         read_json(tmp_path / "x.json")
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(RegardError, match="it is no file"):
+        with pytest.raises(RegardError, match="it is not a file"):
             read_bytes(tmp_path / "pipe")
 
 
@@ -97,5 +97,5 @@ def test_damaged_tensors_are_refused():
     data = safetensors.torch.save({"a": torch.arange(3.0)})
     assert parse_tensors(data, "x")["a"].tolist() == [0.0, 1.0, 2.0]
     for damaged in (data[:-1], b"", data.replace(b"F32", b"F99"), b"\xff" * 40):
-        with pytest.raises(RegardError, match="x is no sound safetensors file"):
+        with pytest.raises(RegardError, match="x is not a valid safetensors file"):
             parse_tensors(damaged, "x")

@@ -235,7 +235,7 @@ def test_no_kind_of_part_that_a_strangers_run_names_is_executed(
     regard.trust(own)
     assert Config.read(tmp_path / "run").network.model_dump()[key] == value
     if key == "attention":
-        with pytest.raises(RegardError, match="is no attention: write"):
+        with pytest.raises(RegardError, match="is not an attention: write"):
             build_once(Config.read(tmp_path / "run"))
     else:
         build_once(Config.read(tmp_path / "run"))

@@ -218,8 +218,8 @@ def not_json(folder):
     [
         ("gpt2", pickle_instead, "pytorch_model.bin is a pickle, which can run any code"),
         ("gpt2", index_outside, "lists '../b', which is not a file in the folder"),
-        ("gpt2", cut, "model.safetensors is no sound safetensors file"),
-        ("gpt2", not_json, "config.json is not sound JSON"),
+        ("gpt2", cut, "model.safetensors is not a valid safetensors file"),
+        ("gpt2", not_json, "config.json is not valid JSON"),
         (
             "gpt2",
             lambda folder: (folder / "model.safetensors").unlink(),

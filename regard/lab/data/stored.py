@@ -25,7 +25,13 @@ import numpy as np
 from jaxtyping import Int32, Int64, UInt
 from numpy.typing import NDArray
 
-from regard.core.atomic_io import PARTIAL, remove_folder, sync_folder, told, write_through
+from regard.core.atomic_io import (
+    PARTIAL,
+    one_line_errors,
+    remove_folder,
+    sync_folder,
+    write_through,
+)
 from regard.core.errors import RegardError
 from regard.core.reading import read_json
 from regard.lab.data.fetch import cache
@@ -164,7 +170,7 @@ def fingerprint_of(*paths: Path | str) -> str:
 
 def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
     written = 0
-    with told(place, 0):
+    with one_line_errors(place, 0):
         place.parent.mkdir(parents=True, exist_ok=True)
         aside = place.parent / f".{place.name}.{secrets.token_hex(4)}{PARTIAL}"
         aside.mkdir()
@@ -186,7 +192,7 @@ def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
                 raise
         sync_folder(place.parent)
     except OSError:
-        with told(place, 2 * written):
+        with one_line_errors(place, 2 * written):
             raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)

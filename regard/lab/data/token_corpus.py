@@ -14,7 +14,7 @@ from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
-from regard.core.atomic_io import locked, remove_leftovers, told
+from regard.core.atomic_io import locked, one_line_errors, remove_leftovers
 from regard.core.errors import RegardError
 from regard.core.memory import cores
 from regard.lab.data.fetch import Show, progress_lines
@@ -129,7 +129,7 @@ def load_tokens(
     )  # fmt: skip
     folder = place_of(texts.data_dir) / recipe.name(of_tokenizer)
     if not (folder / INDEX).is_file():
-        with told(folder, 0):
+        with one_line_errors(folder, 0):
             folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / LOCK, wait=True):
             if not (folder / INDEX).is_file():  # else another process has just written it

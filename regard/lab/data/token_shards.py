@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from jaxtyping import Int32
 
-from regard.core.atomic_io import beside, sync_folder, told, write_json
+from regard.core.atomic_io import one_line_errors, partial_path, sync_folder, write_json
 from regard.core.errors import RegardError
 from regard.core.reading import checked, read_json
 
@@ -77,7 +77,7 @@ def kind_of_token(largest: int) -> "np.dtype[Any]":
 class ShardWriter:
     """Writes the ids of one source; `finish` makes them a complete shard.
 
-    Errors, as `told`: no space, no permission.
+    Raises: no space, no permission.
     """
 
     def __init__(self, folder: Path, number: int, source: str, end: int) -> None:
@@ -86,9 +86,9 @@ class ShardWriter:
         self.paths = {split: ids_path(folder, number, split) for split in SPLITS}
         self.documents, self.tokens = dict.fromkeys(SPLITS, 0), dict.fromkeys(SPLITS, 0)
         self.hashes = {split: hashlib.sha256() for split in SPLITS}
-        with ExitStack() as stack, told(folder, 0):
+        with ExitStack() as stack, one_line_errors(folder, 0):
             self.files = {
-                split: stack.enter_context(beside(path).open("wb"))
+                split: stack.enter_context(partial_path(path).open("wb"))
                 for split, path in self.paths.items()
             }
             self.stack = stack.pop_all()
@@ -97,7 +97,7 @@ class ShardWriter:
         """Append documents to a split."""
         flat = [token for ids in documents for token in (*ids, self.end)]
         data = np.array(flat, self.kind).tobytes()
-        with told(self.paths[split], len(data)):
+        with one_line_errors(self.paths[split], len(data)):
             self.files[split].write(data)
         self.hashes[split].update(data)
         self.documents[split] += len(documents)
@@ -105,13 +105,13 @@ class ShardWriter:
 
     def finish(self) -> Shard:
         """Flush the ids to the disk, give them their names, and write their description."""
-        with told(self.folder, 0):
+        with one_line_errors(self.folder, 0):
             for file in self.files.values():
                 file.flush()
                 os.fsync(file.fileno())
             self.stack.close()
             for path in self.paths.values():
-                os.replace(beside(path), path)
+                os.replace(partial_path(path), path)
             sync_folder(self.folder)
         digests = {split: digest.hexdigest() for split, digest in self.hashes.items()}
         shard = Shard(self.number, self.source, self.documents, self.tokens, digests)
@@ -122,7 +122,7 @@ class ShardWriter:
         """Remove what was written."""
         self.stack.close()
         for path in self.paths.values():
-            beside(path).unlink(missing_ok=True)
+            partial_path(path).unlink(missing_ok=True)
 
 
 def shard_path(folder: Path, number: int) -> Path:

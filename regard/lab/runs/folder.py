@@ -60,7 +60,7 @@ class Folder:
         """Make the folder and those above it. Raises: it cannot be made."""
         above = [self.path, *self.path.parents]
         self.made = self.made or [folder for folder in above if not folder.exists()]
-        with atomic_io.told(self.path, 0):
+        with atomic_io.one_line_errors(self.path, 0):
             self.path.mkdir(parents=True, exist_ok=True)
 
     @contextmanager

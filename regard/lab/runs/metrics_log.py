@@ -31,7 +31,7 @@ class MetricsLog:
         row = asdict(progress)
         del row["note"], row["few_updates"]
         line = (json.dumps(row, allow_nan=False) + "\n").encode()
-        with atomic_io.told(self.path, len(line)), self.path.open("ab") as file:
+        with atomic_io.one_line_errors(self.path, len(line)), self.path.open("ab") as file:
             file.write(line)
 
     def cut(self, step: int) -> None:

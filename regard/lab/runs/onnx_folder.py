@@ -41,7 +41,7 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
         )
     config = config_of(run)
     readme = readme_of(run, config, card, gap)
-    with atomic_io.told(folder, sum(map(len, graphs.values()))):
+    with atomic_io.one_line_errors(folder, sum(map(len, graphs.values()))):
         folder.parent.mkdir(parents=True, exist_ok=True)
     atomic_io.write_folder(
         folder,

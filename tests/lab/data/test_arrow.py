@@ -147,7 +147,7 @@ def test_numbers_and_names_of_classes_that_do_not_fit(tmp_path, labels, label, s
 def test_a_description_that_is_no_json_or_without_end(tmp_path, monkeypatch):
     table = pyarrow.table({"text": ["a"], "label": [0]})
     bad = written(tmp_path / "b", "file", table.replace_schema_metadata({"huggingface": "{"}))
-    assert "its datasets metadata is not sound JSON" in refused(bad)
+    assert "its datasets metadata is not valid JSON" in refused(bad)
     odd = written(tmp_path / "o", "file", table.replace_schema_metadata({"huggingface": "[[]]"}))
     assert read_examples(odd)[0].label == "0"
     monkeypatch.setattr("regard.lab.data.arrow.METADATA_LIMIT", 1)

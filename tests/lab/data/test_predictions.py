@@ -45,11 +45,11 @@ GOOD = {"label": "a", "predicted": "a"}
         ({"label": "a"}, "a.jsonl:2: missing the prediction ('predicted')"),
         ({"label": ["a"], "predicted": "a"}, "'label' must be a string or a number"),
         ({"label": None, "predicted": "a"}, "'label' must be a string or a number"),
-        ('{"label": NaN, "predicted": "a"}', "NaN is no finite number"),
+        ('{"label": NaN, "predicted": "a"}', "NaN is not a finite number"),
         ({**GOOD, "probabilities": [0.5]}, "must be an object, {label: probability}, not [0.5]"),
         (
             '{"label": "a", "predicted": "a", "probabilities": {"a": NaN}}',
-            "NaN is no finite number",
+            "NaN is not a finite number",
         ),
         ({**GOOD, "probabilities": {"a": 1.5}}, "from 0 to 1, not 1.5"),
         ({**GOOD, "probabilities": {"a": 0.5}}, "sum to 0.500, not to 1"),

@@ -244,7 +244,7 @@ def test_labels_that_are_none_or_several(tmp_path):
         assert set(corpus.labels) == {"a", "b", missing}
     path = tmp_path / "r.jsonl"
     path.write_text('{"text": "x", "label": NaN}\n{"text": "y", "label": 1}\n')
-    assert "r.jsonl:1: NaN is no finite number" in refused(path)
+    assert "r.jsonl:1: NaN is not a finite number" in refused(path)
     several = table(tmp_path / "r.csv", [*rows, ("last", '"a, b"')])
     assert refused(several).startswith("r.csv:302: 'a, b' is a list of labels, as in 1 row of")
     lists = tmp_path / "l.jsonl"
