@@ -67,7 +67,7 @@ def tar_files(path: Path, most_of: Callable[[str], int]) -> Iterator[tuple[str, 
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
                 for member in archive:
-                    archive.members = []  # type: ignore[attr-defined]  # it would keep them all
+                    archive.members = []  # type: ignore[attr-defined]  # else it keeps all
                     most = most_of(member.name)
                     if not most or not member.isreg():
                         continue
@@ -78,7 +78,7 @@ def tar_files(path: Path, most_of: Callable[[str], int]) -> Iterator[tuple[str, 
                     if len(content) != member.size:
                         raise EOFError
                     yield member.name, content
-            while stream.read(1 << 20):  # to the end, where gzip keeps its checksum
+            while stream.read(1 << 20):  # to the end, to verify gzip's checksum
                 pass
         except tarfile.TarError as error:
             raise RegardError(f"{path}: truncated or not a tar archive ({error})") from None
@@ -87,9 +87,9 @@ def tar_files(path: Path, most_of: Callable[[str], int]) -> Iterator[tuple[str, 
 class _Member(tarfile.TarInfo):
     """A tar member described by its own header only.
 
-    Extension headers (long names and the like) are skipped: tarfile holds them whole, recurses
-    into each, and takes minutes for a megabyte of digits. A bad header and a missing end are
-    errors, where tarfile treats both as the end.
+    Extension headers (such as long names) are skipped: tarfile reads them into memory, recurses
+    into each, and takes minutes for a megabyte of digits. A bad header or a missing end is an
+    error, while tarfile treats both as the end.
     """
 
     @classmethod
@@ -100,7 +100,7 @@ class _Member(tarfile.TarInfo):
             if buf and buf.count(0) == len(buf):  # the end
                 raise
             raise tarfile.ReadError(str(error)) from None
-        if not 0 <= member.size <= FILE_LIMIT:  # tarfile skips what is not there in a loop
+        if not 0 <= member.size <= FILE_LIMIT:  # tarfile skips missing data in a loop
             raise tarfile.ReadError(f"a file of {member.size:,} bytes")
         if member.type in BEFORE_OTHERS:
             member.type = PASSED_OVER
@@ -111,7 +111,7 @@ BEFORE_OTHERS = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
 )
-PASSED_OVER = b"?"  # a type of no meaning
+PASSED_OVER = b"?"  # an undefined type
 
 
 class _Whole:
@@ -122,7 +122,7 @@ class _Whole:
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes. Raises: more than `DIRECTORY` are asked for."""
+        """Return the next bytes. Raises: a request for more than `DIRECTORY` bytes."""
         data = self.file.read(size) if 0 <= size <= DIRECTORY else self.file.read(DIRECTORY + 1)
         if max(size, len(data)) > DIRECTORY:
             raise RegardError(

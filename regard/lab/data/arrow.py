@@ -1,10 +1,9 @@
 """Labelled texts from Parquet, Arrow and Feather files, and folders of Hugging Face ``datasets``.
 
-All are read by pyarrow, which the extra ``data`` brings. A folder of ``Dataset.save_to_disk``
-holds ``state.json``, which names its .arrow files; of a ``DatasetDict`` each split is such a
-folder. Columns are those of a table, by name or by number from 1; texts are strings, labels
-strings or numbers. Where ``datasets`` wrote the names of a column's classes (``ClassLabel``), these
-are the labels, and −1 is none.
+pyarrow, from the extra ``data``, reads all of them. A folder of ``Dataset.save_to_disk`` has a
+``state.json``, which names its .arrow files; in a ``DatasetDict`` each split is such a folder.
+Columns are selected by name or by number from 1; texts are strings, labels strings or numbers. If
+``datasets`` stored class names (``ClassLabel``), these are the labels, and −1 is a missing label.
 """
 
 from collections import Counter
@@ -21,18 +20,18 @@ from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.lab.data.text_files import TextFile
 from regard.lab.data.titles import columns_of, must_be_distinct, text_column, unread
 
-STATE = "state.json"  # of a saved data set; it names the files
+STATE = "state.json"  # names the files of a saved data set
 SUFFIXES = (".parquet", ".arrow", ".feather")
-FILE_MAGIC = b"ARROW1"  # Arrow's file format; a stream begins otherwise
-ROWS = 1_000  # read at once
+FILE_MAGIC = b"ARROW1"  # Arrow's file format; streams begin differently
+ROWS = 1_000  # rows read at once
 BUFFER = 1 << 20  # bytes of a column read at once
-ROW = 8  # bytes that a row takes at least
-METADATA_LIMIT = 1_000_000  # bytes of JSON beside the rows
+ROW = 8  # minimum bytes of a row
+METADATA_LIMIT = 1_000_000  # maximum bytes of JSON metadata
 UNLABELLED = -1
 
 
 def is_arrow(path: Path) -> bool:
-    """Return whether a path is such a file, or the folder of a saved data set."""
+    """Return whether a path is an Arrow, Feather or Parquet file or a saved data set's folder."""
     return path.suffix.lower() in SUFFIXES or (path / STATE).is_file()
 
 
@@ -73,8 +72,8 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
 def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:
     """Yield the texts of one column of a Parquet file, reading that column alone; null is "".
 
-    Raises: pyarrow is not installed; a damaged file; no such column; a text that is no string or
-    longer than a line may be; more than `most` bytes.
+    Raises: pyarrow is not installed; a damaged file; no such column; a value that is not a
+    string or exceeds the line limit; more than `most` bytes.
     """
     pyarrow = _pyarrow(file)
     number = read = 0
@@ -136,7 +135,7 @@ def _pyarrow(path: Path | TextFile) -> Any:
 
 @contextmanager
 def _told(path: Path | TextFile, pyarrow: Any) -> Iterator[None]:
-    """Convert the errors of a damaged file into an error of one line."""
+    """Convert errors about a damaged file into a one-line error."""
     try:
         yield
     except (
@@ -219,7 +218,7 @@ def _state(folder: Path) -> Any:
 
 
 def _named(folder: Path, name: str) -> Path:
-    """Return a file of the folder. Raises: a name that leads elsewhere."""
+    """Return a file of the folder. Raises: a name that leads out of it."""
     if name != Path(name).name:
         raise RegardError(f"{folder / STATE}: lists {name!r:.80}, which is not in the folder")
     return inside(folder / name, folder)

@@ -19,7 +19,7 @@ from regard.lab.data.files import BadRow, Lines, open_binary
 from regard.lab.data.pairs import Pair
 from regard.lab.data.spelling import likeness
 
-MASK_CHARACTER: Final = "⁇"  # as assignment 5 prints them: U+2047 and U+25A1
+MASK_CHARACTER: Final = "⁇"  # as printed in assignment 5: U+2047 and U+25A1
 PAD_CHARACTER: Final = "□"
 FILES: Final = {
     "texts": "wiki.txt",
@@ -54,7 +54,7 @@ class Birthplaces:
 
 
 def counted(texts: Sequence[str], symbols: str = "") -> str:
-    """Return what assignment 5 prints of texts: characters with line ends, and distinct ones.
+    """Return the line of assignment 5 about texts: all and distinct characters, with line ends.
 
     >>> counted(["a", "ba"], symbols="⁇")
     'data has 5 characters, 4 unique.'
@@ -120,7 +120,7 @@ def load_birthplaces(
 
 
 def placed(path: Path) -> Path:
-    """Return the path of a file; the name of a file of the assignment is looked for in its data."""
+    """Return the path of a file; files of the assignment are looked up in its data folder."""
     if path.name != str(path) or path.name not in FILES.values() or path.exists():
         return path
     folder = present("birthplaces")

@@ -50,7 +50,7 @@ SIZES = {"shortest": "least", "longest": "largest"}  # titles of these quantiles
 LENGTHS = (100, 200, 400, 800)  # words; reported truncation lengths, beside the requested one
 LABELS_SHOWN = 12
 BLOCK, LONG = 1_000, 10_000  # texts between progress reports; fewer texts than LONG need none
-EXAMPLES = 10  # labels listed that a part lacks
+EXAMPLES = 10  # missing labels that are listed for a part
 SHOWN = 20  # locations in the text report; the JSON has all
 
 # Control and private-use characters, the replacement character, and UTF-8 decoded as
@@ -78,7 +78,7 @@ class Part:
     cuts: list[Cut]
     copies: int  # rows whose text occurred in an earlier row
     bad: list[BadRow]
-    groups: int  # distinct ones; 0 where no column was named
+    groups: int  # number of distinct groups; 0 without a group column
     numbers: dict[str, float]  # quantiles of number labels; `labels` is then empty
 
 
@@ -255,7 +255,7 @@ def check(
                 must_be_classes(name, examples)
                 if not test:
                     split_test(name, examples, counts_of)
-        except RegardError as refusal:  # what training would say
+        except RegardError as refusal:  # the error that training would raise
             problems.append(str(refusal))
     if own and not validation:
         problems += leak(*hold_out(examples), "validation", "validation=FILE")
@@ -269,7 +269,7 @@ Found = tuple[str, list[Example], list[BadRow]]
 
 
 def _advice(data: str) -> str:
-    """Return what to do about a file whose columns were not found: options with likely columns."""
+    """Return the remedy for a file whose columns were not found: options with likely columns."""
     try:
         guessed = guess(data)
     except RegardError:
@@ -416,7 +416,7 @@ def _shared_groups(parts: Sequence[Sequence[Example]]) -> dict[str, list[str]]:
 
 
 def _lengths(texts: Sequence[str], show: Show | None) -> Lengths:
-    cutter = train_tokenizer("words", ["any word"], minimum=1)  # unknown words count as well
+    cutter = train_tokenizer("words", ["any word"], minimum=1)  # unknown words also count
     lengths: list[int] = []
     for start in range(0, len(texts), BLOCK):
         lengths += map(len, cutter.encode(texts[start : start + BLOCK]))
@@ -463,10 +463,10 @@ def _problems(
         problems.append(f"{_count(len(groups), 'group')} in {two}; training keeps them in both")
     if conflicts:
         problems.append(f"{_count(len(conflicts), 'row')} with a different label than a duplicate")
-    for kind, found in _odd_kinds(odd).items():
-        rows = list(dict.fromkeys(source for c in found for source in odd[c]))
-        codes = ", ".join(" ".join(f"U+{ord(c):04X}" for c in pair) for pair in found[:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    for kind, rows_by_code in _odd_kinds(odd).items():
+        rows = list(dict.fromkeys(source for c in rows_by_code for source in odd[c]))
+        codes = ", ".join(" ".join(f"U+{ord(c):04X}" for c in pair) for pair in rows_by_code[:5])
+        more = f" and {len(rows_by_code) - 5} more" if len(rows_by_code) > 5 else ""
         problems.append(f"{kind} in {_count(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
     return problems
 

@@ -1,8 +1,8 @@
 """Generated Chinese film reviews whose label depends on word order and negation.
 
 The grammar has the three kinds of `regard.lab.data.synthetic`, with the same shares: plain
-sentences, negated ones, and sentences that exchange a positive and a negative word, of which a
-model that ignores order reads half. Chinese is written without spaces between words.
+sentences, negated ones, and sentences that exchange a positive and a negative word, where a model
+that ignores order is right half of the time. Chinese has no spaces between words.
 """
 
 from regard.lab.data.examples import Example

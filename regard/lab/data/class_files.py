@@ -17,7 +17,7 @@ from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, Lines, open_binary, pa
 from regard.lab.data.titles import OtherFileError, listed
 
 MOST_CLASSES = 1_000
-MOST_FILES = 1_000_000  # of a folder; IMDB has 12,500 of each class
+MOST_FILES = 1_000_000  # maximum files of a folder; IMDB has 12,500 in each class
 PARTS = frozenset({"train", "test", "dev", "val", "valid", "validation"})
 ENDINGS = (".txt", ".txt.gz")
 TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".txt", ".arrow", ".feather")
@@ -75,13 +75,13 @@ def name_of(path: Path) -> str:
 
 
 def must_not_be_parts(folder: Path) -> None:
-    """Raises: a folder that holds train and test, as files or folders."""
+    """Raise an error for a folder that contains train and test, as files or folders."""
     parts = {}
     for entry in _entries(folder):
         name = entry.name.lower().removesuffix(".gz")
         if _stem(name) in PARTS and (entry.is_dir() or name.endswith(TABLES)):
             parts[_stem(name)] = entry
-    if "train" not in parts or len(parts) < 2:  # alone it is a class of that name
+    if "train" not in parts or len(parts) < 2:  # alone, it is a class named "train"
         return
     arguments = [f"data={parts.pop('train')}"]
     for name, entry in sorted(parts.items(), reverse=True):
@@ -93,7 +93,7 @@ def inside(path: Path, folder: Path) -> Path:
     """Return the path. Raises: it is a link that leads out of the folder."""
     try:
         leaves = path.is_symlink() and not path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # of links that lead to each other
+    except (OSError, RuntimeError):  # a cycle of links
         leaves = True
     if leaves:
         raise RegardError(f"{path}: links out of {folder}; copy the target into the folder")

@@ -51,8 +51,8 @@ def read_columns(path: Path | str, x: Sequence[str] = (), y: str = "") -> Column
     Without names: all columns whose first entry is a number, the last of them `y`. The first row
     is the header, unless it is all numbers: then columns are named 1, 2, …
 
-    Raises: all of `RegardError`, with file:line: a text among numbers, infinity, a column that
-    does not exist, more than a fifth of the rows with a number missing, no rows at all.
+    Raises, with file:line: a text among numbers; infinity; an unknown column; missing numbers in
+    more than a fifth of the rows; no rows.
     """
     path = Path(path)
     kind = kind_of(path)
@@ -165,7 +165,7 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
 def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> list[int]:
     """Return the input columns, then the target column.
 
-    Without names a column without a title is left out: pandas writes the row numbers so.
+    By default, columns without a title are omitted, since pandas writes row numbers there.
     """
     inputs = [_place(file, names, name) for name in x]
     here, fields = first
@@ -199,7 +199,7 @@ def _place(file: str, names: Sequence[str], name: str) -> int:
 
 
 def _is_numeric(field: Any) -> bool:
-    """Return whether a field is a number, also one that must be written differently."""
+    """Return whether a field is a number, even in an unsupported notation."""
     return isinstance(_number(field), float) or (isinstance(field, str) and bool(remedy(field)))
 
 

@@ -2,7 +2,7 @@
 
 https://universaldependencies.org/format.html: ten tab-separated columns, of which ID, FORM and HEAD
 are read; an empty line after each sentence; comments ``# key = value`` before it. Multiword tokens
-(``4-5``) and empty nodes (``4.1``) are not words of the tree and are skipped.
+(``4-5``) and empty nodes (``4.1``) are not part of the tree and are skipped.
 """
 
 import re
@@ -56,7 +56,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class BadSentence:
-    """A sentence that is not valid CoNLL-U or not a tree: its line, and why."""
+    """A sentence that is not valid CoNLL-U or not a tree: its line and the reason."""
 
     line: int
     why: str
@@ -75,8 +75,8 @@ def is_conllu(path: Path | str) -> bool:
 def sentences(lines: Iterable[str], tags: int | None = None) -> Iterator[Sentence | BadSentence]:
     """Yield the sentences of a file's lines, valid or not, in order.
 
-    ``tags``: the index of a column, from 0, to read as tags. With it a sentence may have heads of
-    some words only, and then has no ``parents``.
+    ``tags``: the index of a column, from 0, to read as tags. Then heads may be missing; such a
+    sentence has no ``parents``.
 
     >>> table = [f"{i}\\t{word}" + "\\t_" * 4 + f"\\t{head}" + "\\t_" * 3
     ...          for i, word, head in [(1, "She", 2), (2, "sleeps", 0), (3, "well", 2)]]
@@ -167,7 +167,7 @@ def _tree(written: Sequence[tuple[int, str]]) -> tuple[int, ...] | BadSentence:
 
 
 def no_comment(sentence: Sentence, here: str, what: str, key: str) -> RegardError:
-    """Return the error for a ``label`` or ``group`` missing in a file's first sentence."""
+    """Return the error for a ``label`` or ``group`` that the first sentence of a file lacks."""
     return RegardError(
         f"{here}: no comment '# {key} = …'; comments: {listed(list(sentence.comments))}; set "
         f"{what}=KEY, or {what}=KEY:SIGN for its beginning up to a sign, e.g. {what}=sent_id:-"
@@ -175,7 +175,7 @@ def no_comment(sentence: Sentence, here: str, what: str, key: str) -> RegardErro
 
 
 def kept_tree(parents: Sequence[int], kept: Sequence[int]) -> list[int]:
-    """Return the heads of the words ``kept``: each one's nearest ancestor that is kept.
+    """Return the new heads of the words ``kept``: the nearest ancestor that is kept.
 
     A word without such an ancestor is a root.
 

@@ -1,6 +1,6 @@
 """The noisy sine of kernel regression: y = 2 sin x + x^0.8 + ε, ε ~ N(0, ½²), x even on [0, 5).
 
-From the lab that regard comes from (Dive into Deep Learning, section 11.2).
+From Dive into Deep Learning, section 11.2.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ FROM, TO = 0.0, 5.0
 
 
 class Curve(NamedTuple):
-    """Points of the noisy sine, x rising."""
+    """Points of the noisy sine, sorted by x."""
 
     x: Float[np.ndarray, " points"]
     y: Float[np.ndarray, " points"]

@@ -2,7 +2,7 @@
 
 ``mardi 5 mars 2024 → 2024-03-05``. The formats are those of Unicode's CLDR, written by Babel: each
 locale's short, medium, long and full format and those of the skeletons below, in the locale's own
-digits. Of combinations of locale and format with equal output only the first is kept.
+digits. Among combinations of locale and format with equal output, only the first is kept.
 
 No string is ambiguous, by construction:
 
@@ -155,7 +155,7 @@ def combinations(*, held_out: bool = False) -> tuple[Combination, ...]:
     by_locale: dict[str, list[Combination]] = defaultdict(list)
     for combination in different.values():
         by_locale[combination.locale].append(combination)
-    out = {id(c) for found in by_locale.values() if (c := _lent(found)) is not None}
+    out = {id(c) for combinations in by_locale.values() if (c := _lent(combinations)) is not None}
     return tuple(c for c in different.values() if (id(c) in out) == held_out)
 
 
@@ -259,7 +259,7 @@ def _is_number(text: str) -> bool:
 
 
 def _shape(combination: Combination) -> tuple[str, ...]:
-    """Return the order of year, numbers and separators, without telling day from month.
+    """Return the order of year, numbers and separators, where day and month are both numbers.
 
     Spaces, direction marks and the weekday do not reveal the order.
     """
@@ -277,7 +277,7 @@ def _order(combination: Combination) -> str:
 
 
 def _samples(combination: Combination) -> Iterator[str]:
-    """Yield enough dates to tell whether two combinations have equal output."""
+    """Yield enough dates to detect whether two combinations have equal output."""
     for month in range(1, 13):
         for day in (month, 13 + month):
             yield combination.write(datetime.date(2024, month, day))[0]

@@ -1,11 +1,11 @@
 """Rows of comma-separated and tab-separated files: the delimiter, quotes, and empty rows.
 
-* CSV: quotes are those of RFC 4180, and the delimiter is the one of ``, ; | tab`` that divides most
-  rows alike, or the one that a first line ``sep=;`` names, as Excel writes it.
+* CSV: quotes follow RFC 4180. The delimiter is the one of ``, ; | tab`` that divides most rows
+equally, or the one of a first line ``sep=;``, as written by Excel.
 * TSV: the delimiter is a tab. Quotes are text, except around a whole field; a quoted field
   may contain line ends and tabs, as pandas writes it.
 
-Rows at the end of a file whose every field is empty, as spreadsheets write them, are omitted.
+Trailing rows with only empty fields, as written by spreadsheets, are omitted.
 """
 
 import csv
@@ -16,8 +16,8 @@ from itertools import chain, islice, pairwise
 from regard.lab.data.lines import LINE_LIMIT, Lines
 
 DECIDING = 100  # rows that decide on the delimiter
-DELIMITERS = "\t;,|"  # the first of several that divide the rows alike is the delimiter
-SHEET = 1_048_576  # rows of a spreadsheet: at most so many empty rows are omitted
+DELIMITERS = "\t;,|"  # if several divide the rows equally, the first is the delimiter
+SHEET = 1_048_576  # rows of a spreadsheet: the maximum of omitted empty rows
 NOT_CLOSED = "unclosed quote"
 IN_QUOTES = (
     "a field in quotes contains a line end or a tab, but in tab-separated pairs quotes are text; "
@@ -26,17 +26,17 @@ IN_QUOTES = (
 
 _named = re.compile(r'(")?sep=([^\s\w"]|\t)(?(1)"|)[\r\n]*', re.IGNORECASE)
 
-Fields = list[str] | str  # of a row, or what is wrong with it
+Fields = list[str] | str  # the fields of a row, or its error
 NumberedRows = Iterator[tuple[int, Fields]]
 
 
 def table_rows(
     lines: Lines, kind: str, *, blank: bool = False, quotes: bool = True
 ) -> NumberedRows:
-    """Yield the first line number of each row with its fields, or with what is wrong.
+    """Yield the first line number of each row with its fields, or with an error message.
 
     ``kind`` is csv or tsv. An empty line is skipped, or with ``blank`` yielded as a row without
-    fields. Without ``quotes`` those of a tab-separated file are text even around a whole field.
+    fields. Without ``quotes``, quotes in a tab-separated file are always text.
     """
     named = _named.fullmatch(next(lines.ahead(), ""))
     if named:
@@ -52,8 +52,9 @@ def table_rows(
 def delimiter_of(lines: Sequence[str]) -> str:
     """Return the delimiter that divides most rows into as many fields as the first row.
 
-    If several do, one that a space follows belongs to a text, and a comma between digits to a
-    number. Of the others the first in `DELIMITERS` is taken; a comma if none divides the first row.
+    If several do, those followed by a space (in a text) and commas between digits (in a number) are
+    excluded, and the first of the others in `DELIMITERS` is used. If none divides the first row, it
+    is a comma.
 
     >>> delimiter_of(["1;Great, really good", "0;Bad, boring"])
     ';'
@@ -122,7 +123,7 @@ def _complaint(error: str) -> str:
 
 def _tab_rows(lines: Lines, quotes: bool) -> NumberedRows:
     width = 0
-    texts = not quotes  # quotes were read that no program writes around fields
+    texts = not quotes  # becomes True when a quote is found that is not around a field
     for line in lines:
         number = lines.number
         bare = line.rstrip("\r\n")
@@ -144,9 +145,9 @@ def _quoted_row(
 ) -> list[str] | None:
     """Return the fields of a row with line ends or tabs in quotes, and take its lines; or None.
 
-    It is one if its quotes are closed as in CSV, it has ``width`` fields (0: any number), and its
-    lines without regard to quotes have another number. In a file of one column they do not, so
-    that there ``one_column`` tells whether quotes may be those of CSV.
+    The quotes must be closed as in CSV, the row must have ``width`` fields (0: any number), and its
+    lines, split without quotes, another number. In a file of one column the last condition cannot
+    hold; there ``one_column`` tells whether quotes follow CSV.
     """
     reader = csv.reader(chain([line], lines.ahead()), delimiter="\t", strict=True)
     try:
@@ -172,7 +173,7 @@ def _unquoted(field: str) -> str:
 
 
 def _without_empty_end(rows: NumberedRows, blank: bool) -> NumberedRows:
-    """Yield the rows without those at the end whose several fields are all empty."""
+    """Yield the rows without trailing rows of several empty fields."""
     held: list[tuple[int, Fields]] = []
     for number, fields in rows:
         if isinstance(fields, list):

@@ -80,8 +80,8 @@ def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | B
 
 
 def _nested(value: Any) -> str:
-    """Return the remedy for a value with parts of its own."""
-    return "; write it as a field of its own" if isinstance(value, dict | list) else ""
+    """Return the remedy for a nested value."""
+    return "; write it as a separate field" if isinstance(value, dict | list) else ""
 
 
 def _shown(value: Any) -> str:

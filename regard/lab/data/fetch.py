@@ -1,4 +1,4 @@
-"""Data sets that are downloaded: where they are stored, and how they get there."""
+"""Downloaded data sets: their folders and the download."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 from regard.core.errors import RegardError
 from regard.lab.data.named import RemoteFile, source_of
 
-CHUNK = 1 << 16  # bytes asked for at a time
+CHUNK = 1 << 16  # bytes per read
 TIMEOUT = 30  # seconds without an answer
 Show = Callable[[float, float, str], None]  # (done, total, description)
 
@@ -23,7 +23,7 @@ def cache() -> Path:
 
 
 def folders(name: str, data_dir: Path | str | None = None) -> list[Path]:
-    """Return the folders where a source is looked for, in order.
+    """Return the folders that are searched for a source, in order.
 
     `data_dir`, then the environment's ``REGARD_DATA``, each with the source's own subfolder, then
     the cache.
@@ -125,7 +125,7 @@ def _bring(file: RemoteFile, url: str, folder: Path, show: Show) -> Path:
 def progress_lines(name: str) -> Show:
     """Return the default progress report: a line on stderr every few seconds, in MB."""
     begun = last = time.monotonic()
-    first = -1.0  # bytes that were done before
+    first = -1.0  # bytes that were complete before this download
 
     def show(done: float, total: float, what: str) -> None:
         nonlocal begun, last, first

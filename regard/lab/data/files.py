@@ -278,12 +278,12 @@ def _parsed_rows(
     keys = {"label": label or "label", **({"group": group} if group else {})}
     first, headless = True, False
     for sentence in sentences(lines):
-        here, spoiled = f"{lines.name}:{sentence.line}", lines.complaint()
-        if isinstance(sentence, BadSentence) or spoiled:
+        here, line_error = f"{lines.name}:{sentence.line}", lines.complaint()
+        if isinstance(sentence, BadSentence) or line_error:
             why, empty = (
                 ("", False) if isinstance(sentence, Sentence) else (sentence.why, sentence.empty)
             )
-            yield BadRow(here, spoiled or why, empty and not spoiled)
+            yield BadRow(here, line_error or why, empty and not line_error)
             continue
         values = {what: sentence.comment(key) for what, key in keys.items()}
         if first and (missing := [what for what, value in values.items() if value is None]):

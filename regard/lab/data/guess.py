@@ -1,4 +1,4 @@
-"""Guess what can be learned from a data file: the task and the columns, from its first rows."""
+"""Guess the task and the columns of a data file from its first rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -35,8 +35,8 @@ from regard.lab.data.titles import (
     place_of,
 )
 
-LOOKED_AT = 1_000  # rows that decide
-CLASSES = 200  # most distinct values of a column of labels that has no common name
+LOOKED_AT = 1_000  # rows that are read
+CLASSES = 200  # maximum distinct values of a label column without a common name
 
 
 class Guess(NamedTuple):
@@ -48,9 +48,9 @@ class Guess(NamedTuple):
 
 
 def guess(data: str, text: str = "", label: str = "") -> Guess:
-    """Return what a data file seems to be for; ``text`` and ``label`` name its columns.
+    """Return the probable task of a data file; ``text`` and ``label`` name its columns.
 
-    Raises: no such file; a file that no task reads; a named column that is not there.
+    Raises: no such file; an unsupported file; an unknown column.
     """
     path = path_of(data)
     if "," not in data and not path.exists():
@@ -118,7 +118,7 @@ def _of_columns(path: Path, named: dict[str, str]) -> Guess:
 def _place(
     here: str, names: Sequence[str], key: str, named: dict[str, str], usual: Sequence[str]
 ) -> int | None:
-    """Return the column that the user named, or one with a common name. Raises: not there."""
+    """Return the column that the user named, or one with a common name. Raises: unknown."""
     if key not in named:
         return first_of(here, names, usual)
     place = numbered(named[key], names)
@@ -150,7 +150,7 @@ def _label_like(columns: Mapping[int, Sequence[str]]) -> int | None:
 
 
 def head(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the column names and the first rows of a table; rows of another width are left out.
+    """Return the column names and the first rows of a table, without rows of another width.
 
     Raises: no rows; a first row that cannot be read.
     """

@@ -41,7 +41,7 @@ def why_no_number(label: str) -> str:
 
 
 def hardly_repeat(labels: Sequence[str]) -> bool:
-    """Return whether labels are numbers that are too many to be classes.
+    """Return whether labels are numbers with too many distinct values for classes.
 
     Markers of missing values are ignored; numbers with a decimal comma or separators count.
     """
@@ -52,7 +52,7 @@ def hardly_repeat(labels: Sequence[str]) -> bool:
 
 
 def too_many(kinds: int, rows: int) -> bool:
-    """Return whether so many distinct values in so many rows are not classes."""
+    """Return whether this many distinct values (kinds) in this many rows are not classes."""
     return kinds > 50 and kinds > rows / 4
 
 

@@ -1,4 +1,4 @@
-"""Lines of text files, plain or gzip, with limits on size; problems become errors of one line."""
+"""Lines of text files, plain or gzip, with size limits and one-line errors."""
 
 import codecs
 import contextlib
@@ -35,7 +35,7 @@ def path_of(given: Path | str) -> Path:
 
 @contextlib.contextmanager
 def open_binary(path: Path | TextFile) -> Iterator[Binary]:
-    """Open a file, unpacking gzip; system and gzip errors become errors of one line."""
+    """Open a file, unpacking gzip; convert system and gzip errors into one-line errors."""
     try:
         if isinstance(path, Path) and path.is_dir():
             raise RegardError(f"{path}: is a folder; give a file in it")
@@ -84,8 +84,8 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-# Behind a carriage return that ends a line alone: not that of \r\n, nor the first of \r\r\n, which
-# ends lines that were converted twice.
+# After a single carriage return that ends a line: not the one of \r\n, nor the first of \r\r\n,
+# which ends lines that were converted twice.
 _alone = re.compile(rb"(?<=\r)(?=[^\r\n]|\r[^\n])")
 _alone_at_the_end = re.compile(rb"(?<=\r)(?=\r)")
 
@@ -110,7 +110,7 @@ class RawLines:
         return self._ahead.popleft()
 
     def ahead(self) -> Iterator[bytes]:
-        """Yield the next lines without taking them, until about ``limit`` bytes are held."""
+        """Yield the next lines without consuming them, up to about ``limit`` bytes."""
         place = size = 0
         while size < self.limit and (place < len(self._ahead) or self._fill()):
             yield self._ahead[place]
@@ -118,7 +118,7 @@ class RawLines:
             place += 1
 
     def _fill(self) -> bool:
-        """Read on until at least one more line is held. Return whether there is one."""
+        """Read until at least one more line is available. Return whether there is one."""
         while more := self.file.readline(self.limit + 1):
             if not self._rest and more[-1:] == b"\n" and more.find(b"\r") in (-1, len(more) - 2):
                 self._ahead.append(more)
@@ -150,7 +150,7 @@ class Lines:
         self.read = 0
         self.spoiled: dict[int, str] = {}
         self._raw = RawLines(file, limit)
-        self._end = self._usual_end = b""  # of the last line; of the first row
+        self._end = self._usual_end = b""  # line ends of the last line and of the first row
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -178,7 +178,7 @@ class Lines:
             return line.decode(errors="replace")
 
     def ahead(self) -> Iterator[str]:
-        """Yield the next lines without taking them: a megabyte at most, unchecked."""
+        """Yield the next lines without consuming them: a megabyte at most, unchecked."""
         for line in self._raw.ahead():
             yield line.removeprefix(codecs.BOM_UTF8).decode(errors="replace")
 
@@ -187,10 +187,10 @@ class Lines:
         return f"{self.name}:{self.number}"
 
     def complaint(self) -> str | None:
-        """Return and clear what is wrong with the lines since the last call, which are one row.
+        """Return and clear the error of the lines since the last call, which form one row.
 
-        That is the first encoding error, or else a line end of another kind than that of the first
-        row, where a carriage return may be part of a text or may end one.
+        It is the first encoding error, or a line end that differs from the first row's, since a
+        carriage return could be part of a text or its end.
         """
         problem = next(iter(self.spoiled.values()), None)
         self.spoiled.clear()

@@ -17,10 +17,10 @@ SEED_OF_ENTITIES = 2017
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set: what it holds, the task that it is for, and what reads it.
+    """A data set: its description, its task and its reader.
 
-    ``read`` returns rows, of which a test part is then split off, or rows by part: "train", "test"
-    and perhaps "validation". A row is (text, label) for classification, regression (a number) and
+    ``read`` returns rows, from which a test part is split off, or rows by part: "train", "test" and
+    optionally "validation". A row is (text, label) for classification, regression (a number) and
     tagging (as many tags as words, spaces between), (source, target) for translation, and a text
     for pretraining.
     """
@@ -34,7 +34,7 @@ class DataSet:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at its canonical address, with the size and sha256 that a download must have."""
+    """A file at its canonical address, with the expected size and sha256 of a download."""
 
     url: str
     bytes: int
@@ -52,8 +52,8 @@ class Source(DataSet):
     files: tuple[RemoteFile, ...]
     licence: str
     cite: str
-    marks: tuple[str, ...]  # file patterns, one of which marks the folder of the source
-    by_hand: str = ""  # why it must be downloaded manually, and how
+    marks: tuple[str, ...]  # file patterns; a match identifies the folder of the source
+    by_hand: str = ""  # the reason for a manual download, and instructions
     put: tuple[str, ...] = ()  # the files to put into its folder manually
 
     @property
@@ -248,7 +248,7 @@ def is_own(data: str) -> bool:
 
 
 def source_of(name: str) -> Source:
-    """Return a data set that is downloaded. Raises: no data set of that name; it is none of them.
+    """Return a downloaded data set. Raises: an unknown name; a data set that is not downloaded.
 
     >>> source_of("reviews")
     Traceback (most recent call last):
@@ -261,10 +261,10 @@ def source_of(name: str) -> Source:
 
 
 def parts_of(data: str, used_for: str, rows: str) -> dict[str, list[Any]] | None:
-    """Return the rows of a data set by part; None for a file, or a set with a reader of its own.
+    """Return the rows of a data set by part; None for a file, or a data set with its own reader.
 
-    ``rows`` is what the task reads, for errors: "texts with labels". Raises: a data set for another
-    task; its function fails or returns something else.
+    ``rows`` describes the rows for errors: "texts with labels". Raises: a data set for another
+    task; a function that fails or returns something else.
     """
     if data not in DATA or (data_set := DATA[data]).read is None:
         return None

@@ -1,4 +1,4 @@
-"""Detection of held-out texts that nearly copy training texts, which a split by hash misses.
+"""Detection of held-out texts that nearly copy training texts, which splits by hash overlook.
 
 Examples are the phrases of one sentence (as in SST) and the versions of one message. Texts in
 scripts without spaces between words (Chinese, Japanese, Thai, …) are compared by character.
@@ -15,15 +15,15 @@ from regard.lab.data.examples import Example
 from regard.lab.data.spelling import likeness
 from regard.lab.data.tokenizers import NO_SPACE
 
-RUN = 5  # words in a row that two texts share
+RUN = 5  # successive words that two texts share
 CHARACTERS = 8  # the same in scripts without spaces: a Chinese word has about 1.6 characters
 COVERED = 0.8  # minimum fraction of a text's words or characters in such runs
 REPORTED = 0.05  # minimum fraction of held-out texts that is reported
 LOOKED_AT = 1_000  # held-out texts that are checked
 SEEN = 100_000  # training texts that are checked: the first of a larger file
 BLOCK = 5_000  # texts hashed at once
-FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)  # odd, of a hash by multiplication (Knuth, 6.4)
-BITS: Final = 22  # of a table that lets most other runs pass quickly
+FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)  # odd factor of multiplicative hashing (Knuth, 6.4)
+BITS: Final = 22  # size of a table that quickly rejects most runs
 Runs = tuple[
     UInt64[np.ndarray, " runs"],
     Int64[np.ndarray, " runs"],
@@ -45,8 +45,10 @@ def leak(train: Sequence[Example], held: Sequence[Example], side: str, remedy: s
     if not held or any(example.group for example in train):
         return []
     first = train[:SEEN]
-    beside = held[: max(1, len(held) * len(first) // max(1, len(train)))]
-    chosen = [beside[int(i)] for i in np.linspace(0, len(beside) - 1, min(LOOKED_AT, len(beside)))]
+    compared = held[: max(1, len(held) * len(first) // max(1, len(train)))]
+    chosen = [
+        compared[int(i)] for i in np.linspace(0, len(compared) - 1, min(LOOKED_AT, len(compared)))
+    ]
     copies = near_copies([example.text for example in first], [example.text for example in chosen])
     if len(copies) < REPORTED * len(chosen):
         return []

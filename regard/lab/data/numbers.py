@@ -1,4 +1,4 @@
-"""Numbers as text: what is read as one, and how to write the others."""
+"""Numbers as text: parsing, and remedies for unsupported notations."""
 
 import re
 
@@ -12,7 +12,7 @@ _grouped = re.compile(
 
 
 def parse_number(text: str) -> float | None:
-    """Return a text as a number, NaN and infinity included, or None if it is none.
+    """Return a text as a number, including NaN and infinity, or None if it is not a number.
 
     >>> parse_number("−2.5"), parse_number(" 1e-3 "), parse_number("1_000"), parse_number("two")
     (-2.5, 0.001, None, None)

@@ -122,9 +122,9 @@ def iterate_pairs(
     a pair; more than 1 % of the pairs with an empty side (fewer are skipped and noted; two empty
     lines are ignored); no pairs at all.
     """
-    path, beside = files_of(str(data), str(target or ""), source_name, target_name)
-    if beside is not None:
-        second = beside
+    path, target_path = files_of(str(data), str(target or ""), source_name, target_name)
+    if target_path is not None:
+        second = target_path
 
         def scan() -> Iterator[Row]:
             with open_binary(path) as left, open_binary(second) as right:
@@ -183,12 +183,12 @@ def files_of(
         return path, path_of(target)
     if path.is_file() or _member(path) is not None:
         return path, None
-    beside = source_name and target_name and not path.is_dir()
-    sides = [_plain_or_packed(path, name) for name in (source_name, target_name) if beside]
+    aligned = source_name and target_name and not path.is_dir()
+    sides = [_plain_or_packed(path, name) for name in (source_name, target_name) if aligned]
     if "," in data and not any(sides):
         first, _, second = data.partition(",")
         return path_of(first.strip()), path_of(second.strip())
-    if beside:
+    if aligned:
         if sides[0] is None and sides[1] is None:
             raise RegardError(
                 f"{path}: no such file, nor {path.name}.{source_name} and {path.name}.{target_name}"
@@ -208,7 +208,7 @@ def _plain_or_packed(prefix: Path, ending: str) -> Path | None:
 
 
 def holding(path: Path) -> Path:
-    """Return the file that a path names, or the archive of the member that it names."""
+    """Return the file of a path, or the archive if the path names a member."""
     named = _member(path)
     return path if named is None else named[0]
 

@@ -84,7 +84,7 @@ def _table_rows(lines: Lines, kind: str, names: tuple[str, str]) -> Iterator[Row
                 yield _pair(fields[source], fields[target], here)
         elif len(fields) != width:
             yield BadRow(here, f"{len(fields)} fields, but the first row has {width}")
-        elif not repeats(fields, header):  # of joined files
+        elif not repeats(fields, header):  # the header again, in joined files
             yield _pair(fields[source], fields[target], here)
 
 
@@ -169,16 +169,16 @@ def _columns(
 
 
 def usual_sides(here: str, header: Sequence[str], kind: str) -> tuple[int, int] | None:
-    """Return the columns of both sides if their names are common ones. Raises: of `place_of`."""
+    """Return the columns of both sides if they have common names. Raises: as `place_of`."""
     places = [place_of(here, header, title) for title in _usual_titles(header, kind) or ()]
     sides = [place for place in places if place is not None]
     return (sides[0], sides[1]) if sides else None
 
 
 def _usual_titles(header: Sequence[str], kind: str) -> tuple[str, str] | None:
-    """Return the titles of source and target if they are common ones.
+    """Return the titles of source and target if they are common.
 
-    A tab-separated table may have no header: there Hi and Ja are words, hi and ja languages.
+    In a tab-separated table, which may have no header, Hi and Ja are words, hi and ja languages.
     """
     names = [name.strip().casefold() for name in header]
     for sides in PAIRED:

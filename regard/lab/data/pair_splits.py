@@ -13,7 +13,7 @@ from regard.lab.data.titles import listed
 
 Side = Literal["train", "validation", "test"]
 Parts = dict[Side, Sequence[Pair]]
-FEW = 20  # pairs per distinct text of one side, from which on it looks like a label
+FEW = 20  # minimum pairs per distinct text of a side that looks like labels
 LAST_FIRST: Final[tuple[Side, ...]] = ("test", "validation", "train")
 
 

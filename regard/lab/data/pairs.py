@@ -16,9 +16,9 @@ class Pair:
     place: str
 
     def alignment(self) -> Bool[ndarray, "target source"] | None:
-        """Return which source characters each target character comes from, if known.
+        """Return the source characters of each target character, if known.
 
-        A row without any is a character that comes from none, such as the dashes of a date.
+        A row may be empty: the dashes of a date come from no source character.
         """
         return None
 
@@ -27,7 +27,7 @@ class Pair:
 class StreamedPairs:
     """Pairs that are read from the disk on each iteration, with their number.
 
-    ``fingerprint`` identifies their files and how they were chosen.
+    ``fingerprint`` identifies the files and the selection.
     """
 
     count: int

@@ -56,7 +56,7 @@ __all__ = [
 
 TEST_SHARE, VALIDATION_SHARE = 0.05, 0.05  # of the source texts in files
 SHARE_OF_ENG_FRA = 0.02  # of 116,830 English sentences, for the test and for validation
-DRAWN = {"reverse": 320_000, "dates": 100_000}  # pairs of train: 5,000 batches of 64 and some
+DRAWN = {"reverse": 320_000, "dates": 100_000}  # training pairs; 320,000 are 5,000 batches of 64
 HELD = 2_000  # generated pairs of validation and of test
 TEST_OF_MULTI30K = "test_2016_flickr"
 EDITION: Final = "65225fb476dc9a730b494e2f599d11c352697379351f0d8ead48ddc0ec9eae7f"  # fra-eng.zip
@@ -351,7 +351,7 @@ def _streamed(
     examples: int,
     reading: Reading,
 ) -> PairCorpus:
-    """Return a corpus of files too large for memory; small parts of it are held out."""
+    """Return a corpus of files that exceed the memory; small parts are held out."""
     shares = (
         0.0 if given["test"] else streamed.share_of(size, TEST_SHARE),
         0.0 if given["validation"] else validation or streamed.share_of(size, VALIDATION_SHARE),

@@ -171,11 +171,11 @@ def align(
                 "compare files with the same test examples"
             )
         aligned = [known[row.keys[place]] for row in first]
-    for row, beside in zip(aligned, first, strict=True):
-        if row.label != beside.label:
+    for row, reference in zip(aligned, first, strict=True):
+        if row.label != reference.label:
             raise RegardError(
-                f"{row.where}: the label is {row.label!r:.60}, but {beside.label!r:.60} in "
-                f"{beside.where} ({other}); compare files with the same test examples"
+                f"{row.where}: the label is {row.label!r:.60}, but {reference.label!r:.60} in "
+                f"{reference.where} ({other}); compare files with the same test examples"
             )
     return aligned
 

@@ -8,7 +8,7 @@ PASSAGE = 1_000  # minimum characters of a document, which ends with a paragraph
 
 
 def documents() -> list[str]:
-    """Return passages of some 1,000 characters, whole paragraphs, in the order of topic names.
+    """Return passages of about 1,000 characters (complete paragraphs), ordered by topic name.
 
     They differ between Python versions.
 

@@ -60,8 +60,8 @@ def load_corpus(
     """Return labelled texts by name ("reviews", "imdb") or from a file, with a test part.
 
     Without a `test` file a fifth is split off by a hash of each text (and of `seed`), so that
-    duplicates stay together; with a `group` column, all texts of a group do. `validation` is a file
-    as well; without it none is split off here (see `hold_out`). Texts in two parts are dropped from
+    duplicates stay together, or with a `group` column all texts of a group. `validation` is also a
+    file; without it nothing is split off here (see `hold_out`). Texts in two parts are dropped from
     the earlier of train, validation and test, unless `duplicates` is "keep", which reproduces
     published evaluations that kept them. `labels` renames labels of the files: "neg:0,pos:1". An
     aclImdb folder or archive may be given by its path. With ``numbers`` the labels are finite
@@ -132,7 +132,7 @@ def hold_out(
 def split_by_hash(
     examples: Sequence[Example], fraction: float, salt: str
 ) -> tuple[list[Example], list[Example]]:
-    """Return the examples that stay and that leave, by a hash of the group or else the text."""
+    """Split examples into the kept and the split-off part, by a hash of the group or the text."""
     stay: list[Example] = []
     leave: list[Example] = []
     for example in examples:
@@ -142,7 +142,7 @@ def split_by_hash(
 
 
 def leaves(unit: str, fraction: float, salt: str) -> bool:
-    """Return whether a unit is in the fraction that is split off, by a hash with the salt."""
+    """Return whether a unit is split off, by a hash with the salt."""
     digest = hashlib.sha256(f"{salt}\n{unit}".encode(errors="replace")).digest()
     return int.from_bytes(digest[:8]) < fraction * 2**64
 
@@ -230,7 +230,7 @@ def split_test(
 ) -> tuple[list[Example], list[Example]]:
     """Split off a test part by a hash of the group or text; `counts` are the rows of each label.
 
-    Raises: a label that would be in the test part alone; no row for the test part.
+    Raises: a label that would only be in the test part; an empty test part.
     """
     train, test = split_by_hash(rows, TEST_SHARE, f"test {seed}")
     if missing := sorted(set(counts) - {example.label for example in train}):
@@ -314,7 +314,7 @@ def corpus_of(
 def _without(
     earlier: list[Example], later: list[Example], names: tuple[str, str], duplicates: str
 ) -> tuple[list[Example], list[str]]:
-    """Return the rows of a part without texts of a later one, and a note on those."""
+    """Return the rows of a part without the texts of a later part, and a note about them."""
     shared = shared_texts(earlier, later)
     if not shared:
         return earlier, []

@@ -1,18 +1,18 @@
-"""Spellings that a reader cannot tell apart: when two texts are equal, and when two labels are."""
+"""Equality of texts and of labels whose spellings look the same."""
 
 import re
 from collections.abc import Sequence
 from typing import Final
 from unicodedata import east_asian_width, normalize
 
-#: Signs without a shape of their own: Unicode's property Default_Ignorable_Code_Point, as of 14.0.
+#: Invisible characters: Unicode's property Default_Ignorable_Code_Point, as of 14.0.
 IGNORABLE: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# Joiners, variation selectors and tags, which change the shape of a letter of Arabic or of an
-# Indian script, of a symbol and of an emoji, which stands before them.
+# Joiners, variation selectors and tags, which change the shape of the preceding Arabic or Indian
+# letter, symbol or emoji.
 _JOINING = "\u200c\u200d\ufe00-\ufe0f\U000e0020-\U000e007f\U000e0100-\U000e01ef"
 _SHAPED = "\u0600-\u1cff\u2100-\u2bff\u3030-\u303d\u3297-\u3299\ua800-\uabff\U0001f000-\U0001faff"
 _ignorable = re.compile(f"[{IGNORABLE}]+")
@@ -20,7 +20,7 @@ meaningless = re.compile(f"(?<![{_SHAPED}{_JOINING}])[{_JOINING}]+|(?![{_JOINING
 
 
 def plain(text: str) -> str:
-    """Return a text in Unicode's composed form (NFC), without invisible signs.
+    """Return a text in Unicode's composed form (NFC), without invisible characters.
 
     >>> plain("cafe\u0301"), plain("\ufeffgo\u200bod")
     ('café', 'good')
@@ -31,8 +31,8 @@ def plain(text: str) -> str:
 def likeness(text: str) -> str:
     """Return the key under which two texts are equal.
 
-    It ignores case, whitespace, invisible signs, composition and compatible forms such as full
-    width: Unicode's NFKC_Casefold, with single spaces.
+    It ignores case, whitespace, invisible characters, composition and compatible forms such as
+    full width: Unicode's NFKC_Casefold, with single spaces.
 
     >>> likeness("A  CAFÉ") == likeness("ａ cafe\u0301\u200b")
     True
@@ -44,11 +44,11 @@ def likeness(text: str) -> str:
 
 
 def label_of(text: str) -> str:
-    """Return a label, tag or group as it looks: labels that look the same are the same.
+    """Return the normal form of a label, tag or group, equal for labels that look the same.
 
-    It is composed (NFC); letters and digits of full or half width get their usual one, runs of
-    whitespace become a space, and invisible signs are dropped unless they shape what is before
-    them, as in an emoji.
+    It is composed (NFC); full- and half-width letters and digits get their usual width, runs of
+    whitespace become a space, and invisible characters are dropped unless they change the preceding
+    character, as in an emoji.
 
     >>> label_of("\ufeffｐｏｓ\u200b\u00a0"), label_of("❤\ufe0f") == "❤\ufe0f"
     ('pos', True)
@@ -62,7 +62,7 @@ def label_of(text: str) -> str:
 
 
 def repeats(row: Sequence[str], header: Sequence[str]) -> bool:
-    """Return whether a row is the header again, as where files of the same columns were joined."""
+    """Return whether a row repeats the header, as in joined files."""
     return len(row) == len(header) and all(
         len(cell) < len(name) + 9 and likeness(cell) == likeness(name)  # no key of a long text
         for cell, name in zip(row, header, strict=True)

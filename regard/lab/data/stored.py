@@ -1,7 +1,7 @@
-"""Text pairs that do not fit into memory: their tokens, stored on the disk.
+"""The tokens of text pairs that do not fit into memory, stored on the disk.
 
-They are written once, in one pass over the texts, and then memory-mapped, so that the system loads
-the pages that a batch touches: Multi30k's 29,000 pairs take 2 MB, a million pairs 70 MB.
+They are written in one pass over the texts and then memory-mapped, so that the system loads only
+the pages that a batch needs: Multi30k's 29,000 pairs take 2 MB, a million pairs 70 MB.
 
 A folder contains ``source.ids`` and ``target.ids``, all tokens concatenated (uint16, or uint32 for
 vocabularies above 65,536), ``source.ends`` and ``target.ends``, the end of each text in them
@@ -188,7 +188,7 @@ def _write(place: Path, pairs: Iterable[Pair], tokenizer: Tokenizer) -> None:
         try:
             aside.rename(place)
         except OSError:
-            if not (place / FACTS).is_file():  # else another process was faster
+            if not (place / FACTS).is_file():  # unless another process was faster
                 raise
         sync_folder(place.parent)
     except OSError:

@@ -16,14 +16,14 @@ from regard.lab.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.lab.data.stored import fingerprint_of
 
 LARGE = 200_000_000  # bytes of text above which train is not kept in memory
-HELD = 5_000  # pairs of validation and of test, about
-BYTES = 100  # of a pair, about
+HELD = 5_000  # approximate pairs of validation and of test
+BYTES = 100  # approximate bytes of a pair
 
 Split = Callable[[str], str]
 
 
 def share_of(size: int, usual: float) -> float:
-    """Return the fraction to hold out: `usual`, or for a large file one of about `HELD` pairs.
+    """Return the fraction to hold out: `usual`, or for a large file about `HELD` pairs.
 
     >>> share_of(1_000_000, 0.05), share_of(1_000_000_000, 0.05)
     (0.05, 0.0005)
@@ -47,10 +47,10 @@ def stream_corpus(
 ) -> PairCorpus:
     """Return a corpus whose training pairs stay on the disk.
 
-    `side_of` returns the split of a source text, `key` is equal for sources that count as the same;
-    `given` are the pairs of validation and test files, which are dropped from train (those of test
-    also from validation), with their `notes`. `says` has the settings that the fingerprint depends
-    on besides files. Raises: a split without pairs.
+    `side_of` returns the split of a source text; `key` is the same for equivalent sources. `given`
+    are the pairs of validation and test files, with their `notes`: they are dropped from train, and
+    test pairs also from validation. `says` has the settings that enter the fingerprint in addition
+    to the files. Raises: a split without pairs.
     """
     tested = {key(pair.source) for pair in given.get("test", ())}
     checked = [pair for pair in given.get("validation", ()) if key(pair.source) not in tested]
@@ -65,8 +65,11 @@ def stream_corpus(
             count += 1
         else:
             held[side].append(pair)
-    for side, found in (("train", count), *((side, len(some)) for side, some in held.items())):
-        if not found:
+    for side, pairs_count in (
+        ("train", count),
+        *((side, len(some)) for side, some in held.items()),
+    ):
+        if not pairs_count:
             raise RegardError(
                 f"{name}: no pairs for {side}; "
                 + ("set a larger fraction, validation=0.1" if side == "validation" else "")
@@ -108,8 +111,8 @@ def stream_corpus(
         if side not in given
     ]
     if dropped:
-        beside = " or ".join(given)
-        all_notes.append(f"{dropped:,} pairs of train dropped: source also in {beside}")
+        others = " or ".join(given)
+        all_notes.append(f"{dropped:,} pairs of train dropped: source also in {others}")
     if many := len(given.get("validation", ())) - len(checked):
         all_notes.append(f"{many:,} pairs of validation dropped: source also in test")
     return PairCorpus(
@@ -126,7 +129,7 @@ def stream_corpus(
 def _chosen(
     count: int, examples: int, seed: int
 ) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
-    """Return the indexes of the pairs that are used, in order; None for all."""
+    """Return the indexes of the selected pairs, in order; None for all."""
     if not 0 < examples < count:
         return None
     random = np.random.Generator(np.random.PCG64(seed))

@@ -64,8 +64,9 @@ class Reversals(Sequence[Pair]):
 def reversals(count: int, length: int, seed: int = 0, name: str = "reverse") -> Reversals:
     """Return `count` random strings of `length` letters with their reversals.
 
-    They are a pure function of the arguments; a smaller `count` gives the first of more. At length
-    10 two of a million are equal with probability 0.4 %; from length 4 down seeds share strings.
+    They are a pure function of the arguments; a smaller `count` gives a prefix of a larger one. At
+    length 10, two of a million are equal with probability 0.4 %; up to length 4, seeds share
+    strings.
 
     >>> first, second = reversals(2, 5, seed=1)
     >>> first.source, first.target, second.place

@@ -1,7 +1,7 @@
-"""Puzzles on symbols with exact answers, which tell attention mechanisms apart.
+"""Puzzles on symbols with exact answers, which distinguish attention mechanisms.
 
-An example is a row of symbols, with an answer at some of its positions. Examples are a function of
-the sizes and the seed.
+An example is a row of symbols, with answers at some positions. Examples are a function of the sizes
+and the seed.
 """
 
 from abc import ABC, abstractmethod
@@ -48,8 +48,8 @@ class Sizes:
 class Puzzle(ABC):
     """A puzzle: its symbols, its answers, and how examples are drawn."""
 
-    #: True if an example contains its answers, each one position after it is asked for. Then only
-    #: models that read from left to right may learn it.
+    #: True if the next symbol is the answer, so that only models that read from left to right may
+    #: learn the puzzle.
     contains_answers: ClassVar[bool] = False
 
     @property
@@ -86,9 +86,9 @@ class Recall(Puzzle):
     """Multi-query associative recall (MQAR): key-value pairs, then the keys among other symbols.
 
     The first 2 · ``pairs`` symbols are k₁ v₁ k₂ v₂ …, with different keys and different values.
-    Each key comes once again, and there the answer is its value. Near repetitions are more
-    frequent, by a power law. The other positions are random symbols, which may be keys, and have no
-    answer. One half of the ``symbols`` are keys, the other half values. Arora et al. 2023
+    Each key is repeated once, where the answer is its value. The distance of the repetition follows
+    a power law. The other positions have random symbols, which may be keys, and no answer. Half of
+    the ``symbols`` are keys, the others values. Arora et al. 2023
     (Zoology): 8,192 symbols, length 64, 4 pairs.
     """
 
@@ -120,7 +120,7 @@ class Recall(Puzzle):
         values = distinct(rng, count, self.pairs, self.symbols - half)
         space = (length - context) // 2
         weights = np.arange(1, space + 1) ** (0.01 - 1.0)
-        # The largest u^(1/w) are a draw by weight without replacement: Efraimidis, Spirakis 2006.
+        # The largest u^(1/w) are a weighted sample without replacement: Efraimidis, Spirakis 2006.
         gaps = (np.log(rng.random((count, space))) / weights).argsort(1)[:, ::-1][:, : self.pairs]
         rows = rng.integers(0, self.symbols, (count, length), dtype=np.int32)
         targets = np.full((count, length), UNASKED, np.int32)
@@ -132,7 +132,7 @@ class Recall(Puzzle):
 
 @dataclass(frozen=True)
 class Induction(Puzzle):
-    """Different symbols, then a part of them again: predict the next symbol of the repetition.
+    """Different symbols, then a repeated part of them: predict its next symbol.
 
     The repetition is a third of the ``length`` and begins at a random symbol, so that its distance
     from the original differs between examples. Olsson et al. 2022 repeat the whole sequence.
@@ -171,7 +171,7 @@ class Induction(Puzzle):
 class SelectiveCopying(Puzzle):
     """Symbols among noise, then as many "write": repeat the symbols in order, without the noise.
 
-    ``copied`` symbols stand at random places among ``length``. Gu & Dao 2023 (Mamba), section 4.1:
+    ``copied`` symbols are at random positions among ``length``. Gu & Dao 2023 (Mamba), section 4.1:
     16 symbols to copy among 4,096.
     """
 
@@ -206,8 +206,8 @@ class SelectiveCopying(Puzzle):
 class Sorting(Puzzle):
     """Symbols in random order, with repetitions, then "sort" and the same symbols in order.
 
-    The model predicts each symbol of the result from those before it. An example is right if all
-    are, which is when the model writes the result by itself.
+    The model predicts each symbol of the result from the previous ones. An example is right if all
+    are, which means that the model generates the result.
     """
 
     symbols: int
@@ -223,7 +223,7 @@ class Sorting(Puzzle):
         return [f"s{i}" for i in range(self.symbols)]
 
     def result(self, drawn: Symbols) -> Symbols:
-        """Return the symbols in the order in which they are to be written."""
+        """Return the symbols in the order of the result."""
         return np.sort(drawn, 1)
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
@@ -252,9 +252,9 @@ class Reversing(Sorting):
 class MaxRetrieval(Puzzle):
     """Items with a priority and a class, then "max": the class of the item of highest priority.
 
-    A symbol is an item. One item has the highest priority, alone: that of 64 numbers below
-    ``levels`` drawn at random, or of as many as there are items if they are fewer. The other items
-    have random priorities below it. Veličković et al. 2024, section 3, with real priorities.
+    A symbol is an item. Exactly one item has the highest priority: the maximum of 64 random numbers
+    below ``levels``, or of as many as there are items, if fewer. The others have random priorities
+    below it. Veličković et al. 2024, section 3, with real priorities.
     """
 
     levels: int
@@ -285,7 +285,7 @@ class MaxRetrieval(Puzzle):
 
 @dataclass(frozen=True)
 class IndirectIndexing(Puzzle):
-    """Different symbols, one of them again, and a shift: the symbol so many places away from it.
+    """Different symbols, one of them again, and a shift: the symbol at this distance from it.
 
     "s3 s7 s1 s4 s7 right2" has the answer s4. Shifts are from 1 to ``reach`` places, to the left
     or to the right. Gopalakrishnan et al. 2025 (PoPE).

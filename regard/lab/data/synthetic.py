@@ -1,7 +1,7 @@
 """Generated film reviews whose label depends on word order and negation.
 
 Every sentence below is for a positive review: {+} is a positive word, {-} a negative one. A
-negative review exchanges the two. There are three kinds:
+negative review swaps them. There are three kinds:
 
 * plain, 38 %: "The acting was {+}." Any model classifies them.
 * negated, 8 %: "Nobody could call the acting {-}." A weighted sum over words cannot classify both

@@ -2,9 +2,9 @@
 
 * ``.conllu``: one word per line, ten tab-separated columns; the tag is UPOS by default.
 * Others: one word per line, with columns separated by tabs or spaces; an empty line, or one that
-  begins with ``-DOCSTART-``, ends a sentence. The first column is the word and the last the tag, as
-  in CoNLL-2003 and WNUT 2017. A line that begins with ``#`` is a comment, unless it has the columns
-  of the other lines and a tag that they have.
+begins with ``-DOCSTART-``, ends a sentence. The first column is the word and the last the tag, as
+in CoNLL-2003 and WNUT 2017. A line that begins with ``#`` is a comment, unless it has as many
+columns as other lines and one of their tags.
 
 Files may be .gz. An example's text has space-separated words, and its label as many
 space-separated tags.
@@ -57,8 +57,8 @@ class Span(NamedTuple):
 def spans(tags: Sequence[str]) -> list[Span]:
     """Return the spans that tags B-, I-, E-, S- (or L-, U-) encode, as conlleval reads them.
 
-    A span begins at B, S or U, and at any other mark after another kind or after O; it ends at E,
-    S, L or U, and before any tag that does not continue it. Tjong Kim Sang & De Meulder 2003.
+    A span begins at B, S or U, and at any other mark after O or a different kind; it ends at E, S,
+    L or U, and before a tag that does not continue it. Tjong Kim Sang & De Meulder 2003.
 
     >>> spans(["B-place", "I-place", "O", "I-person", "B-person"])
     [Span(first=0, last=2, kind='place'), Span(first=3, last=4, kind='person'), \
@@ -151,14 +151,14 @@ def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example |
     column = look_up(CONLLU, (tag or "upos").lower(), "column of CoNLL-U")
     first = True
     for sentence in sentences(lines, column):
-        here, spoiled = f"{lines.name}:{sentence.line}", lines.complaint()
+        here, line_error = f"{lines.name}:{sentence.line}", lines.complaint()
         if isinstance(sentence, BadSentence):
             if not sentence.empty:
-                raise RegardError(f"{here}: {spoiled or sentence.why}")
+                raise RegardError(f"{here}: {line_error or sentence.why}")
             yield f"{here}: {sentence.why}"
             continue
-        if spoiled:
-            raise RegardError(f"{here}: {spoiled}")
+        if line_error:
+            raise RegardError(f"{here}: {line_error}")
         value = sentence.comment(group) if group else ""
         if first and value is None:
             raise no_comment(sentence, here, "group", group)
@@ -169,15 +169,15 @@ def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example |
 
 
 class _Table:
-    """The words of a file of columns, among comments that may have as many columns.
+    """The words of a file of columns, and comments, which may have as many columns.
 
-    ``known`` has the values of each column in the lines that do not begin with #.
+    ``known`` has the values of each column in lines that do not begin with #.
     """
 
     def __init__(self, lines: Lines, word: str, tag: str) -> None:
         self.name = lines.name
         self.rows = list(_numbered(lines))
-        self.comments: list[tuple[int, str]] = []  # those with as many columns as words
+        self.comments: list[tuple[int, str]] = []  # with as many columns as words
         filled = [(number, line) for number, line in self.rows if line]
         plain = [(number, line) for number, line in filled if not line.startswith("#")]
         plain = plain or [(number, line) for number, line in filled if _cells(line)[0] != "#"]
@@ -195,7 +195,7 @@ class _Table:
         self.by_default = not word
 
     def sentences(self) -> Iterator[Example]:
-        """Yield the sentences. Raises: by file:line, a row that is none; words that are numbers."""
+        """Yield the sentences. Raises: by file:line, an invalid row; words that are numbers."""
         numbered = self.by_default
         words: list[str] = []
         tags: list[str] = []
@@ -242,7 +242,7 @@ class _Table:
     def _is_comment(self, number: int, line: str, *, inside: bool) -> bool:
         """Return whether a line that begins with # is a comment.
 
-        ``inside``: a word of the same sentence is above it, where a comment is unusual.
+        ``inside``: it follows a word of the same sentence, where comments are unusual.
         """
         cells = _cells(line if self.tabs else line.replace("\t", " "))
         if len(cells) != self.width or (self.tabs and "\t" not in line):
@@ -262,12 +262,12 @@ class _Table:
 
 
 def _are_numbers(words: Sequence[str]) -> bool:
-    """Return whether words number those of a sentence: 1, 2-3, 2, 3, ..."""
+    """Return whether "words" are the numbers of the words of a sentence: 1, 2-3, 2, 3, ..."""
     return words[0].partition("-")[0] in ("0", "1") and all(map(_number.fullmatch, words))
 
 
 def _numbered(lines: Lines) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number; those that end a sentence are empty."""
+    """Yield each line with its number; lines that end a sentence become empty."""
     for line in lines:
         if complaint := lines.complaint():
             raise RegardError(f"{lines.here}: {complaint}")

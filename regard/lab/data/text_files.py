@@ -1,7 +1,7 @@
-"""Files of texts by name, by pattern, or at an address that fsspec reads: ``s3://bucket/*.jsonl.gz``.
+"""Text files by name, by pattern, or at an address for fsspec: ``s3://bucket/*.jsonl.gz``.
 
-Only what the user named is read: an address is never taken from a file. Addresses of archives,
-caches and chains (``zip://…::s3://…``) are refused.
+Addresses come only from the user, never from a file. Addresses of archives, caches and chains
+(``zip://…::s3://…``) are refused.
 """
 
 import glob
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from regard.core.errors import RegardError
 
-#: The package that each kind of address needs beside fsspec.
+#: The package that each kind of address needs in addition to fsspec.
 STORES: Final[Mapping[str, str]] = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -31,18 +31,18 @@ STORES: Final[Mapping[str, str]] = {
     "memory": "fsspec",
 }
 BLOCK = 1 << 20  # bytes read at once
-AHEAD = 8 << 20  # bytes that a store sends at once
+AHEAD = 8 << 20  # bytes that a store sends per request
 MOST_FILES = 100_000
 PACKED = 4  # assumed compression ratio
 PATTERN = frozenset("*?[")
 HOSTED = frozenset({"hdfs", "sftp", "ssh", "ftp"})  # stores that name files without their host
-#: What stores call the version of a file, the strictest first.
+#: The stores' names of a file's version, the strictest first.
 VERSIONS = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "created")
 
 
 @dataclass
 class TextFile:
-    """A file to read, local or at an address, as it was when it was listed.
+    """A file to read, local or at an address, in the state when it was listed.
 
     ``version`` changes when the file does: the store's ETag, or the time of modification. ``done``
     counts the bytes read, for progress.
@@ -80,7 +80,7 @@ class TextFile:
     def open(self) -> io.BufferedReader:
         """Open the file for reading bytes; those read are added to ``done``.
 
-        Raises: OSError, whatever the store raises.
+        Raises: OSError, for all errors of the store.
         """
         return io.BufferedReader(_Counted(self), BLOCK)
 
@@ -94,7 +94,7 @@ class TextFile:
 
 
 class _Counted(io.RawIOBase):
-    """The bytes of a file, counted; errors of a store's own become OSErrors."""
+    """The bytes of a file, counted; errors of a store become OSErrors."""
 
     def __init__(self, file: TextFile) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class _Counted(io.RawIOBase):
 
 
 def _tried(call: Any) -> Any:
-    """Return what a call of a store returns; its errors become OSErrors, which readers expect."""
+    """Call a store; convert its errors to OSErrors, which readers expect."""
     try:
         return call()
     except OSError:
@@ -145,7 +145,7 @@ def is_address(data: str) -> bool:
 
 
 def is_pattern(data: str) -> bool:
-    """Return whether `data` names files by a pattern; a file of that very name is none."""
+    """Return whether `data` is a pattern and not the name of an existing file."""
     signs = not PATTERN.isdisjoint(_without_query(data))
     return signs and (is_address(data) or not Path(data).exists())
 
@@ -161,13 +161,13 @@ def files_at(data: str) -> list[TextFile]:
 
     Raises: no such file; an unknown kind of address; a store that cannot be reached.
     """
-    found = _remote(data) if is_address(data) else _local(data)
-    if not found:
+    files = _remote(data) if is_address(data) else _local(data)
+    if not files:
         what = "no file matches the pattern" if is_pattern(data) else "no such file"
         raise RegardError(f"{data}: {what}")
-    if len(found) > MOST_FILES:
-        raise RegardError(f"{data}: {len(found):,} files; the limit is {MOST_FILES:,}")
-    return sorted(found, key=lambda file: file.address)
+    if len(files) > MOST_FILES:
+        raise RegardError(f"{data}: {len(files):,} files; the limit is {MOST_FILES:,}")
+    return sorted(files, key=lambda file: file.address)
 
 
 def _local(data: str) -> list[TextFile]:
@@ -177,12 +177,12 @@ def _local(data: str) -> list[TextFile]:
         paths = [path for path in map(Path, names) if path.exists()]
         if len(names) == 1 and paths and paths[0].is_dir():
             raise RegardError(f"{data}: is a folder; name its files, such as {data}/*.jsonl")
-        told = [(path, path.stat()) for path in paths if path.is_file()]
+        listed = [(path, path.stat()) for path in paths if path.is_file()]
     except (OSError, RuntimeError, ValueError) as error:
         raise RegardError(
             f"{data}: cannot read: {getattr(error, 'strerror', None) or error}"
         ) from None
-    return [TextFile(str(path), status.st_size, str(status.st_mtime_ns)) for path, status in told]
+    return [TextFile(str(path), status.st_size, str(status.st_mtime_ns)) for path, status in listed]
 
 
 def _remote(data: str) -> list[TextFile]:
@@ -210,18 +210,18 @@ def _remote(data: str) -> list[TextFile]:
             address = name if is_address(name) else f"{scheme}://{root}{name.lstrip('/')}"
             if info.get("size") is None:
                 raise RegardError(
-                    f"{address}: the server does not tell its size; download it first"
+                    f"{address}: the server does not report its size; download it first"
                 )
             files.append(TextFile(address, int(info["size"]), version))
     return files
 
 
 def _store(address: str) -> tuple[Any, str]:
-    """Return the file system of an address, and the path in it. Raises: it cannot be had."""
+    """Return the file system of an address, and the path in it. Raises: it is unavailable."""
     scheme = address.partition("://")[0]
     if scheme not in STORES or "::" in address:
         raise RegardError(
-            f"{address}: no address that is read; use {', '.join(f'{name}://' for name in STORES)} "
+            f"{address}: unsupported address; use {', '.join(f'{name}://' for name in STORES)} "
             "or a local path"
         )
     try:

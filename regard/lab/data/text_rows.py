@@ -22,8 +22,8 @@ from regard.lab.data.spelling import repeats
 from regard.lab.data.text_files import TextFile
 from regard.lab.data.titles import TEXT_NAMES, numbered, text_column
 
-PLAIN = (".txt", ".md")  # files of texts without columns
-DECIDING = 10_000_000  # characters that decide whether empty lines separate passages
+PLAIN = (".txt", ".md")  # text files without columns
+DECIDING = 10_000_000  # characters read to decide whether empty lines separate passages
 PASSAGE_LIMIT = 16 * LINE_LIMIT  # characters
 
 
@@ -61,7 +61,7 @@ def passages(path: Path | TextFile, most: int = FILE_LIMIT) -> Iterator[str]:
             head.append(row)
             size += len(row) + 1
         last = max((place for place, row in enumerate(head) if row.strip()), default=-1)
-        by_line = all(row.strip() for row in head[: last + 1])  # trailing ones separate nothing
+        by_line = all(row.strip() for row in head[: last + 1])  # without trailing empty lines
         if by_line:
             yield from (row for row in chain(head, rows) if row.strip())
             return
@@ -94,9 +94,9 @@ def text_rows(
 ) -> Iterator[str]:
     """Yield the non-empty texts, or with ``empty`` all, in order, reading line by line.
 
-    The column is `column`, or one with a common name (text, review, sentence, …). A table whose
-    column is given by number (from 1) has no header, nor does a .tsv of one column without such a
-    name: every line is a text.
+    The column is `column`, or one with a common name (text, review, sentence, …). A table has no
+    header if the column is given by number (from 1), nor has a .tsv of one column without a common
+    name: there every line is a text.
 
     Raises: no such column; a line that cannot be read, by file:line.
     """
@@ -116,7 +116,7 @@ def text_rows(
 def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
     """Yield a table's texts; with ``blank`` an empty line of one column is an empty text.
 
-    A header again, as in joined files, is skipped, but with ``blank`` each row is a text.
+    A repeated header, as in joined files, is skipped, except with ``blank``.
     """
     place, width = -1, 0
     header: list[str] = []

@@ -105,7 +105,7 @@ def load_texts(
     parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
     for document in texts:
         parts[part_of(document, TEST_SHARE, validation, seed)].append(document)
-    if empty := [split for split, found in parts.items() if not found]:
+    if empty := [split for split, documents in parts.items() if not documents]:
         raise RegardError(
             f"{data}: {len(texts)} documents are too few to hold some out for {empty[0]}; add "
             "documents, or set validation=0 to hold out none"

@@ -66,7 +66,7 @@ def columns_of(
     if places[0] == places[1]:
         raise RegardError(f"{here}: text and label are the same column, {header[places[0]]!r}")
     usual_names = TEXT_NAMES + LABEL_NAMES
-    by_name = len(by_number) < len(asked_for)  # a name that is found is in a header
+    by_name = len(by_number) < len(asked_for)  # a known name must be in a header
     if by_name:
         must_be_distinct(here, header)
     titled = by_name or all(names[place] in usual_names for place in by_number[:2])
@@ -74,7 +74,7 @@ def columns_of(
 
 
 def place_of(here: str, header: Sequence[str], title: str) -> int | None:
-    """Return the index of the column with a title, or else with the title in another case, or None.
+    """Return the index of the column with a title, or with the title in another case, or None.
 
     >>> place_of("x.csv:1", ["Text", "text", "LABEL"], "text")
     1
@@ -105,7 +105,7 @@ def first_of(here: str, header: Sequence[str], titles: Sequence[str]) -> int | N
 
 
 def must_be_distinct(here: str, header: Sequence[str]) -> None:
-    """Raise an error if two columns have the same title. Columns without a title may be several."""
+    """Raise an error if two columns have the same title, unless it is empty."""
     titles: set[str] = set()
     for title in filter(None, map(str.strip, header)):
         if title in titles:
@@ -118,13 +118,13 @@ def _duplicate(here: str, title: str) -> RegardError:
 
 
 def unread(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]:
-    """Yield remarks on unused columns: those that seem to tell the parts, or to be meant."""
+    """Yield remarks on unused columns that may name the parts, or be the intended ones."""
     used_names = {names[place].strip().casefold(): names[place] for place in used}
     for place, name in enumerate(names):
         if name.strip().casefold() == "split" and place not in used:
             yield Remark(
-                f"the column {name!r} is not read; if it tells train and test, write the rows of "
-                "each part to a file of its own and give data=TRAIN test=TEST"
+                f"the column {name!r} is not read; if it separates train and test, write the "
+                "rows of each part to a separate file and give data=TRAIN test=TEST"
             )
         read = used_names.get(name.strip().casefold(), "")
         if read.strip() and place not in used:
@@ -134,7 +134,7 @@ def unread(names: Sequence[str], used: Sequence[int]) -> Iterator[Remark]:
 def text_column(here: str, header: Sequence[str], column: str) -> int:
     """Return the index of the column called `column`, or of one with a common name.
 
-    Raises: there is none; those of `place_of` and `must_be_distinct`.
+    Raises: no such column; as `place_of` and `must_be_distinct`.
     """
     place = first_of(here, header, (column,) if column else TEXT_NAMES)
     if place is not None:
@@ -168,7 +168,7 @@ def _no_column(
 def numbered(given: str, names: Sequence[str]) -> int | None:
     """Return the index of a column given by its number, from 1; None for a name.
 
-    If the first row is all numbers, as pandas writes unnamed columns, they are names.
+    Numbers are names if the first row has only numbers, as pandas writes unnamed columns.
     """
     number = given.strip()
     if not number.isdecimal() or (number in names and all(name.isdecimal() for name in names)):

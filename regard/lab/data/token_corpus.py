@@ -1,7 +1,8 @@
-"""Token streams of texts that do not fit into memory: found on the disk, or written by processes.
+"""Token streams of texts that do not fit into memory, stored on the disk.
 
-The same command finds the shards that are complete, and goes on with the others. One process at a
-time writes a folder; a second one, such as another rank of a training, waits for it.
+Several processes write shards; after an interruption, the same command continues with the missing
+shards. Only one command at a time writes to a folder; others, such as another rank of a training,
+wait for it.
 """
 
 import multiprocessing
@@ -43,15 +44,15 @@ from regard.lab.data.tokenizing import (
     recipe_of,
 )
 
-INTERVAL = 0.5  # seconds between two looks at the processes
-LOOKED_AT = 1_000_000  # tokens of train that must be known
+INTERVAL = 0.5  # seconds between two checks of the processes
+LOOKED_AT = 1_000_000  # training tokens that are checked for unknown tokens
 LOCK = ".lock"
-HERE = "memory://"  # an address that no other process can read
+HERE = "memory://"  # addresses that other processes cannot read
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts to tokenise: where they are, how they are split, and the tokenizer to learn."""
+    """Texts to tokenise: their place, the splits and the tokenizer to learn."""
 
     data: str
     text: str = ""
@@ -85,7 +86,7 @@ class TokenCorpus:
         return self.index.fingerprint
 
     def verify(self) -> None:
-        """Read all shards and compare their hashes. Raises: one is damaged."""
+        """Read all shards and verify their hashes. Raises: a damaged shard."""
         must_have_its_hashes(self.folder, self.index)
 
 
@@ -98,12 +99,12 @@ def load_tokens(
 ) -> TokenCorpus:
     """Return the tokens of texts, which are written first if they are not on the disk.
 
-    `tokenizer`: by default one is learned from a sample of the training documents. `processes`: 0
-    stands for one for each processor, but no more than files. A file that has changed since counts
-    as another one, so that its folder is written anew.
+    `tokenizer`: by default, one is learned from a sample of the training documents. `processes`: 0
+    means one per processor, but not more than files. If a file has changed, its tokens are written
+    again, to another folder.
 
-    Raises: no file, or one that cannot be read, by file:line; no documents for a split; no space;
-    damaged shards.
+    Raises: no file; an unreadable file, by file:line; a split without documents; no space; damaged
+    shards.
     """
     listed = files_at(texts.data)
     files = [file for file in listed if file.size]
@@ -112,7 +113,7 @@ def load_tokens(
     if not texts.validation:
         raise RegardError(
             f"validation=0 evaluates on all training texts, which are too many in {texts.data}; "
-            "set validation=0.05 (of large data less is taken)"
+            "set validation=0.05 (for large data, less is held out)"
         )
     recipe = recipe_of(
         files,
@@ -158,7 +159,7 @@ def load_tokens(
 
 
 def _learned(folder: Path, recipe: Recipe, texts: Texts, show: Show | None) -> Tokenizer:
-    """Return the tokenizer of a folder that is not complete, or learn it."""
+    """Return the tokenizer of an incomplete folder, or learn it."""
     if (folder / TOKENIZER).is_file():
         return Tokenizer.load(folder / TOKENIZER)
     tell = show or progress_lines("learn the tokenizer")
@@ -179,7 +180,7 @@ def _notes(index: Index, empty: int) -> Iterator[str]:
 
 
 def _write(work: Tokenising, processes: int, show: Show) -> None:
-    """Write the shards that are not complete, then the index."""
+    """Write the missing shards, then the index."""
     kind, files = kind_of_token(end_of(work.tokenizer)), work.recipe.sources
     kept = {i: finished_shard(work.folder, i, kind) for i in range(len(files))}
     todo = [number for number, shard in kept.items() if shard is None]
@@ -216,7 +217,7 @@ def _rows(shard: Shard) -> int:
 def _in_processes(
     folder: Path, todo: Sequence[int], count: int, tell: Callable[[int, int], None]
 ) -> None:
-    """Tokenise files in several processes. Raises: that of a file; a process that died."""
+    """Tokenise files in several processes. Raises: an error of a file; a dead process."""
     context = multiprocessing.get_context("spawn")
     reached = context.RawArray("q", 2 * len(todo))  # bytes and documents of each file
     taken, errors = context.Value("q", 0), context.SimpleQueue()
@@ -258,7 +259,7 @@ def _must_have_ended_well(workers: Sequence[Any]) -> None:
 
 
 def _serve(folder: str, todo: Sequence[int], taken: Any, reached: Any, errors: Any) -> None:
-    """Tokenise one file after another, as a process of its own."""
+    """Tokenise one file after another, in a worker process."""
     signal(SIGINT, SIG_IGN)  # the parent handles Ctrl-C and ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""Streams of tokens on the disk: written once in shards, of which then slices are read.
+"""Streams of tokens on the disk, written once in shards and read in slices.
 
 A folder holds the ids of each source file and split, ``00012.train.ids`` (uint16, or uint32 for
 vocabularies above 65,536), every document followed by an end token; ``00012.json``, the counts and
@@ -29,7 +29,7 @@ BLOCK = 1 << 22  # bytes hashed at once
 
 @dataclass(frozen=True)
 class Shard:
-    """What a source file became: documents, tokens and a sha256 of the ids, by split."""
+    """The tokens of a source file: documents, tokens and a sha256 of the ids, by split."""
 
     number: int
     source: str
@@ -119,7 +119,7 @@ class ShardWriter:
         return shard
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the incomplete files."""
         self.stack.close()
         for path in self.paths.values():
             partial_path(path).unlink(missing_ok=True)
@@ -146,7 +146,7 @@ def write_index(folder: Path, kind: "np.dtype[Any]", shards: Sequence[Shard]) ->
 
 
 def open_index(folder: Path) -> Index:
-    """Return the index of a complete folder. Raises: a file is missing or has another size."""
+    """Return the index of a complete folder. Raises: a missing file or a wrong size."""
     path = folder / INDEX
     try:
         index = checked(Index, read_json(path), path)
@@ -158,7 +158,7 @@ def open_index(folder: Path) -> Index:
 
 
 def must_have_its_hashes(folder: Path, index: Index) -> None:
-    """Read all ids and compare their hashes. Raises: one differs."""
+    """Read all ids and compare their hashes. Raises: a different hash."""
     for shard in index.shards:
         for split in SPLITS:
             path, digest = shard.path(folder, split), hashlib.sha256()
@@ -212,7 +212,7 @@ class TokenStream:
         return np.concatenate(parts)
 
     def _read(self, number: int, start: int, stop: int) -> Int32[np.ndarray, " tokens"]:
-        """Return tokens of one shard. Raises: its file cannot be read, or is shorter."""
+        """Return tokens of one shard. Raises: an unreadable or shortened file."""
         path, size = self.paths[number], self.kind.itemsize
         try:
             with path.open("rb") as file:

@@ -31,7 +31,7 @@ SHORT = 32  # maximum characters of a cached chunk
 
 # Like GloVe: punctuation is split off, "don't" = "do n't", "it's" = "it 's". Numbers keep their
 # points. Scripts that are written without spaces between words (Chinese, Japanese, Thai, Lao,
-# Khmer, Burmese, Tibetan) are split by character, each with the signs above and below it.
+# Khmer, Burmese, Tibetan) are split by character, each with its combining marks.
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 WORD = (
     rf"[{UNSPACED}]\p{{M}}*"
@@ -61,8 +61,8 @@ def _before_spaces(text: str) -> list[str]:
 class Kind:
     """A way to tokenize texts.
 
-    `chunks` splits a text where no token depends on both sides, so that the ids of a text are those
-    of its chunks in a row. Chunks repeat, and most are cached: 3 times as fast.
+    `chunks` splits a text where no token depends on both sides, so that the ids of a text are the
+    concatenated ids of its chunks. Chunks repeat, and caching them is 3 times as fast.
     """
 
     says: str
@@ -84,13 +84,13 @@ TOKENIZERS = {
 }
 WHOLE = {"bpe", "unigram"}  # lossless kinds, with bytes as fallback
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # as in Unigram vocabularies
-COVERAGE = 0.9995  # of the characters are in Unigram's alphabet, as in SentencePiece
+COVERAGE = 0.9995  # share of characters in Unigram's alphabet, as in SentencePiece
 DECIMALS = 6  # of a Unigram score
 LEARN = "use minimum=1 or tokenizer=characters; with init=, texts like those of that run"
 
 
 PARTS = "₁₂₃₄₅₆₇₈"
-UNFIT = "\ufffd"  # what bytes that are no text decode to
+UNFIT = "\ufffd"  # the replacement of undecodable bytes
 Item = TypeVar("Item")
 
 
@@ -156,8 +156,8 @@ class Tokenizer:
     def unknown_in(self, text: str) -> tuple[str, ...]:
         """Return the words or characters of a text that are unknown, each once.
 
-        Byte pairs and Unigram write any text; unknown to them is a character of which they know
-        the bytes alone, since it was rare in training or missing.
+        Byte pairs and Unigram can encode any text; here a character is unknown if they only know
+        its bytes, since it was rare or missing in training.
 
         >>> train_tokenizer("words", ["a bad film"], minimum=1).unknown_in("A good good film?")
         ('good', '?')
@@ -171,12 +171,12 @@ class Tokenizer:
 
     @cached_property
     def _characters(self) -> set[str]:
-        """Return the characters of all tokens but bytes; byte pairs begin with those of ASCII."""
+        """Return the characters of all tokens except bytes; byte pairs include all of ASCII."""
         names = [name for name in self.vocabulary[len(SPECIAL) :] if name not in BYTES]
         return {sign for name in names for sign in _readable(self.inner, name)}
 
     def tokens(self, ids: Iterable[int], symbol: Callable[[int], str] = "<{}>".format) -> list[str]:
-        """Return the readable token of each id; bytes of one character as `whole_characters`.
+        """Return the readable token of each id; see `whole_characters` for bytes of a character.
 
         ``symbol`` names ids beyond the vocabulary, which models add.
         """
@@ -191,7 +191,7 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids: exact for byte pairs and Unigram; words are joined by spaces.
 
-        There is no space within scripts that have none, such as Chinese.
+        Scripts without spaces, such as Chinese, get none.
         """
         names = [self.vocabulary[i] for i in ids if i != PAD]
         if self.kind in WHOLE:
@@ -252,7 +252,8 @@ def unknown_pieces(tokenizer: Any, text: str, unknown: int) -> tuple[str, ...]:
 def whole_characters(tokens: Sequence[Item], decode: Callable[[Sequence[Item]], str]) -> list[str]:
     """Return each token as text; the tokens of one character all show it, with their number.
 
-    A byte alone is no text. Tokens are joined until they decode without a replacement character.
+    Single bytes may not be decodable. Tokens are joined until they decode without a replacement
+    character.
 
     >>> def decode(part):
     ...     return bytes(part).decode(errors="replace")
@@ -367,7 +368,7 @@ def pipeline(kind: str) -> Any:
 
 
 def _how_it_cuts(inner: Any) -> tuple[Any, ...]:
-    """Return the parts of a tokenizer that distinguish its kind, and regard's from others."""
+    """Return the parts of a tokenizer that identify its kind, and regard's own tokenizers."""
     content = json.loads(inner.to_str())
     parts = [content[part] for part in ("normalizer", "pre_tokenizer", "added_tokens")]
     return (*parts, content["model"]["type"])
@@ -472,5 +473,5 @@ def _sound_each(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _one_thread() -> None:
-    """Disable Rust threads unless set by the user: they may hang in a process that forks."""
+    """Disable Rust threads unless the user configured them: they may hang after a fork."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

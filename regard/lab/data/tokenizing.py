@@ -1,4 +1,4 @@
-"""Texts that do not fit into memory as a stream of tokens: what is written, and one file of it."""
+"""Tokenise texts that do not fit into memory: the recipe, and the work on one file."""
 
 import hashlib
 import json
@@ -27,20 +27,20 @@ from regard.nn.layers.special_tokens import SpecialTokens
 
 RECIPE: Final = "recipe.json"
 TOKENIZER: Final = "tokenizer.json"
-VERSION = 1  # of the format and of the rules; another one writes another folder
-HELD = 1_000_000  # bytes of validation and of test, about
+VERSION = 1  # of the format and the rules; each version has its own folders
+HELD = 1_000_000  # approximate bytes of validation and of test
 MOST_TEXT = 1 << 50  # bytes of text in a file
 SAMPLE = 50_000_000  # characters that the tokenizer is learned from
-SAMPLED_FILES = 64  # files that they come from, at most
-DOCUMENTS, CHARACTERS = 1_000, 1_000_000  # tokenised at once, at most
+SAMPLED_FILES = 64  # maximum files of the sample
+DOCUMENTS, CHARACTERS = 1_000, 1_000_000  # maximum tokenised at once
 
 Report = Callable[[int, int], None]  # (bytes read of the file, its documents so far)
 
 
 def is_on_disk(data: str) -> bool:
-    """Return whether the tokens of `data` are kept on the disk rather than in memory.
+    """Return whether the tokens of `data` are stored on the disk.
 
-    They are for an address, for a pattern, and for a local file of more than 200 MB of text.
+    This is so for an address, a pattern, and a local file of more than 200 MB of text.
     """
     if is_address(data) or is_pattern(data):
         return True
@@ -53,7 +53,7 @@ def is_on_disk(data: str) -> bool:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that the tokens of a stream depend on beside the tokenizer, as JSON has it.
+    """Everything besides the tokenizer that determines the tokens of a stream, as JSON values.
 
     ``files``: address, size and version of each. ``test`` and ``validation``: the fractions of the
     documents that are held out.
@@ -75,13 +75,13 @@ class Recipe:
 
     @cached_property
     def excluded(self) -> frozenset[str]:
-        """Return the `likeness` of texts that are left out."""
+        """Return the `likeness` of excluded texts."""
         if not self.without:
             return frozenset()
         return frozenset(labelled_texts(self.without, self.without_text, self.data_dir or None))
 
     def name(self, tokenizer: Sequence[Any]) -> str:
-        """Return the name of the folder: a hash of the recipe and of what gives the tokenizer."""
+        """Return the name of the folder: a hash of the recipe and of the tokenizer's origin."""
         kept = [self.files, self.text, self.test, self.validation, self.seed]
         digest = hashlib.sha256(json.dumps([VERSION, *kept, *tokenizer]).encode())
         for text in sorted(self.excluded):
@@ -97,7 +97,7 @@ class Recipe:
     def sample(self) -> Iterator[str]:
         """Yield training documents of some files, chosen by the seed: 50 million characters.
 
-        Each file gives its beginning, up to an equal share of what is left.
+        From each file the beginning is used, up to an equal share of the rest.
         """
         sources = self.sources
         order = np.random.Generator(np.random.PCG64(self.seed)).permutation(len(sources))
@@ -124,7 +124,7 @@ def recipe_of(
     without_text: str = "",
     data_dir: str = "",
 ) -> Recipe:
-    """Return the recipe for these files; of large ones about 1 MB is held out for each split."""
+    """Return the recipe for these files; from large ones, about 1 MB is held out per split."""
     most = HELD / max(sum(file.text_bytes for file in files), 1)
     shares = min(TEST_SHARE, most), min(validation, most)
     identities = [(file.address, file.size, file.version) for file in files]
@@ -157,7 +157,7 @@ def end_of(tokenizer: Tokenizer) -> int:
 
 
 class Tokenising:
-    """The work in a folder, as a process of its own finds it there."""
+    """The tokenisation of texts into a folder, as read by worker processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -166,13 +166,13 @@ class Tokenising:
 
     @classmethod
     def begin(cls, folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> "Tokenising":
-        """Write what a process needs."""
+        """Write the recipe and the tokenizer for the workers."""
         tokenizer.save(folder / TOKENIZER)
         write_json(folder / RECIPE, asdict(recipe))
         return cls(folder)
 
     def write(self, number: int, report: Report) -> Shard:
-        """Tokenise one file. Raises: it cannot be read, or changed; no space."""
+        """Tokenise one file. Raises: an unreadable or changed file; no space."""
         file = self.recipe.sources[number]
         writer = ShardWriter(self.folder, number, file.address, end_of(self.tokenizer))
         try:

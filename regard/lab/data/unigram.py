@@ -4,12 +4,11 @@ A word has many segmentations; its probability is the sum over them of the produ
 probabilities. Kudo 2018, section 3.2; details as in SentencePiece (unigram_model_trainer.cc): start
 with many pieces, the frequent substrings, and repeatedly
 
-* fit their probabilities by two steps of expectation maximisation, with exp(digamma(count)) for a
-  count, which makes rare pieces rarer (Liang & Klein 2007), and
-* drop the quarter with the smallest loss: the likelihood that the words containing a piece lose
-  when it is replaced by its best segmentation into other pieces,
-
-until the requested number is left. Characters are always kept.
+* fit their probabilities by two steps of expectation maximisation, with exp(digamma(count)) in
+place of a count, which makes rare pieces rarer (Liang & Klein 2007), and
+* drop the quarter with the smallest loss: the decrease of likelihood if a piece is replaced by its
+best segmentation into other pieces,
+until the requested number remains. Characters are always kept.
 
 The trainer of `tokenizers` is not used because it sums in the order of a hash map, which differs
 between processes, and because with its 8,000 pieces Multi30k's train takes 988,882 tokens, with
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 
 WORDS = 100_000  # distinct words used, the most frequent; others have little weight
-SIGNS = 1_000_000  # maximum characters of all words, for scripts without spaces: some 1 GB
+SIGNS = 1_000_000  # maximum characters of all words, for scripts without spaces: about 1 GB
 LONGEST_WORD = 32  # characters; longer words are split, so that no probability underflows
 LONGEST_PIECE = 16
 SEEDS = 100_000  # initial pieces
@@ -116,7 +115,7 @@ def _losses(
     word, piece = others.word[edges], others.piece[edges]
     written = np.bincount(word, minlength=len(scores))  # pieces of each piece's replacement
     instead = np.bincount(word, scores[piece], len(scores))
-    with np.errstate(divide="ignore", invalid="ignore"):  # of pieces that are used nowhere
+    with np.errstate(divide="ignore", invalid="ignore"):  # for unused pieces
         without = np.log(total + used * (written - 1))
         change = np.log(used[piece] + used[word]) - without[word]
         loss = np.log(used / total) - np.bincount(word, change, len(scores))

@@ -24,12 +24,12 @@ _glove = re.compile(r"glove-(\d+)")
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors of the tokens that a file has."""
+    """The pretrained vectors of some tokens."""
 
     matrix: NDArray[np.float32]  # (found, width)
     ids: NDArray[np.int64]  # (found,): the token of each row, as an index into the vocabulary
     width: int
-    asked: int  # number of tokens in the vocabulary
+    asked: int  # size of the vocabulary
 
     @property
     def found(self) -> int:
@@ -42,9 +42,9 @@ def load_vectors(
 ) -> Vectors:
     """Read the vectors of a vocabulary's tokens from a file or by name, one line at a time.
 
-    `source` is "glove-50", "glove-100", "glove-200" or "glove-300", looked for in the folders of
-    `regard.lab.data.fetch.folders` (the whole file, then glove.6B.zip, then parts of the file), or
-    a .txt file, .gz of one, or a member of a zip archive: ``glove.6B.zip/glove.6B.50d.txt``. A line
+    `source` is "glove-50", "glove-100", "glove-200" or "glove-300" in the folders of
+    `regard.lab.data.fetch.folders` (the full file, then glove.6B.zip, then parts of the file), a
+    .txt file, plain or .gz, or a member of a zip archive: ``glove.6B.zip/glove.6B.50d.txt``. A line
     is a word and its numbers; a header with the counts of words and numbers (word2vec) is skipped.
     A repeated word keeps its first vector.
 

@@ -1,8 +1,8 @@
-"""The order of an epoch: a seeded permutation that needs no table, and batches computed on demand.
+"""The order of an epoch: a seeded permutation without a table, and batches computed on demand.
 
-A table of 10⁹ windows takes 8 GB and minutes to shuffle. Here the window at any place of the order
-is a function of (seed, epoch, place), so a training resumes at any step without reading what came
-before, and every process computes its own share.
+Shuffling a table of 10⁹ windows takes 8 GB and minutes. Here the window at each place is a function
+of (seed, epoch, place), so a training resumes at any step without computing earlier ones, and every
+process computes only its share.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,12 +61,11 @@ def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class WindowPlan(Sequence[NDArray[np.integer]]):
-    """The batches of an epoch over `count` windows, `size` to a batch, each computed when asked.
+    """The batches of an epoch over `count` windows, with `size` windows each, computed on access.
 
-    Batch i holds places i·size … of the epoch's order; the last may be smaller. A slice is a plan
-    too: of w processes, process r has ``plan[r::w]``, or of each batch the rows ``[r::w]``, and no
-    window is read by two. Without `shuffle` the order is 0, 1, … `name` makes a batch's keys of
-    its indexes.
+    Batch i has the places i·size … of the epoch's order; the last may be smaller. A slice is also a
+    plan: process r of w uses ``plan[r::w]``, or the rows ``[r::w]`` of each batch, and no window is
+    read twice. Without `shuffle` the order is 0, 1, …. `name` converts a batch's indexes to keys.
 
     >>> plan = WindowPlan(10, 4, seed=0, epoch=0, shuffle=False)
     >>> [batch.tolist() for batch in plan], [batch.tolist() for batch in plan[2:]]

@@ -127,7 +127,7 @@ BAD = {
     "key.jsonl": ('{"text": "a", "label": 1}\n{"text": "b"}\n', "key.jsonl:2: missing key 'label'"),
     "nested.jsonl": (
         '{"text": {"en": "so"}, "label": 1}\n',
-        'the text must be a string, not {"en": "so"}; write it as a field of its own',
+        'the text must be a string, not {"en": "so"}; write it as a separate field',
     ),
     "type.jsonl": ('{"text": 5, "label": 1}\n', "type.jsonl:1: the text must be a string, not 5"),
     "object.jsonl": ('{"text": "a", "label": [1]}\n', "the label must be a string or a number"),
@@ -254,5 +254,5 @@ def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
 def test_a_column_of_parts_is_not_ignored_without_a_word(tmp_path, name, content):
     path = write(tmp_path, name, content)
     (remark,) = read(path).remarks
-    assert remark.startswith("the column 'Split' is not read; if it tells train and test")
+    assert remark.startswith("the column 'Split' is not read; if it separates train and test")
     assert not read(write(tmp_path, name, content.replace("Split", "id"))).remarks

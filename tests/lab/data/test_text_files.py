@@ -82,10 +82,10 @@ def test_parquet_is_read_from_disk_and_address(tmp_path, memory):
         ("memory://b/*.none", "no file matches the pattern"),
         ("/nowhere/*.txt", "no file matches the pattern"),
         ("/nowhere/x.txt", "no such file"),
-        ("zip://a.txt::memory://b.zip", "no address that is read; use s3://"),
-        ("simplecache::s3://b/a.txt", "no address that is read"),
-        ("file:///etc/passwd", "no address that is read"),
-        ("nope://a/b.txt", "no address that is read"),
+        ("zip://a.txt::memory://b.zip", "unsupported address; use s3://"),
+        ("simplecache::s3://b/a.txt", "unsupported address"),
+        ("file:///etc/passwd", "unsupported address"),
+        ("nope://a/b.txt", "unsupported address"),
     ],
 )
 def test_what_is_not_there_is_said(memory, data, says):
@@ -117,7 +117,7 @@ def test_a_store_that_names_files_without_their_host_keeps_it(memory, monkeypatc
     monkeypatch.setattr(text_files, "_store", lambda address: (memory, "/b/*.txt"))
     assert files_at("sftp://host:22/b/*.txt")[0].address == "sftp://host:22/b/a.txt"
     monkeypatch.setattr(memory, "glob", lambda *_, **__: {"a": {"name": "a", "type": "file"}})
-    with pytest.raises(RegardError, match="s3://a: the server does not tell its size"):
+    with pytest.raises(RegardError, match="s3://a: the server does not report its size"):
         files_at("s3://b/*.txt")
 
 
