@@ -1,7 +1,7 @@
-"""Self-attention blocks, without a residual and with the residual of the course's seed.
+"""Self-attention blocks of the course: without a residual, and with one around f only.
 
-Each block maps (x, mask) to an x of the same shape. The ``attention`` has no output projection: g
-takes its place. `regard.nn.layers.sublayers.EncoderBlock` is a transformer's block.
+Each block maps (x, mask) to an x of the same shape. The ``attention`` has no output projection; g
+replaces it. `regard.nn.layers.sublayers.EncoderBlock` is a transformer's block.
 """
 
 import torch.nn.functional as F

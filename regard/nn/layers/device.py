@@ -36,7 +36,7 @@ ELEMENTWISE = set("add sub __rsub__ mul div neg exp expm1 log log1p pow __rpow__
 
 
 class _ShapesAlone(TorchFunctionMode):
-    """Neither draw nor compute initial weights; other functions are torch's own."""
+    """Skip the computation of initial weights; other functions are torch's own."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -51,17 +51,17 @@ class _ShapesAlone(TorchFunctionMode):
         if known and tensors and all(x.is_meta for x in tensors):
             shape = numpy.broadcast_shapes(
                 *(tuple(x.shape) for x in tensors)
-            )  # torch's imports sympy
+            )  # torch's own function imports sympy
             return torch.empty(shape, dtype=tensors[0].dtype)
         return func(*args, **kwargs)
 
 
 @contextmanager
 def without_numbers() -> Iterator[None]:
-    """Build networks without memory inside the block: their tensors have shapes alone.
+    """Build networks without memory within the context: tensors only have shapes.
 
-    The dtype of a sum of several is the first one's. torch computes on its meta device by functions
-    in Python, whose import takes seconds, and so nothing is computed.
+    Nothing is computed, since torch's functions for the meta device take seconds to import. The
+    dtype of an operation is that of its first argument.
 
     >>> with without_numbers():
     ...     layer = nn.Embedding(10**9, 10**9)

@@ -11,9 +11,9 @@ CHOICES = 1 << 16
 def drop(x: Float[Tensor, "*shape"], share: float, training: bool) -> Float[Tensor, "*shape"]:
     """Zero each entry with probability ``share`` and scale the rest by 1/(1 − share), in training.
 
-    Srivastava et al. 2014. On a CPU one 64-bit draw decides four entries, which takes a third of
-    torch's time, and ``share`` is rounded to a multiple of 1/65,536, also for the scale. On a GPU
-    and in a graph of torch.compile it is torch's function: one kernel.
+    Srivastava et al. 2014. On a CPU one 64-bit random number decides four entries, in a third of
+    torch's time; ``share`` is rounded to a multiple of 1/65,536, also for the scale. On a GPU and
+    under torch.compile it is torch's function, a single kernel.
     """
     lost = round(share * CHOICES)
     if not training or not lost:

@@ -57,8 +57,8 @@ class WordEmbedding(nn.Module):
     The vector of padding is zero, and remains zero unless an output layer shares the vectors.
 
     Initial values are normal with standard deviation ``init_std``. A word in ``vectors`` starts
-    with its pretrained vector, scaled to ``init_std`` too, so that Adam changes it at the same rate
-    as the others (at their own scale pretrained vectors learn more slowly). In training, whole
+    with its pretrained vector, also scaled to ``init_std``, so that Adam changes it at the same
+    rate as the others (unscaled pretrained vectors learn more slowly). In training, whole
     words are replaced by UNKNOWN with probability ``word_dropout`` (Iyyer et al. 2015; here the
     vector of UNKNOWN learns to represent a dropped word), and single entries are zeroed with
     probability ``dropout``.

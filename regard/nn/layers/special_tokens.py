@@ -1,4 +1,4 @@
-"""Ids of the special tokens, after a tokenizer's own ids: no text can contain one."""
+"""Ids of the special tokens, after the tokenizer's ids, so that no text can contain them."""
 
 from typing import Final, NamedTuple
 

@@ -33,8 +33,7 @@ class GPT(nn.Module):
     """Words (+ positions) → pre-norm blocks of causal self-attention → norm → the next word.
 
     Radford et al. 2019, section 2.3; the default settings have the architecture of GPT-2. With
-    ``tie`` the output matrix is that of the word vectors (Press & Wolf 2017). There is no output
-    bias.
+    ``tie`` the word vectors are the output matrix (Press & Wolf 2017). There is no output bias.
 
     >>> settings = GPTSettings(width=8, heads=2, layers=1, feedforward=16, length=6)
     >>> model = GPT(settings, 11)
@@ -116,8 +115,8 @@ class GPT(nn.Module):
     ) -> "Writing":
         """Read the beginnings of texts, and return a decoder that continues them.
 
-        The tokens of the first step stand for the beginnings and are not read themselves. An empty
-        beginning is replaced by the start symbol (0).
+        The tokens of the first step represent the beginnings and are not read. An empty beginning
+        is replaced by the start symbol (0).
         """
         return Writing(self, source, source_lengths)
 

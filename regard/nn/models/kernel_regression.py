@@ -56,7 +56,7 @@ class Kernel:
         )
 
     def make_score(self, width: int) -> Score:
-        """Return the score of inputs of a width, without gradients. Raises: it cannot be built."""
+        """Return the score for inputs of this width, without gradients. Raises: a failing class."""
         score = self.score
         if isinstance(score, str):
             return SCORES[score]().requires_grad_(False)
@@ -125,7 +125,7 @@ class NadarayaWatson(nn.Module):
             normalizer = TopK(k=neighbors, equal=True)
         else:
             normalizer = NORMALIZERS[row.normalize]()
-        # A score without a width has w = 1; the inputs are scaled by w before it.
+        # A score with its own width has w = 1; the inputs are scaled by w before it.
         self.attention = Attention(row.make_score(len(values)), normalizer)
 
     @property
@@ -242,11 +242,11 @@ def shrinkage(
 ) -> float:
     """Return which share of learned changes of ``model.log_w`` to keep, from 0 to 1.
 
-    Leave-one-out errors are too low for widths that were chosen by them. w is learned from each
-    part of the rows that leaves out one of `FOLDS`, by `learn` with the arguments ``how``, and the
-    rows left out are predicted with 0, 0.1 … 1 of the change: the least share whose mean squared
-    error is within a standard error of the best (Breiman et al. 1984, section 3.4.3). `FEW` rows
-    cannot tell, and keep nothing; at most `ROWS` are read.
+    Leave-one-out errors are too low for widths that minimise them. For each of `FOLDS` parts of the
+    rows, w is learned on the other parts, by `learn` with the arguments ``how``, and the part is
+    predicted with 0, 0.1 … 1 of the change. The result is the least share whose mean squared error
+    is within a standard error of the best (Breiman et al. 1984, section 3.4.3). It is 0 for fewer
+    than `FEW` rows; at most `ROWS` are used.
     """
     draw = torch.Generator().manual_seed(how.get("seed", 0))
     rows = torch.randperm(len(keys), generator=draw)[:ROWS]

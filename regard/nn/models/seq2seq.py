@@ -26,11 +26,11 @@ class Seq2Seq(nn.Module):
 
     * "none": no attention. Sutskever et al. 2014.
     * "previous": c_t = attend(s_{t−1}), s_t = GRU([y_{t−1}, c_t], s_{t−1}). Bahdanau et al. 2015,
-      equations 5 and 6 and A.2.2; with a bilinear score the model of the seed's lab 6.
+      equations 5 and 6 and A.2.2; with a bilinear score the model of the course's lab 6.
     * "current": h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, section 3.
 
-    ``start`` chooses the vector of the symbol before the first word: "zeros", or "learned", as in
-    the seed's lab 6.
+    ``start`` chooses the vector of the start symbol: "zeros", or "learned", as in the course's lab
+    6.
 
     ``readout`` chooses the input of the output layer: the "state"; "maxout" of state, previous word
     and context (Bahdanau et al. 2015, A.2.2, with s_t, on which p(y_t) is conditioned there, in

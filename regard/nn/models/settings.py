@@ -1,4 +1,4 @@
-"""The settings of every model. No torch here: the command line reads these to list its flags."""
+"""The settings of every model, without torch: the command line lists them."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self

@@ -37,7 +37,7 @@ class T5(nn.Module):
 
     Raffel et al. 2020, section 2.1; ``score=dot`` does not scale the scores, as there. With
     ``position=t5-bias``, b[bucket(j − i)] is added to every score, and all layers of a stack share
-    the b of each head. With ``tie`` the output matrix is that of the word vectors and states are
+    the b of each head. With ``tie`` the word vectors are the output matrix and states are
     multiplied by 1/√width before it (T5); otherwise the output has its own matrix and states are
     not scaled (T5 1.1). ``pattern`` applies to both self-attentions, ``compress`` to the encoder's;
     the attention to the memory has no positions and no pattern.

@@ -37,8 +37,7 @@ class TextClassifier(nn.Module):
     rungs.
 
     Except after post-norm blocks there is no norm before the pool, so that the length of a word's
-    vector counts, as in the mean of word vectors, which a pre-norm stack computes before its first
-    training step.
+    vector matters, as in a mean of word vectors. An untrained pre-norm stack computes that mean.
 
     Padding after ``lengths`` never changes an output. A text without words is classified from the
     biases, or from CLS if there is one.
