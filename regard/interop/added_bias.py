@@ -1,4 +1,4 @@
-"""The score of a transformers model: a product within a cap, plus a bias set for one call."""
+"""The score of a transformers model: a capped product, plus a bias set for one call."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from regard.attention.scores.wrappers import soft_cap
 
 
 class CappedAcceleration(WrapperAcceleration):
-    """The acceleration of an `AddedBias` with a cap: its scores are no inner product."""
+    """The acceleration of an `AddedBias` with a cap, whose scores are not inner products."""
 
     def __init__(self, score: "AddedBias") -> None:
         super().__init__(score)
@@ -30,8 +30,8 @@ class CappedAcceleration(WrapperAcceleration):
 class AddedBias(Wrapper):
     """c · tanh(score(q, k) / c) + b, with the cap c of a model and a bias b set for one call.
 
-    c is Gemma 2's, for example, and b (…, queries, keys) T5's. Without them it is the inner score,
-    and an inner product if that is one.
+    Gemma 2 has a cap, for example, and T5 a bias (…, queries, keys). Without both it equals the
+    inner score, and is an inner product if that is one.
     """
 
     def __init__(self, inner: Score) -> None:
@@ -45,7 +45,7 @@ class AddedBias(Wrapper):
         return super().acceleration if self.cap is None else CappedAcceleration(self)
 
     def capped(self, scores: Tensor) -> Tensor:
-        """Return the scores within the cap."""
+        """Return the capped scores."""
         return scores if self.cap is None else soft_cap(scores, self.cap)
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:

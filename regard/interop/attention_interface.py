@@ -33,7 +33,7 @@ NAME = "regard"
 PLACE = "regard"
 #: The name under which `adopt` checks that regard does not change a model.
 CHECK = "regard-beside-eager"
-#: Keywords that can be ignored, since eager attention gives the same numbers with them, and why.
+#: Keywords that do not change eager attention, with the reason; they are ignored.
 HARMLESS = {
     "is_causal": "the mask holds it, as in eager",
     "sliding_window": "the mask holds it",
@@ -143,8 +143,8 @@ def adopt(
     The model runs once on ``example``, the arguments of its forward, with eager attention and once
     with regard's softmax; the default is six tokens or one image.
 
-    Raises: those of `register`; a model that does not use transformers' attention interface, or
-    that regard would change; a model of other inputs than tokens or images without ``example``.
+    Raises: as `register`; a model that does not use transformers' attention interface, or whose
+    outputs regard would change; a model without ``example`` that reads neither tokens nor images.
     """
     register()
     register(CHECK)
@@ -207,8 +207,8 @@ def attended(
     """Return the outputs (batch, n, heads, width) and, if ``weights``, the attention weights.
 
     Without a mask all keys are visible; ``s_aux`` (heads) are the scores of the attention sinks,
-    ``sinks`` (batch, heads, n, 1) those of a sink for each query, and ``softcap`` bounds the
-    scores, always alike for one layer.
+    ``sinks`` (batch, heads, n, 1) the scores of a sink for each query, and ``softcap`` bounds the
+    scores, equally in each call of a layer.
     """
     n, bias = queries.shape[-2], position_bias
     if layer.scaled:
@@ -260,7 +260,7 @@ def with_sinks(layer: BorrowedAttention, sinks: Tensor | None) -> Normalizer:
 
 
 def select_keys(mask: Tensor | None, indices: Tensor, keys: int) -> Tensor:
-    """Return the mask that also hides all keys but the selected: indices (batch, queries, k)."""
+    """Return the mask that also hides all keys except ``indices`` (batch, queries, k)."""
     hidden = indices.new_ones(*indices.shape[:2], keys, dtype=torch.bool)
     hidden = hidden.scatter(-1, indices.long(), False).unsqueeze(1)
     return ~hidden if mask is None else mask.masked_fill(hidden, torch.finfo(mask.dtype).min)
@@ -294,8 +294,8 @@ def select_blocks(
 def mask_of(mask: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Return the visible pairs (batch, heads or 1, n or 1, m) and the bias added to the scores.
 
-    A float mask hides the pairs at its dtype's lowest number or −inf; its other numbers are added
-    to the scores, as eager attention adds them.
+    In a float mask, −inf and the dtype's lowest number hide a pair; other numbers are added to the
+    scores, as in eager attention.
     """
     if isinstance(mask, EagerMask):
         mask = mask.numbers() if mask.changed else mask.table()

@@ -20,7 +20,7 @@ HEADS = ("cls.",)
 OLD = {".gamma": ".weight", ".beta": ".bias"}
 
 
-#: The keys of their config, with transformers' defaults.
+#: The keys of the config, with transformers' defaults.
 KEYS = Keys(
     {
         "vocab_size": 30522,
@@ -100,7 +100,7 @@ def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
 
 
 def rows(settings: BERTSettings) -> list[Row]:
-    """Return our tensor names beside theirs. A model saved without its heads lacks those."""
+    """Return the table of tensor names. Heads are optional, since files may lack them."""
     tables = f"{PREFIX}embeddings"
     table = [
         Row("embedding.weight", (f"{tables}.word_embeddings.weight",)),
@@ -129,7 +129,7 @@ def rows(settings: BERTSettings) -> list[Row]:
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return their tensors under the names of the model with its heads."""
+    """Return the file's tensors under the names of the model with heads."""
     whole = any(name.startswith(PREFIX) for name in tensors)
     tidied = {}
     for name, x in tensors.items():

@@ -17,7 +17,7 @@ USES = {
 
 @dataclass(frozen=True)
 class Card:
-    """Facts about a model beside its settings: data, results, notes."""
+    """Facts about a model in addition to its settings: data, results, notes."""
 
     title: str = "A model made with regard"
     trained: Mapping[str, object] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The keys of a model's ``config.json``: each is honoured, refused by its name, or known harmless.
+"""The keys of a model's ``config.json``: each is applied, refused, or known to be harmless.
 
 Sources: the configuration and modelling files of transformers 5.23.
 """
@@ -14,16 +14,16 @@ ELSEWHERE = 'the model runs in transformers with attn_implementation="regard"'
 
 
 class UnknownKeyWarning(UserWarning):
-    """A warning that a file of a model's folder has keys that regard does not know."""
+    """A warning about unknown keys in a file of a model's folder."""
 
 
 @dataclass(frozen=True)
 class Keys:
     """The keys of a model type that change what the model computes.
 
-    ``defaults``: the keys that regard honours, each with transformers' default. ``allowed``: keys
-    of which regard supports some values only. ``names``: other names of keys, as in transformers'
-    ``attribute_map``. ``harmless``: keys that change nothing in this model type.
+    ``defaults``: the keys that regard applies, with transformers' defaults. ``allowed``: keys with
+    some supported values. ``names``: other names of keys, as in transformers' ``attribute_map``.
+    ``harmless``: keys that change nothing in this model type.
     """
 
     defaults: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Keys:
     harmless: frozenset[str] = frozenset()
 
 
-#: Keys of every model type of which regard supports some values only; null is the default of each.
+#: Keys of every model type with some supported values; the default is null.
 ALLOWED: Mapping[str, Sequence[Any]] = {
     "quantization_config": (None,),
     "auto_map": (None,),  # code of its own
@@ -47,7 +47,7 @@ ALLOWED: Mapping[str, Sequence[Any]] = {
     "tie_encoder_decoder": (None, False),
     "adapters": (None, {}),
 }
-#: Keys that change no number that regard computes: outputs, training, other heads, other programs.
+#: Keys that do not change regard's results: outputs, training, other heads, other programs.
 HARMLESS = frozenset(
     """
     model_type architectures transformers_version torch_dtype dtype _name_or_path name_or_path
@@ -69,10 +69,10 @@ HARMLESS = frozenset(
 def honoured(
     config: Mapping[str, Any], keys: Keys, source: object, harmless: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a config with every key that its model type reads, by one name and with defaults.
+    """Return a config with all keys of its model type, under one name each, with defaults.
 
-    Warn about keys that are in no table, nor ``harmless``. Raises: a value that regard does not
-    support; a value of another type than the key's; a key and its other name with different values.
+    Warn about unknown keys that are not ``harmless``. Raises: an unsupported value; a value of
+    another type; a key and its other name with different values.
     """
     result = {key: value for key, value in config.items() if key not in keys.names}
     for other in keys.names.keys() & config.keys():
@@ -94,7 +94,7 @@ def honoured(
     return result
 
 
-#: How the type of a value is called.
+#: The names of types in errors.
 KINDS: Mapping[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -115,7 +115,7 @@ def of_type(value: object, kind: type) -> bool:
 def must_be_allowed(
     config: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]], source: object
 ) -> None:
-    """Refuse a value that regard does not support, by the name of its key."""
+    """Raise an error for a key with an unsupported value."""
     for key, values in allowed.items():
         value = config.get(key)
         if key in config and not any(type(x) is type(value) and x == value for x in values):
@@ -127,11 +127,11 @@ def must_be_allowed(
 
 
 def warn_of(keys: set[str], source: object) -> None:
-    """Warn of keys that are in no table."""
+    """Warn about unknown keys."""
     if keys:
         warnings.warn(
-            f"{source}: regard does not know {', '.join(sorted(keys))}, and computes as if "
-            f"{'they were' if len(keys) > 1 else 'it was'} not there",
+            f"{source}: regard does not know {', '.join(sorted(keys))}, so it ignores "
+            f"{'them' if len(keys) > 1 else 'it'}",
             UnknownKeyWarning,
             stacklevel=4,
         )

@@ -41,14 +41,14 @@ def save_ctranslate2(
     *,
     quantization: str = "float32",
 ) -> list[str]:
-    """Write a folder for ``ctranslate2.Translator``; return the tokens by number, the end last.
+    """Write a folder for ``ctranslate2.Translator``; return the tokens by id, the end last.
 
-    ``tokenizer`` or its tokens name all numbers but the last, which is the end.
+    ``tokenizer`` (or a list) has the tokens of all ids but the last, which is the end.
     ``quantization``: float32, or int8, int16, bfloat16, … as CTranslate2 names them. Translate the
     tokens of a text without an end: ``translator.translate_batch([tokenizer.tokens(ids)])``.
 
-    With a length penalty of 0 both beam searches are the same, and so are their translations, up
-    to rounding. The padding begins a translation and is never generated.
+    With a length penalty of 0 both beam searches give the same translations, up to rounding. The
+    padding symbol starts a translation and is never generated.
 
     Raises: `RegardError` for settings that CTranslate2 does not support; a folder that exists.
     """

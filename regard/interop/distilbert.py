@@ -13,7 +13,7 @@ from regard.nn.models.settings import BERTSettings
 __all__ = ["KEYS", "build", "config_of", "rows", "settings_of", "tidy"]
 
 EPSILON = 1e-12  # of every norm
-#: Keys of their config and those of BERT's.
+#: Keys of DistilBERT's config and of BERT's.
 OF_BERT = {
     "vocab_size": "vocab_size",
     "dim": "hidden_size",
@@ -25,8 +25,8 @@ OF_BERT = {
     "attention_dropout": "attention_probs_dropout_prob",
     "max_position_embeddings": "max_position_embeddings",
 }
-#: The keys of their config, with transformers' defaults. The file holds the table of positions,
-#: whether it is one of sines or not.
+#: The keys of the config, with transformers' defaults. The file has the position table, sinusoidal
+#: or not.
 KEYS = Keys(
     {**{name: bert.KEYS.defaults[theirs] for name, theirs in OF_BERT.items()}, "n_layers": 6},
     {"activation": [*activations.OURS], "tie_word_embeddings": [True]},
@@ -36,7 +36,7 @@ KEYS = Keys(
         "add_cross_attention".split()
     ),
 )
-#: Parts of names, theirs and BERT's.
+#: Parts of DistilBERT's names and of BERT's.
 NAMES = {
     "distilbert.": "bert.",
     "transformer.layer.": "encoder.layer.",
@@ -61,5 +61,5 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BER
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return their tensors under BERT's names."""
+    """Return DistilBERT's tensors under BERT's names."""
     return bert.tidy(config, bert.renamed(tensors, NAMES))

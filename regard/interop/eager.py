@@ -1,8 +1,7 @@
 """Eager attention of transformers: its masks, and a check that regard gives the same result.
 
-A model gets its masks by the name of its attention. `EagerMask` has the shape and numbers of
-eager's, so that a model that reads or changes its mask works as with eager; the numbers are
-computed only then.
+The name of a model's attention selects its masks. `EagerMask` has the shape and numbers of eager's
+masks, so that a model may read or change its mask; only then the numbers are computed.
 """
 
 import inspect
@@ -20,7 +19,7 @@ ROWS = 8  # queries of one text that are compared
 CLOSE = 5e-3  # allowed difference, relative to the largest number of eager
 
 
-#: Model types whose code reads its mask as True: visible, and eager's numbers the wrong way round.
+#: Model types that read a mask as booleans, True for visible, which inverts eager's masks.
 BOOLEAN = ("nemotron_asr_streaming", "nemotron_asr_streaming_encoder")
 
 
@@ -81,11 +80,11 @@ def eager_masks(
     dtype: torch.dtype = torch.float32,
     **options: Any,
 ) -> Tensor | None:
-    """Return the mask that ``eager_mask`` of transformers returns, from the same arguments.
+    """Return the mask of transformers' ``eager_mask``, from the same arguments.
 
-    None hides nothing, as there. sdpa's own masks are not used as they are: they leave out masks
-    implied by a module's ``is_causal``, which some decoders do not set. Models of `BOOLEAN`, which
-    answer NaN with eager attention, get sdpa's.
+    None hides nothing. sdpa's masks would not do: they omit masks implied by a module's
+    ``is_causal``, which some decoders do not set. Models of `BOOLEAN`, which return NaN with eager
+    attention, get sdpa's masks.
     """
     from transformers.masking_utils import causal_mask_function, sdpa_mask
 
@@ -93,7 +92,7 @@ def eager_masks(
         whole: Tensor | None = sdpa_mask(allow_is_causal_skip=False, **options)
         return whole
 
-    # A window or a chunk, with its size, is skipped only if it holds all keys.
+    # The mask of a window or chunk is skipped only if it contains all keys.
     skip = allow_is_causal_skip and (
         options.get("local_size") is not None
         or options.get("mask_function", causal_mask_function) is causal_mask_function
@@ -123,7 +122,7 @@ def refuse_difference(
     bias: Tensor | None,
     keywords: dict[str, Any],
 ) -> None:
-    """Raise an error if regard's result differs from that of the module's own eager attention.
+    """Raise an error if regard's result differs from the module's own eager attention.
 
     Both get the last few queries of the first text, in float32, scaled so that their scores differ.
     ``ours`` has the signature of eager attention; ``keywords`` go to both. A module whose class
@@ -193,7 +192,7 @@ LOWEST = torch.finfo(torch.float32).min
 
 
 def refuse_changed(model: Any, name: str, place: str, example: dict[str, Any]) -> None:
-    """Raise an error if a model's outputs with the attention ``name`` differ from those with eager.
+    """Raise an error if a model's outputs with the attention ``name`` differ from eager outputs.
 
     ``place`` is the attribute in which that attention stores its layers; they are removed again.
     """

@@ -1,4 +1,4 @@
-"""Read how a Hugging Face model begins and ends texts, and which keys its generation must honour.
+"""The generation settings of a Hugging Face model: its start and end tokens and other keys.
 
 Source: ``generation/configuration_utils.py`` of transformers 5.23.
 """
@@ -12,7 +12,7 @@ from regard.core.reading import read_json
 from regard.interop.config_keys import must_be_allowed, warn_of
 
 FILE, CONFIG = "generation_config.json", "config.json"
-#: The keys that regard honours.
+#: The keys that regard applies.
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 #: Keys that change the logits or the end of a text, and the values that change nothing.
 ALLOWED: Mapping[str, Sequence[Any]] = {
@@ -66,7 +66,7 @@ KNOWN = frozenset(TOKENS) | ALLOWED.keys() | HARMLESS
 def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of ``generation_config.json``, or those of the config if there is none.
 
-    ``source`` is the file that they come from. Warn of keys of the file that nobody knows.
+    ``source`` is the file that they come from. Warn about unknown keys.
     """
     path = folder / FILE
     if not path.exists():
@@ -78,7 +78,7 @@ def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def must_be_honoured(generation: Mapping[str, Any]) -> None:
-    """Refuse keys that would change what a model writes, of which regard honours none."""
+    """Raise an error for unsupported keys that would change the generated text."""
     must_be_allowed(generation, ALLOWED, generation["source"])
 
 
@@ -92,8 +92,7 @@ def ends_of(generation: Mapping[str, Any]) -> tuple[int, ...]:
 def begin_of(generation: Mapping[str, Any], *names: str) -> int:
     """Return the token that a text begins with, by the first of these keys that is set.
 
-    An id beyond the vocabulary is accepted where the model only writes it. Raises: none is set; not
-    a token id.
+    An id beyond the vocabulary is accepted. Raises: none of the keys is set; not a token id.
     """
     for name in names:
         if generation.get(name) is not None:
@@ -104,7 +103,7 @@ def begin_of(generation: Mapping[str, Any], *names: str) -> int:
 
 
 def token_id(generation: Mapping[str, Any], name: str, token: object) -> int:
-    """Return a token id. Raises: it is none."""
+    """Return a token id. Raises: not a token id."""
     if type(token) is not int or token < 0:
         raise RegardError(f"{generation['source']}: {name} must be a token id, not {token!r:.40}")
     return token

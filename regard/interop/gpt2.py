@@ -16,7 +16,7 @@ from regard.nn.models.settings import GPTSettings
 PREFIX = "transformer."
 
 
-#: The keys of their config, with transformers' defaults.
+#: The keys of the config, with transformers' defaults.
 KEYS = Keys(
     {
         "vocab_size": 50257,
@@ -40,8 +40,8 @@ KEYS = Keys(
         "num_attention_heads": "n_head",
         "max_position_embeddings": "n_positions",
     },
-    # embd_pdrop: a dropout, for which regard has resid_pdrop. reorder_and_upcast_attn: float32 is
-    # what regard computes in. n_ctx: an old name of n_positions that is not read.
+    # embd_pdrop: a dropout, for which regard has resid_pdrop. reorder_and_upcast_attn: regard
+    # always computes in float32. n_ctx: an old name of n_positions that is not read.
     frozenset(
         "embd_pdrop reorder_and_upcast_attn n_ctx summary_type summary_use_proj is_decoder "
         "summary_activation summary_proj_to_labels summary_first_dropout is_encoder_decoder".split()
@@ -102,9 +102,9 @@ def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
 
 
 def rows(settings: GPTSettings) -> list[Row]:
-    """Return our tensor names beside theirs. GPT-2's Conv1D matrices are transposed: (in, out).
+    """Return the table of tensor names. GPT-2's Conv1D matrices are transposed: (in, out).
 
-    A model saved without its head lacks the output.
+    The output is optional, since a file without the head lacks it.
     """
     table = [
         Row("embedding.weight", (f"{PREFIX}wte.weight",)),
@@ -125,7 +125,7 @@ def rows(settings: GPTSettings) -> list[Row]:
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return their tensors under the names of the model with its head.
+    """Return the file's tensors under the names of the model with its head.
 
     With ``scale_attn_by_inverse_layer_idx``, the queries are divided by the layer's number.
     """

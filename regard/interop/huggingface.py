@@ -65,10 +65,10 @@ LAYOUTS: dict[str, Layout] = {
 class Loaded:
     """A model loaded from Hugging Face's layout, in evaluation mode.
 
-    ``kind``: gpt, bert or t5. ``config``: with the defaults of its model type. ``generation``: how
-    it writes, from ``generation_config.json`` if there is one, else from the config.
-    ``tokenizer``: a ``tokenizers.Tokenizer``, if the folder has one. ``drawn``: names of weights of
-    heads that the file lacks, initialised at random.
+    ``kind``: gpt, bert or t5. ``config``: with the defaults of its model type. ``generation``: the
+    generation settings, from ``generation_config.json`` if there is one, else from the config.
+    ``tokenizer``: a ``tokenizers.Tokenizer``, if the folder has one. ``drawn``: the names of head
+    weights that the file lacks and that are initialised at random.
     """
 
     kind: str
@@ -110,9 +110,9 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
 
 
 def complete(config: Mapping[str, Any], source: Path) -> dict[str, Any]:
-    """Return a config with all keys of its model type, of which regard honours each.
+    """Return a config with all keys of its model type.
 
-    Raises: an unsupported model type; those of `config_keys.honoured`.
+    Raises: an unsupported model type; as `config_keys.honoured`.
     """
     keys = layout_of(config, str(source)).keys
     return honoured(config, keys, source / folder.CONFIG, generation.KNOWN)
@@ -140,7 +140,7 @@ def described(
 
 @contextmanager
 def whole_config(source: Path) -> Iterator[None]:
-    """Turn errors from missing keys and wrong types of a config into an error of one line."""
+    """Convert errors about missing keys and wrong types of a config into a one-line error."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -148,7 +148,7 @@ def whole_config(source: Path) -> Iterator[None]:
 
 
 def layout_of(config: Mapping[str, Any], source: str) -> Layout:
-    """Return the layout that a config names. Raises: regard does not read it."""
+    """Return the layout that a config names. Raises: an unsupported layout."""
     kind = str(config.get("model_type", ""))
     if kind not in LAYOUTS:
         raise RegardError(
@@ -200,7 +200,7 @@ def save(
 
 
 def layout_for(settings: Settings) -> Layout:
-    """Return the layout of a model with these settings. Raises: there is none."""
+    """Return the layout of a model with these settings. Raises: no layout fits."""
     for layout in LAYOUTS.values():
         if isinstance(settings, layout.settings):
             return layout

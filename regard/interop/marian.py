@@ -1,8 +1,8 @@
 """Export a trained Transformer to the layouts of Hugging Face's translators.
 
-Marian is post-norm; Pegasus is the same with pre-norm and a norm after each stack. Both store the
-sines of a position in its first half and the cosines in the second, where regard alternates them.
-So the columns of all vectors between layers are permuted, which changes no result.
+Marian is post-norm; Pegasus is the same with pre-norm and a norm after each stack. Both store sines
+in the first half of a position's vector and cosines in the second, while regard alternates them. So
+the columns of all vectors between layers are permuted, which changes no result.
 """
 
 import json
@@ -39,9 +39,9 @@ def save_translator(
     """Write a Transformer as a folder that ``AutoModelForSeq2SeqLM.from_pretrained`` reads.
 
     ``layout``: "marian" (norm=post), "pegasus" (norm=pre), or "" for the one that fits. As in
-    Marian, token ids are one less than in regard, and the padding, which begins a translation, is
+    Marian, token ids are one less than in regard, and the padding, which starts a translation, is
     the last (`theirs` and `ours` convert ids); the same ids give the same logits. ``generate``
-    never writes the padding and, as regard, adds no end to a source.
+    never generates the padding and, like regard, does not append the end to a source.
 
     Raises: `RegardError`: a setting that the layout does not support; a folder that exists.
     """
@@ -163,7 +163,7 @@ def generation_of(settings: TransformerSettings, vocabulary: int) -> dict[str, A
 
 
 def rows(settings: TransformerSettings) -> list[Row]:
-    """Return our tensor names, after `arranged`, beside theirs."""
+    """Return the table of tensor names, for the weights of `arranged`."""
     table: list[Row] = []
     if settings.tie:
         table.append(Row("source.weight", ("model.shared.weight",)))

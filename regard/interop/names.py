@@ -12,11 +12,11 @@ from regard.core.errors import RegardError
 
 @dataclass(frozen=True)
 class Row:
-    """One of our tensors, and the tensors of theirs that it concatenates along the rows.
+    """One of regard's tensors (ours) and the file's tensors (theirs) that it concatenates by rows.
 
     ``turned``: theirs are transposed. ``sizes``: the number of our rows for each of theirs; equal
     by default. ``factors``: each of theirs is our part times its factor; 1 by default.
-    ``optional``: may be missing in theirs.
+    ``optional``: the file may lack them.
     """
 
     ours: str
@@ -27,13 +27,13 @@ class Row:
     factors: tuple[float, ...] = ()
 
 
-#: Names of tensors in a numbered layer of GPT-2, BERT and T5; those of them that are no weights.
+#: Names of tensors in a numbered layer of GPT-2, BERT and T5, and of those that are not weights.
 IN_A_LAYER = re.compile(r"(^|\.)(h|layer|block)\.\d+\.")
 BUFFERS = (".attn.bias", ".attn.masked_bias")
 
 
 def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """Return our tensors in float32, converted from theirs.
+    """Return regard's tensors in float32, converted from the file's.
 
     Raises: a missing tensor that is not optional; a tensor of a layer that no row names.
     """
@@ -57,7 +57,7 @@ def take(rows: Iterable[Row], theirs: Mapping[str, Tensor], source: str) -> dict
 
 
 def give(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return their tensors, converted from ours."""
+    """Return the file's tensors, converted from regard's."""
     result: dict[str, Tensor] = {}
     for row in rows:
         whole = ours[row.ours].T if row.turned else ours[row.ours]

@@ -1,8 +1,8 @@
-"""Networks as ONNX graphs: labels in one pass, and writing step by step with the cache outside.
+"""Networks as ONNX graphs: labels in one pass, or generation step by step with an external cache.
 
-A graph takes batches and lengths of any size. A decoder's keys and values are its inputs and
-outputs, so that a step reads only the new tokens; an encoder-decoder is two graphs, and the first
-one prepares the keys and values of the source for all steps of the second.
+A graph takes any batch size and length. A decoder's keys and values are its inputs and outputs, so
+that a step reads only the new tokens. An encoder-decoder is two graphs: the first prepares the keys
+and values of the source for all steps of the second.
 """
 
 import logging
@@ -33,7 +33,7 @@ DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 class GivenCache(KeyValueCache):
-    """A cache whose past comes as tensors and grows by concatenation, which a graph can trace."""
+    """A cache that is given as tensors and grows by concatenation, so that it can be traced."""
 
     def __init__(
         self, past: Sequence[Tensor] = (), positions: Tensor | None = None, *, fixed: bool = False
@@ -44,7 +44,7 @@ class GivenCache(KeyValueCache):
             self._length = past[-1].shape[-2]
 
     def __len__(self) -> int:
-        return int(bool(self._room))  # its true length is a symbol
+        return int(bool(self._room))  # its true length is symbolic
 
     @property
     def kept(self) -> Tensors:
@@ -64,23 +64,23 @@ class GivenCache(KeyValueCache):
         return prepared, new[-2], new[-1].squeeze(-1)
 
     def centred(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return queries and keys unchanged: a graph reads no numbers."""
+        """Return queries and keys unchanged, since a graph cannot read numbers."""
         return queries, keys
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A network as an ONNX graph: what is traced, with example inputs.
+    """A network to trace as an ONNX graph, with example inputs.
 
-    ``inputs`` are (name, example, dynamic axes); an example's axes are neither 0 nor 1, which
-    torch.export takes for constants. ``outputs`` are names.
+    ``inputs`` are (name, example, dynamic axes); sizes of 0 and 1 are avoided, since torch.export
+    treats them as constants. ``outputs`` are names.
     """
 
     name: str
     module: nn.Module
     inputs: Sequence[tuple[str, Tensor, Sequence[int]]]
     outputs: Sequence[str]
-    #: How many tensors each layer keeps, for a decoder.
+    #: The number of cached tensors of each layer, for a decoder.
     layers: Sequence[int] = field(default=())
 
     def to_bytes(self) -> bytes:
@@ -108,13 +108,13 @@ class Graph:
             except Exception as error:
                 reason = " ".join(str(error).split())
                 raise RegardError(
-                    f"torch cannot write {self.name} as an ONNX graph ({reason:.300}); a score, "
-                    "normaliser or mechanism of it may read numbers: try another one"
+                    f"torch cannot write {self.name} as an ONNX graph ({reason:.300}); its score, "
+                    "normaliser or mechanism may read numbers: try another one"
                 ) from error
             assert converted is not None
             message = converted.model_proto
         if any(isinstance(module, nn.RNNBase) for module in self.module.modules()):
-            # The exporter infers the examples' length for what a recurrent layer gives.
+            # For the outputs of recurrent layers, the exporter infers the length of the examples.
             message.graph.ClearField("value_info")
             for output in message.graph.output:
                 output.type.tensor_type.ClearField("shape")
@@ -138,7 +138,7 @@ def _quiet() -> Iterator[None]:
 
 
 def graphs_of(network: nn.Module) -> list[Graph]:
-    """Return the graphs of a network. Raises: a cache that is not of keys and values."""
+    """Return the graphs of a network. Raises: a cache without keys and values."""
     network.eval()
     if isinstance(network, GPT):
         return [decoder(network)]
@@ -201,7 +201,7 @@ class _Encoder(nn.Module):
 
 
 class _Decoder(nn.Module):
-    """One step of writing: (tokens, positions, visible[, lengths, memory…], past…) → logits, past.
+    """One decoding step: (tokens, positions, visible[, lengths, memory…], past…) → logits, past.
 
     ``positions`` (batch, past + time) are those of all tokens, from 0; ``visible`` is 1 for tokens
     and 0 for padding.
@@ -293,7 +293,7 @@ def _names(what: str, layers: Sequence[Sequence[Tensor]]) -> list[str]:
 
 
 def _caches(network: GPT | Transformer | T5) -> tuple[list[Tensors], list[Tensors]]:
-    """Return the tensors that each layer caches, of 2 past tokens, and of a memory of 3."""
+    """Return each layer's cached tensors of 2 past tokens, and of a memory of 3 tokens."""
     tokens = torch.ones(2, 3, dtype=torch.long)
     with torch.no_grad():
         if isinstance(network, GPT):
@@ -389,7 +389,7 @@ class Session:
         self.outputs = [output.name for output in self.inner.get_outputs()]
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the outputs by name; inputs that the graph does not read are left out."""
+        """Return the outputs by name; inputs that the graph does not read are ignored."""
         wanted = {entry.name for entry in self.inner.get_inputs()}
         arrays = {name: x.numpy() for name, x in inputs.items() if name in wanted}
         outputs = self.inner.run(None, arrays)
@@ -403,9 +403,9 @@ def written(
     lengths: Int[Tensor, " batch"],
     target: Int[Tensor, "batch written"],
 ) -> Float[Tensor, "batch written words"]:
-    """Return the logits of known words of an encoder-decoder's graphs: two tokens, then one each.
+    """Return the logits of known words from an encoder-decoder's graphs.
 
-    A recurrent decoder reads one token at a time.
+    The first step reads two tokens, the others one; a recurrent decoder always reads one.
     """
     memory = sessions["encoder"]({"tokens": source, "lengths": lengths})
     if isinstance(network, Seq2Seq):
@@ -424,7 +424,7 @@ def continued(
     given: Mapping[str, Tensor],
     visible: Int[Tensor, "batch time"] | None = None,
 ) -> Float[Tensor, "batch time words"]:
-    """Return the logits of known words by steps with a cache: of two tokens first, then of one."""
+    """Return the logits of known words by steps with a cache: two tokens, then one at a time."""
     visible = torch.ones_like(target) if visible is None else visible
     positions = (visible.cumsum(1) - 1).clamp(min=0)
     past = {
@@ -454,9 +454,9 @@ CHECKED = ((3, 5, 4), (1, 1, 2), (2, 9, 7))
 def largest_gap(
     network: nn.Module, sessions: Mapping[str, Session], vocabulary: int, longest: int
 ) -> float:
-    """Return the largest difference of the logits of network and graphs, for texts with padding.
+    """Return the largest difference between the logits of network and graphs, with padding.
 
-    A share of the largest logit, or absolute where that is below 1. Only real tokens count.
+    It is relative to the largest logit if that exceeds 1. Only real tokens count.
     """
     draw, gaps = torch.Generator().manual_seed(0), [0.0]
     for count, read, wrote in CHECKED:

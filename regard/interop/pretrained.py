@@ -17,10 +17,10 @@ from regard.training.batches import pad
 class Pretrained:
     """A loaded GPT or T5 that generates texts.
 
-    ``writer``, for `regard.decoding`, uses token ids one above the model's own and ends a text by
-    one of ``ends``, the model's own ids. A T5's text begins with ``begin``. Raises: a BERT, which
-    does not generate; a file without the output's weights; a key of ``generation_config.json`` or
-    the config by which `generate` would write something else.
+    ``writer``, for `regard.decoding`, uses token ids one above the model's own. A text ends with
+    one of ``ends``, and a T5's text begins with ``begin``, in the model's own ids. Raises: a BERT,
+    which does not generate; a file without output weights; an unsupported key of
+    ``generation_config.json`` or the config that would change the text.
     """
 
     shift = 1
@@ -69,7 +69,7 @@ class Pretrained:
 
         Temperature 0 takes the likeliest token; above 0 `regard.decoding.sample` draws it. An empty
         text begins with ``bos_token_id``. A GPT continues past its positions with a sliding
-        window, `regard.decoding.Sliding`, and reads the end of a longer text. Raises: those of
+        window, `regard.decoding.Sliding`, and reads the end of a longer text. Raises: as
         `sample`; a token id outside the vocabulary; an empty text without ``bos_token_id``.
         """
         known = self.loaded.generation

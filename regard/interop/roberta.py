@@ -16,14 +16,14 @@ from regard.nn.models.settings import BERTSettings
 
 __all__ = ["KEYS", "build", "config_of", "rows", "settings_of", "tidy"]
 
-#: The keys of their config: BERT's, and the padding, behind which positions begin. Their head has
-#: GELU whatever the blocks have, ours the activation of the blocks.
+#: The keys of the config: BERT's, and the padding, after which positions begin. RoBERTa's head
+#: always has GELU, regard's the activation of the blocks.
 KEYS = Keys(
     {**bert.KEYS.defaults, "vocab_size": 50265, "pad_token_id": 1},
     {**bert.KEYS.allowed, "hidden_act": ["gelu", "gelu_python"]},
 )
 POSITIONS = "bert.embeddings.position_embeddings.weight"
-#: Beginnings of names, theirs and BERT's.
+#: Prefixes of RoBERTa's names and of BERT's.
 NAMES = {
     "roberta.": "bert.",
     "lm_head.dense.": "cls.predictions.transform.dense.",

@@ -18,7 +18,7 @@ from regard.nn.models.settings import T5Settings
 from regard.nn.models.t5 import T5
 
 HEAD, WORDS = "lm_head.weight", "shared.weight"
-#: A bias in early files that no model uses: cross-attention has no distances.
+#: An unused bias in early files: cross-attention has no distances.
 UNUSED = "EncDecAttention.relative_attention_bias.weight"
 
 
@@ -58,7 +58,7 @@ KEYS = Keys(
     },
     frozenset(["is_decoder", "n_positions"]),  # not read
 )
-#: The keys of mT5's.
+#: The keys of mT5's config.
 MT5_KEYS = replace(
     KEYS,
     defaults={
@@ -75,7 +75,7 @@ MT5_KEYS = replace(
 def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Settings:
     """Return the settings of a config that has all `KEYS`.
 
-    The config says whether states are divided by √width; if they are not, the output has its own
+    The config determines whether states are divided by √width; if not, the output has its own
     matrix.
     """
     layers = config["num_layers"]
@@ -101,8 +101,8 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5S
 def activation(config: Mapping[str, Any]) -> str:
     """Return regard's name of the activation.
 
-    ``dense_act_fn`` and ``is_gated_act`` go before ``feed_forward_proj``, whose "gated-gelu" is
-    the approximation by tanh.
+    ``dense_act_fn`` and ``is_gated_act`` take precedence over ``feed_forward_proj``, whose
+    "gated-gelu" means the approximation by tanh.
     """
     projected = config["feed_forward_proj"]
     name, gated = config.get("dense_act_fn"), config.get("is_gated_act")
@@ -115,7 +115,7 @@ def activation(config: Mapping[str, Any]) -> str:
 def scaled(config: Mapping[str, Any]) -> bool:
     """Return whether states are divided by √width before the output: never in mT5.
 
-    Configs without ``scale_decoder_outputs`` say it by ``tie_word_embeddings``.
+    In configs without ``scale_decoder_outputs``, ``tie_word_embeddings`` decides.
     """
     if config.get("model_type") == "mt5":
         return False
@@ -182,7 +182,7 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
 
 
 def rows(settings: T5Settings) -> list[Row]:
-    """Return our tensor names beside theirs; T5's query weights include the scale of scores."""
+    """Return the table of tensor names; T5's query weights include the scale of scores."""
     table = [Row("embedding.weight", (WORDS,))]
     gated = settings.activation.startswith(GATED)
     scale = settings.each_head**-0.5 if settings.score == "scaled-dot" else 1.0
@@ -221,7 +221,7 @@ def block(ours: str, theirs: str, gated: bool, remembers: bool, scale: float) ->
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return their tensors, with embeddings and output under the names in `rows`.
+    """Return the file's tensors, with embeddings and output under the names in `rows`.
 
     An untied output is divided by √width if its states are. `UNUSED` is left out.
     """

@@ -54,10 +54,10 @@ def panics(what: str) -> Iterator[None]:
 def read_tokenizer(folder: Path) -> Any:
     """Return the ``tokenizers.Tokenizer`` of a folder, or None if it has none.
 
-    ``tokenizer.json``; or GPT-2's and RoBERTa's ``vocab.json`` with ``merges.txt``; or BERT's
-    ``vocab.txt``; with the settings and the added tokens of the files beside it, as transformers
-    has them. No text is cut or padded, as when transformers is called without further arguments.
-    Raises: damaged files; only a ``spiece.model``; a key that regard does not support.
+    It reads ``tokenizer.json``, or ``vocab.json`` with ``merges.txt`` (GPT-2, RoBERTa), or
+    ``vocab.txt`` (BERT), with the settings and added tokens of the other files, as in transformers.
+    Texts are neither truncated nor padded. Raises: damaged files; only a ``spiece.model``; an
+    unsupported key.
     """
     import tokenizers
 
@@ -93,9 +93,9 @@ def must_be_readable(folder: Path) -> None:
 
 
 def whole_class(settings: TokenizerSettings) -> str:
-    """Return the class that a folder names beside ``tokenizer.json``, or "" to take that as it is.
+    """Return the tokenizer class that a folder names, or "" to use ``tokenizer.json`` unchanged.
 
-    Raises: a class that regard does not know, which may change what the file says.
+    Raises: an unknown class, which may override the file.
     """
     if settings.implied or settings.name in (*PLAIN, *AROUND):
         return ""
@@ -108,7 +108,7 @@ def whole_class(settings: TokenizerSettings) -> str:
 
 
 def _class_of(settings: TokenizerSettings, files: str, *known: str) -> str:
-    """Return one of the known classes, the first where none is named."""
+    """Return one of the known classes, by default the first."""
     if settings.name in known:
         return settings.name
     if settings.name in PLAIN:
@@ -121,7 +121,7 @@ def _class_of(settings: TokenizerSettings, files: str, *known: str) -> str:
 
 
 class Switch(NamedTuple):
-    """A key of a class of tokenizers, the attribute of a part that it sets, and its default."""
+    """A key of a tokenizer class, the attribute that it sets in a part, and its default."""
 
     key: str
     where: str
@@ -130,7 +130,7 @@ class Switch(NamedTuple):
     default: bool | None
 
 
-#: The keys of BERT's tokenizers, and of those of byte pairs.
+#: The keys of BERT's tokenizers and of byte pair tokenizers.
 OF_PIECES = (
     Switch("do_lower_case", "normalizer", "BertNormalizer", "lowercase", True),
     Switch("strip_accents", "normalizer", "BertNormalizer", "strip_accents", None),
@@ -140,10 +140,10 @@ OF_PAIRS = (Switch("add_prefix_space", "pre_tokenizer", "ByteLevel", "add_prefix
 
 
 def configure(inner: Any, settings: TokenizerSettings) -> None:
-    """Set what the keys of BERT's, RoBERTa's and GPT-2's tokenizers change in a tokenizer.
+    """Apply the keys of BERT's, RoBERTa's and GPT-2's tokenizers to a tokenizer.
 
-    Symbols that no key names stay as the tokenizer has them. Raises: a key, or its default, that
-    the tokenizer contradicts.
+    Symbols without a key are unchanged. Raises: a key, or its default, that contradicts the
+    tokenizer.
     """
     inner.encode_special_tokens = bool(settings.flag("split_special_tokens", False))
     kind = CLASSES.get(settings.name)
@@ -162,10 +162,10 @@ def configure(inner: Any, settings: TokenizerSettings) -> None:
 
 
 def turn(inner: Any, settings: TokenizerSettings, switch: Switch) -> None:
-    """Set one attribute of a tokenizer's part. Raises: no such part; a default that it is not."""
-    key, found = switch.key, _part(getattr(inner, switch.where), switch.part)
+    """Set one attribute of a tokenizer's part. Raises: no such part; another default."""
+    key, part = switch.key, _part(getattr(inner, switch.where), switch.part)
     advice = f"set tokenizer_class to PreTrainedTokenizerFast to use {JSON} as it is"
-    if found is None:
+    if part is None:
         if key in settings.values or not settings.implied:
             shown = f"{key}={settings.flag(key, switch.default)}"
             raise RegardError(
@@ -173,8 +173,8 @@ def turn(inner: Any, settings: TokenizerSettings, switch: Switch) -> None:
                 f"{advice}"
             )
     elif key in settings.values:
-        setattr(found, switch.attribute, settings.flag(key, None))
-    elif (value := getattr(found, switch.attribute)) != switch.default:
+        setattr(part, switch.attribute, settings.flag(key, None))
+    elif (value := getattr(part, switch.attribute)) != switch.default:
         raise RegardError(
             f"{settings.folder / JSON} has {switch.attribute}={value}, but {settings.name} of "
             f"transformers takes {key}={switch.default} unless {settings.source.name} names "
@@ -268,9 +268,9 @@ def tokenizer_files(
 
 
 def with_ends(tokenizer: OwnTokenizer, names: Sequence[str]) -> Any:
-    """Return regard's tokenizer with more tokens at its end, as in a run: the end, the mask, ….
+    """Return regard's tokenizer with additional tokens, as in a run: the end, the mask, ….
 
-    Raises: one of them is already in the vocabulary, as a word of texts.
+    Raises: one of them is already in the vocabulary.
     """
     import tokenizers
 
@@ -290,7 +290,7 @@ def with_decoder(content: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def framed(inner: Any, first: str, last: str, *, twice: bool = False) -> Any:
-    """Make a tokenizer put a symbol before a text, and one after each text.
+    """Make a tokenizer add a symbol before the first text, and one after each text.
 
     Devlin et al. 2019, figure 2: [CLS] one [SEP] two [SEP]. ``twice``: RoBERTa's, with two between
     texts, and one type for both.

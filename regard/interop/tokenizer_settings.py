@@ -1,4 +1,4 @@
-"""The settings beside a tokenizer's vocabulary: ``tokenizer_config.json`` and added tokens.
+"""The settings of a tokenizer besides its vocabulary: ``tokenizer_config.json``, added tokens.
 
 Source: ``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py`` and the tokenizers of
 BERT, GPT-2 and RoBERTa of transformers 5.23.
@@ -43,7 +43,7 @@ CLASSES: Mapping[str, Mapping[str, str]] = {
     "RobertaTokenizer": ROBERTA,
     "GPT2Tokenizer": GPT2,
 }
-#: The class of a model type whose folder names none.
+#: The default class of a model type.
 IMPLIED = {
     "bert": "BertTokenizer",
     "distilbert": "BertTokenizer",
@@ -54,21 +54,21 @@ IMPLIED = {
     "t5": "T5Tokenizer",
     "mt5": "T5Tokenizer",
 }
-#: Classes of pieces of a Unigram model, and the symbols that they put around a text.
+#: Classes of Unigram models, and the symbols that they add around a text.
 AROUND: Mapping[str, Mapping[str, str]] = {
     "T5Tokenizer": {"eos_token": "</s>"},
     "MT5Tokenizer": {"eos_token": "</s>"},
     "CamembertTokenizer": {"bos_token": "<s>", "eos_token": "</s>"},
     "XLMRobertaTokenizer": {"bos_token": "<s>", "eos_token": "</s>"},
 }
-#: Classes that take ``tokenizer.json`` as it is.
+#: Classes that use ``tokenizer.json`` unchanged.
 PLAIN = ("PreTrainedTokenizer", "TokenizersBackend", "")
 #: Keys with values that regard supports.
 ALLOWED: Mapping[str, Sequence[Any]] = {
     "auto_map": (None,),  # code of its own
     "fast_tokenizer_files": (None,),
 }
-#: Keys that change no token: what a caller cuts and pads, offsets, decoding, other programs.
+#: Keys that change no token: truncation, padding, offsets, decoding, other programs.
 HARMLESS = frozenset(
     """
     tokenizer_class model_max_length max_length max_len padding_side truncation_side padding
@@ -88,7 +88,7 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """The settings in the files beside a vocabulary.
+    """The settings of a tokenizer besides its vocabulary.
 
     ``name``: the class of transformers' tokenizer, without "Fast"; that of the model type if
     ``implied``. ``values``: the keys. ``added``: tokens by their number, in the form of
@@ -123,7 +123,7 @@ class TokenizerSettings:
     def of_class(self, name: str) -> "TokenizerSettings":
         """Return these settings with the special tokens that a class adds to every vocabulary.
 
-        Without a name, as for ``tokenizer.json``, which has its tokens, there are no more.
+        Without a name nothing is added, since ``tokenizer.json`` has all its tokens.
         """
         if not name:
             return self
@@ -131,7 +131,7 @@ class TokenizerSettings:
 
 
 def read_settings(folder: Path) -> TokenizerSettings:
-    """Return the settings of a folder's tokenizer, and warn of keys that nobody knows.
+    """Return the settings of a folder's tokenizer, and warn about unknown keys.
 
     Raises: damaged files; a key with a value that regard does not support.
     """
@@ -154,16 +154,16 @@ def read_settings(folder: Path) -> TokenizerSettings:
             values |= named
         added = older(folder, values)
     for key, symbol in AROUND.get(name, {}).items():
-        if key in values and (found := token_of(values[key])["content"]) != symbol:
+        if key in values and (content := token_of(values[key])["content"]) != symbol:
             raise RegardError(
-                f"{folder}: {key}={found!r} is not supported for a {name}; regard supports "
+                f"{folder}: {key}={content!r} is not supported for a {name}; regard supports "
                 f"{symbol!r}"
             )
     return TokenizerSettings(folder, name, not own, values, added)
 
 
 def must_be_read(named: Mapping[str, Any], name: str, source: Path) -> None:
-    """Refuse tokens which T5's tokenizer does not read from ``special_tokens_map.json``."""
+    """Refuse tokens that T5's tokenizer does not read from ``special_tokens_map.json``."""
     several = named.get("additional_special_tokens") or []
     for token in several if name in ("T5Tokenizer", "MT5Tokenizer") else []:
         if not (text := token_of(token)["content"]).startswith("<extra_id_"):
@@ -174,7 +174,7 @@ def must_be_read(named: Mapping[str, Any], name: str, source: Path) -> None:
 
 
 def older(folder: Path, values: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return the tokens of ``added_tokens.json``, of which those with a role are special."""
+    """Return the tokens of ``added_tokens.json``; tokens with a role are special."""
     if not (folder / ADDED).exists():
         return {}
     special = {token_of(token)["content"] for token in with_roles(values)}
@@ -212,16 +212,16 @@ def token_of(value: Any) -> dict[str, Any]:
 def add_tokens(inner: Any, settings: TokenizerSettings) -> None:
     """Add the tokens that a tokenizer does not have yet: added ones, then those with a role.
 
-    Raises: a token with another number than its file says.
+    Raises: a token whose id differs from its file.
     """
     from tokenizers import AddedToken
 
     for number, token in sorted(settings.added.items()):
         inner.add_tokens([AddedToken(**token)])
-        if (found := inner.token_to_id(token["content"])) != number:
+        if (known_id := inner.token_to_id(token["content"])) != number:
             raise RegardError(
                 f"{settings.folder}: the added token {token['content']!r} has the number {number}, "
-                f"but the vocabulary gives it {found}; save the tokenizer anew by transformers"
+                f"but the vocabulary gives it {known_id}; save the tokenizer anew by transformers"
             )
     known = {token.content for token in inner.get_added_tokens_decoder().values()}
     for value in with_roles(settings.values):

@@ -1,7 +1,7 @@
 """Convert torch's attention layer and its masks to regard's.
 
-`from_torch` copies a layer into a `MultiHeadAttention` with the same numbers, and with any score,
-mask and recording. `MultiheadAttention` is a drop-in replacement of torch's layer.
+`from_torch` copies a layer into a `MultiHeadAttention` with equal results, for any regard mask and
+for recording. `MultiheadAttention` is a drop-in replacement of torch's layer.
 """
 
 from typing import Any, Self
@@ -21,8 +21,8 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     """Return a copy of torch's layer as regard's: weights, dropout, mode and frozen parameters.
 
     Inputs are (batch, n, width) whatever ``batch_first`` was, and ``layer(x)`` is torch's
-    ``layer(x, x, x)[0]``. Raises: ``add_bias_kv`` and ``add_zero_attn``, which add keys that are
-    in no text.
+    ``layer(x, x, x)[0]``. Raises: ``add_bias_kv`` and ``add_zero_attn``, which add artificial
+    keys.
 
     >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = torch.randn(3, 5, 8)
@@ -116,8 +116,8 @@ class MultiheadAttention(nn.MultiheadAttention):
     ``multihead_attn`` in ``nn.TransformerEncoderLayer`` and ``nn.TransformerDecoderLayer``, whose
     fused evaluation path is then off. `regard.analysis.record` records it.
 
-    Differences from torch: a query without visible keys gets zeros instead of NaN; the weights are
-    those before dropout. Raises: ``add_bias_kv`` and ``add_zero_attn``; a width that is not
+    Differences from torch: a query without visible keys gets zeros instead of NaN; weights are
+    returned before dropout. Raises: ``add_bias_kv`` and ``add_zero_attn``; a width that is not
     divisible by the heads; masks of another shape; ``is_causal`` without an ``attn_mask``.
 
     >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)

@@ -207,5 +207,5 @@ def test_settings_that_contradict_tokenizer_json_are_honoured_or_refused(tmp_pat
 
 
 def test_keys_of_nobody_are_warned_of(tmp_path):
-    with pytest.warns(UnknownKeyWarning, match="regard does not know shuffles, and computes as if"):
+    with pytest.warns(UnknownKeyWarning, match="regard does not know shuffles, so it ignores it"):
         read_tokenizer(bert(tmp_path / "bert", shuffles=True))
