@@ -1,7 +1,7 @@
 """Check every law on every part of regard: ``python -m regard.conformance``.
 
-With ``--quick`` positions stand with the scaled dot product alone, a quarter of the pairs, and each
-twelfth subject is checked in long texts too; ``--seed N`` chooses which.
+``--quick`` combines positions with the scaled dot product only, a quarter of all pairs, and checks
+every twelfth subject in long texts; ``--seed N`` selects which.
 """
 
 import json

@@ -47,13 +47,13 @@ class Layer:
     one_attention: bool = True
     #: Whether it uses positions.
     positions: bool = False
-    #: The most precise dtype in which it computes throughout.
+    #: The most precise dtype that it uses in all operations.
     dtype: torch.dtype = torch.float64
     #: Whether it follows the contract of `regard.attention.Mechanism`: memory, positions, cache.
     mechanism: bool = False
-    #: Whether the order of the rows is the order of the words, as in a recurrence.
+    #: Whether rows must be in the order of the words, as in a recurrence.
     ordered: bool = False
-    #: The most words that it takes, if limited.
+    #: The maximum number of words, if limited.
     longest: int | None = None
 
     def build(self, dropout: float = 0.0) -> nn.Module:
@@ -69,7 +69,7 @@ class Layer:
         return False
 
     def must_take_dropout(self) -> None:
-        """Raise an InapplicableError if ``build(dropout)`` sets no dropout that can be measured."""
+        """Raise an InapplicableError if the effect of ``build(dropout)`` cannot be measured."""
         if not self.one_attention:
             raise InapplicableError("the output is not a weighted mean of values")
 
@@ -85,7 +85,7 @@ class Layer:
         """Return the output (batch, n, width).
 
         ``valid``: number of tokens of each text. ``future``: False for a causal mask. ``more``:
-        further arguments, which it `takes`.
+        further arguments that it `takes`.
         """
         raise NotImplementedError
 
@@ -113,8 +113,8 @@ class Layer:
 class Regard(Layer):
     """A module called as ``module(x, mask=mask)``, or a mechanism, as models call it.
 
-    ``make(**settings)`` builds it. ``named`` are the settings that its class declares by name;
-    an instance has none.
+    ``make(**settings)`` builds it. ``named`` has the settings that its class declares; an instance
+    has none.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Regard(Layer):
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Take a NotImplementedError of a mechanism for what it does not offer, such as a cache."""
+    """Convert a NotImplementedError of a mechanism (no cache, say) to an InapplicableError."""
     try:
         yield
     except NotImplementedError as error:
@@ -382,12 +382,14 @@ class HuggingFace(Layer):
 def is_causal_model(model: nn.Module) -> bool:
     """Return whether a transformers model is causal.
 
-    Its attention modules say so in ``is_causal``; older families are decoders by their
-    configuration, or write without being masked models.
+    Its attention modules have ``is_causal``. Older families are decoders by their configuration,
+    or generate without being masked models.
     """
-    said = {x.is_causal for x in model.modules() if isinstance(getattr(x, "is_causal", None), bool)}
-    if said:
-        return True in said
+    causal_flags = {
+        x.is_causal for x in model.modules() if isinstance(getattr(x, "is_causal", None), bool)
+    }
+    if causal_flags:
+        return True in causal_flags
     settings: Any = model.config
     if getattr(settings, "is_decoder", False) or getattr(settings, "is_causal", False):
         return True
@@ -476,7 +478,7 @@ class XTransformers(Layer):
             return super().steps(module, x, sizes)
         output, cache = module(x[:, :4], return_hiddens=True)
         outputs = [output]
-        for length in range(5, x.shape[1] + 1):  # it takes the whole text and reads its last token
+        for length in range(5, x.shape[1] + 1):  # it reads the full text
             output, cache = module(x[:, :length], cache=cache, return_hiddens=True)
             outputs.append(output[:, -1:])
         return torch.cat(outputs, 1)
@@ -533,7 +535,7 @@ def layer_of(module: nn.Module, name: str = "") -> Layer:
 
 
 def must_take_a_mask(module: nn.Module, name: str) -> None:
-    """Raise a RegardError for a module that is not called as ``module(x, mask=mask)``."""
+    """Raise a RegardError for a module that cannot be called as ``module(x, mask=mask)``."""
     known = "torch.nn.MultiheadAttention and the models of transformers and x_transformers"
     remedy = (
         "wrap it in a module whose forward(self, x, mask=None) turns a regard Mask into its own "
@@ -553,7 +555,7 @@ def must_take_a_mask(module: nn.Module, name: str) -> None:
 
 
 def with_dropout(module: nn.Module, dropout: float) -> nn.Module:
-    """Return a module without dropout, or with this one in a regard layer, or else with its own."""
+    """Return a module with this dropout, if it is 0 or a regard layer; else with its own."""
     if isinstance(module, MultiHeadAttention):
         module.attention.dropout = dropout
     if dropout:
@@ -589,7 +591,7 @@ def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> tor
     with (
         torch.random.fork_rng(devices=[]),
         torch.no_grad(),
-        contextlib.suppress(Exception),  # what does not run is reported by the laws
+        contextlib.suppress(Exception),  # the laws report a module that does not run
     ):
         x = torch.randn(1, 3, width, dtype=torch.float64)
         call(module, x)  # the first call may build or compare something

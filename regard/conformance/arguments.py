@@ -44,7 +44,7 @@ def tokens(layer: Layer, batch: int, n: int = N, width: int = 0) -> Tensor:
 
 
 def memory(layer: Layer) -> Measurement:
-    """Check that a query of cross-attention reads itself and the memory, and no more."""
+    """Check that a query of cross-attention reads only itself and the memory."""
     module, gaps = build(layer), []
     for m in (N, 5, 12):
         x, keys = tokens(layer, 2), tokens(layer, 2, m)
@@ -62,7 +62,7 @@ def memory(layer: Layer) -> Measurement:
 def mask(layer: Layer, n: int = N, words: Sequence[int] = range(N)) -> Measurement:
     """Check that a word hidden from a query by a mask of pairs does not change its output."""
     if not layer.mechanism:
-        raise InapplicableError("it is no mechanism")
+        raise InapplicableError("it is not a mechanism")
     module, x, gaps, rows = build(layer), tokens(layer, 1, n), [], torch.arange(n)
     if layer.ordered or not equivariant(layer, module, x):
         raise InapplicableError("words are read in the order of their rows")
@@ -114,14 +114,14 @@ def positions(layer: Layer) -> Measurement:
 
 
 def moves(layer: Layer, module: nn.Module, x: Tensor, plain: Tensor, apart: Tensor) -> bool:
-    """Return whether words that are further apart have another output."""
+    """Return whether words at larger distances have another output."""
     return not torch.equal(layer.call(module, x, positions=apart), plain)
 
 
 def with_rotary(layer: Layer, x: Tensor, plain: Tensor, apart: Tensor) -> nn.Module | None:
-    """Return the layer with rotary positions; None if it takes none, or they change nothing.
+    """Return the layer with rotary positions; None if they are unsupported or change nothing.
 
-    Raises: they have an effect, but positions= has none.
+    Raises: rotary positions have an effect, but positions= has none.
     """
     try:
         module = build(layer, position="rotary")
@@ -138,7 +138,7 @@ def with_rotary(layer: Layer, x: Tensor, plain: Tensor, apart: Tensor) -> nn.Mod
 
 
 def equivariant(layer: Layer, module: nn.Module, x: Tensor) -> bool:
-    """Return whether words and their positions in another order have the same outputs."""
+    """Return whether reordering words with their positions keeps the outputs."""
     permutation = torch.randperm(x.shape[1])
     given: dict[str, Any] = {"positions": permutation} if layer.takes("positions") else {}
     moved, plain = layer.call(module, x[:, permutation], **given), layer.call(module, x)
@@ -147,12 +147,12 @@ def equivariant(layer: Layer, module: nn.Module, x: Tensor) -> bool:
 
 
 def queries_by_position(layer: Layer, module: nn.Module, x: Tensor) -> None:
-    """Raise a BrokenError if the rows of queries over a memory matter, not only their positions."""
+    """Raise a BrokenError if the order of cross-attention queries matters, not only positions."""
     keys, permutation = tokens(layer, 2, 5), torch.randperm(N)
     try:
         plain = layer.across(module, x, keys, None, positions=torch.arange(N))
         moved = layer.across(module, x[:, permutation], keys, None, positions=permutation)
-    except Exception:  # it has no cross-attention, or the law "memory" says why it fails
+    except Exception:  # it has no cross-attention, or the law "memory" reports the error
         return
     what = "queries of a memory and their positions in another order changed the output of a query"
     near(what, moved, plain[:, permutation], CLOSE)
@@ -181,7 +181,7 @@ def packing(layer: Layer) -> Measurement:
 
 
 def key_value_heads(layer: Layer) -> Measurement:
-    """Check four heads that share two keys: fewer numbers, and the same with and without cache."""
+    """Check four heads with two key heads: fewer parameters, and equal with and without cache."""
     sizes: dict[str, int] = {"width": 16, "heads": 4}
     built = {}
     for groups in (1, 2, 4):
@@ -195,9 +195,9 @@ def key_value_heads(layer: Layer) -> Measurement:
               built.items()}  # fmt: skip
     if len(set(counts.values())) < len(counts):
         raise BrokenError(
-            f"key_value_heads={min(counts)} makes {counts[min(counts)]:,} numbers, as many as "
-            f"key_value_heads={max(counts)}: it is ignored; make keys and values of so many heads, "
-            "or raise an error"
+            f"key_value_heads={min(counts)} gives {counts[min(counts)]:,} parameters, as many as "
+            f"key_value_heads={max(counts)}: it is ignored; build keys and values of this many "
+            "heads, or raise an error"
         )
     gaps, valid = [], torch.tensor([N, 4, 1])
     texts = tokens(layer, 3, width=16)
@@ -221,8 +221,8 @@ def key_value_heads(layer: Layer) -> Measurement:
 def dropout(layer: Layer) -> Measurement:
     """Check that dropout is applied in training alone, and keeps the mean.
 
-    In a text of one word, repeated, every weighted mean of values is the same value, and the sum of
-    the weights after dropout is near 1: a later layer changes the mean by little.
+    In a text of one repeated word, every weighted mean of values is the same value, and weights
+    after dropout sum to about 1, so that later layers change the mean little.
     """
     layer.must_take_dropout()
     with torch.random.fork_rng(devices=[]):
@@ -245,8 +245,8 @@ def dropout(layer: Layer) -> Measurement:
     if not bool((off <= allowed).all()):
         share = (off.max() / plain.abs().max()).item()
         raise BrokenError(
-            f"dropout={DROPOUT} changed the mean of the output by {share:.0%}; divide what is left "
-            "by 1 − dropout",
+            f"dropout={DROPOUT} changed the mean of the output by {share:.0%}; divide the kept "
+            "weights by 1 − dropout",
             off=share,
         )
     return Measurement(f"the mean changed by {(off / error).max():.1f} standard errors")
@@ -254,9 +254,9 @@ def dropout(layer: Layer) -> Measurement:
 
 ARGUMENT_LAWS: dict[str, Law[Layer]] = {
     "mask": Law("a mask of pairs hides words from each query", mask),
-    "memory": Law("with a memory, a query reads itself and all of the memory alone", memory),
-    "positions": Law("positions= alone says where words stand, with a cache too", positions),
+    "memory": Law("with a memory, a query reads only itself and all of the memory", memory),
+    "positions": Law("only positions= determines where words are, with a cache too", positions),
     "packing": Law("packed rows have the outputs and gradients of padded ones", packing),
-    "key_value_heads": Law("key_value_heads= is obeyed or refused", key_value_heads),
-    "dropout": Law("dropout acts in training alone, and keeps the mean", dropout),
+    "key_value_heads": Law("key_value_heads= is applied or refused", key_value_heads),
+    "dropout": Law("dropout acts only in training, and keeps the mean", dropout),
 }

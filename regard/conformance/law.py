@@ -16,10 +16,10 @@ from regard.core.plugins import one_line
 Outcome = Literal["holds", "fails", "does not apply"]
 S = TypeVar("S")
 EXACT, CLOSE = 1e-12, 1e-10  # float64 tolerances of outputs, and of gradients, which sum more
-SINGLE = 2e-5  # the least tolerance of a subject that computes in float32
-#: Numbers of words around the ends of blocks, in which an error of short texts does not show.
+SINGLE = 2e-5  # the minimum tolerance for a subject that computes in float32
+#: Lengths around the ends of blocks, where errors occur that short texts do not reveal.
 LONG = (65, 130, 300)
-_least: ContextVar[float] = ContextVar("the least tolerance of `near`", default=0.0)
+_least: ContextVar[float] = ContextVar("minimum tolerance of `near`", default=0.0)
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class InapplicableError(Exception):
 class Law(Generic[S]):
     """A law: its description, and a check that returns a `Measurement` or raises `BrokenError`.
 
-    ``long``: it checks texts of up to 300 words, which takes longer. A subject that refuses them by
-    a RegardError is not asked.
+    ``long``: it checks texts of up to 300 words, which takes longer. It does not apply to a subject
+    that refuses them with a RegardError.
     """
 
     description: str

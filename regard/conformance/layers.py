@@ -44,7 +44,7 @@ def tokens(layer: Layer, batch: int = 3, n: int = N, dtype: torch.dtype | None =
 
 
 def sizes_of(layer: Layer) -> tuple[Tensor, int]:
-    """Return lengths of as many texts as heads, which lets masks on the wrong axis broadcast."""
+    """Return lengths of as many texts as heads, so that masks on the wrong axis would broadcast."""
     batch = max(layer.heads, 2)
     return torch.tensor([SIZES[i % 3] for i in range(batch)]), batch
 

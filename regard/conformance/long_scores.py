@@ -1,4 +1,4 @@
-"""Laws of scores in texts of 65, 130 and 300 words, as those of layers in ``long_texts``."""
+"""Laws of scores in texts of 65, 130 and 300 words, like ``long_texts`` for layers."""
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from regard.conformance.long_texts import CUTS, SHIFTS, STEPS, TABLES, one_shift
 from regard.conformance.subjects import KERNELS, Inputs, ScoreSubject
 
 N = max(LONG)
-ROWS = 20  # queries beside many keys
+ROWS = 20  # queries for many keys
 PARAMETERS = 2 * N  # the length of a score with parameters for each position
 
 
@@ -101,7 +101,7 @@ def cache(subject: ScoreSubject) -> Measurement:
 
 
 def shifts(subject: ScoreSubject) -> Measurement:
-    """Check that, if small positions matter by distance alone, large ones do too."""
+    """Check that, if only distances matter for small positions, so it is for large ones."""
     score, inputs = score_of(subject), words(subject, 5, 7)
 
     def moved(by: int) -> Tensor:
@@ -110,7 +110,7 @@ def shifts(subject: ScoreSubject) -> Measurement:
 
     plain = moved(0)
     if not same_nearly(moved(3), plain):
-        raise InapplicableError("positions do not matter by distance alone")
+        raise InapplicableError("not only the distances of positions matter")
     return one_shift([moved(by) for by in SHIFTS], plain)
 
 
@@ -148,11 +148,11 @@ def kernels(subject: ScoreSubject) -> Measurement:
 LONG_SCORE_LAWS: dict[str, Law[ScoreSubject]] = {
     "long order": Law("the order of up to 300 keys does not change the output", order, long=True),
     "long prefixes": Law(
-        "with a causal mask, a word of up to 300 is as without later words", prefixes, long=True
+        "with a causal mask, later words do not change any of 300 words", prefixes, long=True
     ),
     "long padding": Law("padding changes nothing in texts of up to 300 words", padding, long=True),
     "long cache": Law("300 words in steps with a cache equal a single pass", cache, long=True),
-    "long positions": Law("large positions matter as small ones", shifts, long=True),
+    "long positions": Law("large positions act like small ones", shifts, long=True),
     "long gradients": Law(
         "gradients of 65 and 300 words match finite differences", slope, long=True
     ),

@@ -1,7 +1,7 @@
-"""Laws of layers in texts of 65, 130 and 300 words, where errors of blocks and limits show.
+"""Laws of layers in texts of 65, 130 and 300 words, which reveal errors of blocks and limits.
 
-An error that begins at some length is found by what held before it: a prefix alone, a text without
-its padding, steps with a cache, another order, other positions.
+A text is compared with a prefix alone, without padding, in steps with a cache, in another order
+and at other positions.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from regard.conformance.law import (
     worst,
 )
 
-#: Where texts are cut: around the ends of blocks of 16 to 256 words, and between.
+#: Lengths of prefixes: around the ends of blocks of 16 to 256 words, and between.
 CUTS = (1, 15, 17, 32, 50, 63, 64, 65, 66, 100, 127, 128, 129, 140, 200, 255, 256, 257, 299)
 #: Words of the steps with a cache: many, few, and one by one.
 STEPS = (20, *[1] * 46, 30, 1, 1, 2, 60, 1, 1, 100, 1, 17, 20)
 #: Words of a padded table, and of its texts.
 TABLES = ((65, (65, 50)), (129, (129, 64)), (300, (300, 129, 65, 20)))
-#: Numbers that are added to all positions: multiples of the sizes that blocks of positions have, of
-#: 16, 32, 48, 64, 96, 128, and of 20, 25, 40, 50, 80, 100.
+#: Offsets of all positions: multiples of common block sizes, of 16, 32, 48, 64, 96, 128, and of 20,
+#: 25, 40, 50, 80, 100.
 SHIFTS = (384, 400)
 
 
@@ -49,7 +49,7 @@ def lengths_of(layer: Layer) -> list[int]:
 
 
 def prefixes(layer: Layer) -> Measurement:
-    """Check with a causal mask that no word reads a later one, and that it is as without them."""
+    """Check with a causal mask that later words do not change the output of any word."""
     if True not in layer.modes:
         raise InapplicableError("the layer has no causal mask")
     module, n = build(layer), most(layer)
@@ -113,13 +113,13 @@ def cache(layer: Layer) -> Measurement:
 
 
 def order(layer: Layer) -> Measurement:
-    """Check that, if 33 words may stand in any order with their positions, many words may too.
+    """Check that, if 33 words may be reordered with their positions, many words may too.
 
-    Words are also in an order of their own if they see only their block or neighbours by row. Then
-    every word must at least be read by another.
+    Order also matters if words see only their block or their neighbours by row. Then every word
+    must at least be read by another.
     """
     module, few = build(layer), tokens(layer, 1, 33)
-    reason = "the order of words matters beside their positions"
+    reason = "the order of words matters, not only their positions"
     with torch.no_grad():
         if False not in layer.modes or layer.ordered or not equivariant(layer, module, few):
             raise InapplicableError(reason)
@@ -133,13 +133,13 @@ def order(layer: Layer) -> Measurement:
                 )
             raise InapplicableError(f"{reason} in texts of {n} words")
         many_keys(layer, module)
-    return Measurement("the order of words does not matter beside their positions")
+    return Measurement("the order of words does not matter, only their positions")
 
 
 def unread(layer: Layer, module: nn.Module, n: int) -> list[int]:
-    """Return words of a text, of some, that change no other word's output."""
+    """Return the words, among a sample, that change no other word's output."""
     x, words = tokens(layer, 1, n), [i for i in (2, 40, 70, 100, 135, 150, 200, 299) if i < n]
-    plain, found = layer.call(module, x), []
+    plain, unread_words = layer.call(module, x), []
     for i in words:
         changed = x.clone()
         changed[:, i] = -changed[:, i]
@@ -147,8 +147,8 @@ def unread(layer: Layer, module: nn.Module, n: int) -> list[int]:
         if torch.equal(other[:, :i], plain[:, :i]) and torch.equal(
             other[:, i + 1 :], plain[:, i + 1 :]
         ):
-            found.append(i)
-    return found
+            unread_words.append(i)
+    return unread_words
 
 
 def many_keys(layer: Layer, module: nn.Module) -> None:
@@ -163,7 +163,7 @@ def many_keys(layer: Layer, module: nn.Module) -> None:
 
     try:
         few = off(33)
-    except Exception:  # it has no cross-attention, or takes no positions of a memory
+    except Exception:  # it has no cross-attention, or takes no memory positions
         return
     for m in lengths_of(layer):
         if few < 1e3 * CLOSE < off(m):
@@ -174,9 +174,10 @@ def many_keys(layer: Layer, module: nn.Module) -> None:
 
 
 def shifts(layer: Layer) -> Measurement:
-    """Check that, if small positions matter by distance alone, large ones do too.
+    """Check that, if only distances matter for small positions, so it is for large ones.
 
-    A part that reads blocks of positions is the same a multiple of their size further on."""
+    For blocks of positions, the offset must be a multiple of their size.
+    """
     if not layer.takes("positions"):
         raise InapplicableError("it takes no positions=")
     module, x = build(layer), tokens(layer, 1, 12)
@@ -187,12 +188,12 @@ def shifts(layer: Layer) -> Measurement:
     with torch.no_grad():
         plain = moved(0)
         if not same_nearly(moved(3), plain):
-            raise InapplicableError("positions do not matter by distance alone")
+            raise InapplicableError("not only the distances of positions matter")
         return one_shift([moved(by) for by in SHIFTS], plain)
 
 
 def one_shift(outputs: list[Tensor], plain: Tensor) -> Measurement:
-    """Raise a BrokenError if none of the outputs of `SHIFTS` is as without a shift."""
+    """Raise a BrokenError if every offset of `SHIFTS` changes the output."""
     if any(same_nearly(output, plain) for output in outputs):
         return Measurement(f"adding {SHIFTS[0]} or {SHIFTS[1]} changes nothing, as adding 3")
     what = f"adding {SHIFTS[0]} to all positions changed the output, and adding 3 does not"
@@ -200,7 +201,7 @@ def one_shift(outputs: list[Tensor], plain: Tensor) -> Measurement:
 
 
 def same_nearly(ours: Tensor, theirs: Tensor) -> bool:
-    """Return whether two tensors differ by rounding alone."""
+    """Return whether two tensors differ only by rounding."""
     return bool((ours - theirs).abs().max() <= 10 * CLOSE * max(1.0, float(theirs.abs().max())))
 
 
@@ -223,13 +224,13 @@ def _call(layer: Layer, module: nn.Module, is_causal: bool) -> Callable[[Tensor]
 
 LONG_LAWS: dict[str, Law[Layer]] = {
     "long prefixes": Law(
-        "with a causal mask, a word of up to 300 is as without later words", prefixes, long=True
+        "with a causal mask, later words do not change any of 300 words", prefixes, long=True
     ),
     "long mask": Law("a mask of pairs hides words in texts of 65 and 130 words", masked, long=True),
     "long padding": Law("padding changes nothing in texts of up to 300 words", padding, long=True),
     "long cache": Law("300 words in steps with a cache equal a single pass", cache, long=True),
-    "long order": Law("the order of 300 words matters as that of 33", order, long=True),
-    "long positions": Law("large positions matter as small ones", shifts, long=True),
+    "long order": Law("the order of 300 words matters like the order of 33", order, long=True),
+    "long positions": Law("large positions act like small ones", shifts, long=True),
     "long gradients": Law(
         "gradients of 65 and 300 words match finite differences", slope, long=True
     ),

@@ -188,7 +188,7 @@ def long_texts(subject: MaskSubject) -> Measurement:
     try:
         allowed = long.allowed()
     except Exception as error:  # whatever a user's code raises
-        raise InapplicableError(f"it has a size of its own: {one_line(error)}") from None
+        raise InapplicableError(f"it has a fixed size: {one_line(error)}") from None
     blocks = partial(reach, sizes=((16, 32), (64, 64), (128, 128)))
     for check in (tiles, blocks, joined, over_heads, batched_positions, kind):
         with contextlib.suppress(InapplicableError):
@@ -199,8 +199,8 @@ def long_texts(subject: MaskSubject) -> Measurement:
     if not bool((short & ~past).any()) and bool(ahead.any()):
         i, j = (int(x) for x in ahead.nonzero()[0][-2:])
         raise BrokenError(
-            f"the query at {i + long.keys - long.queries} may see the key at {j}, and of "
-            f"{subject.keys} words none sees a later one"
+            f"the query at {i + long.keys - long.queries} may see the key at {j}, but "
+            f"among {subject.keys} words none sees a later one"
         )
     return Measurement("tiles, blocks and positions hold")
 

@@ -1,4 +1,4 @@
-"""Laws of whole networks: what the output for a text may depend on."""
+"""Laws of whole networks: which inputs the output for a text may depend on."""
 
 import contextlib
 from collections.abc import Callable
@@ -35,8 +35,8 @@ class NetworkSubject:
     each text or each token; "on" for ``network(tokens)``, which returns a state for each token that
     may depend on earlier tokens; "another" for ``network(source, lengths, tokens)``, the same for
     the target of a source. ``longest``: the maximum number of tokens, if limited; ``wanted``: the
-    lengths of the texts in a batch otherwise. ``interface`` and ``labels``: what the network's task
-    needs, if it is for one.
+    lengths of the texts in a batch otherwise. ``interface`` and ``labels``: the requirements of the
+    network's task, if it has one.
     """
 
     name: str
@@ -76,7 +76,7 @@ class NetworkSubject:
             return _tensor(network(tokens, lengths, target))
 
     def valid(self, output: Tensor, size: int) -> Tensor:
-        """Return the output of one text without that of its padding."""
+        """Return the output of one text without its padding."""
         by_token = output.ndim > 1 and self.form != "another"
         return output[:size] if by_token else output
 

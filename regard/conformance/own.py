@@ -28,7 +28,7 @@ from regard.conformance.adapters import LAYERS
 from regard.conformance.run import Subject, of_score
 from regard.conformance.subjects import MaskSubject, NormalizerSubject
 
-#: Further names of scores: wrappers with their options, each around one or two scores.
+#: Additional scores: wrappers with their options, each around one or two scores.
 OTHERS = (
     *SCORE_WRAPPERS,
     "additive+soft-cap-2",
@@ -41,7 +41,7 @@ N, M = 9, 11  # queries and keys of the masks below
 def own(*, pairs: bool = True) -> Iterator[Subject]:
     """Yield each score with each position, each normaliser, masks of each kind, and the layer.
 
-    Without ``pairs`` each position stands with the scaled dot product alone.
+    Without ``pairs`` each position is combined with the scaled dot product only.
     """
     wrapped = {name: kind for name, kind in POSITIONS.items() if kind and issubclass(kind, Wrapper)}
     for score in SCORES:

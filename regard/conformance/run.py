@@ -58,7 +58,7 @@ def conform(thing: object, *, name: str = "", seed: int = 0, long: bool = True) 
     A class is instantiated for each law; an instance is copied. A module of another package is
     called through its adapter, or as ``module(x, mask=mask)`` if there is none. An exception in the
     subject breaks the law. If the first law fails, the others are not checked. Without ``long`` the
-    laws of texts of up to 300 words are left out, which take most of the time.
+    laws of texts of up to 300 words are skipped, which take most of the time.
 
     Raises: an object of another type.
 
@@ -90,7 +90,7 @@ def kind_of(subject: Subject) -> str:
 
 
 def subject_of(thing: object, name: str = "") -> Subject:
-    """Return the subject for an object. Raises: there are no laws for it."""
+    """Return the subject for an object. Raises: an object without laws."""
     if isinstance(thing, tuple(KINDS)):
         return thing  # type: ignore[return-value]
     if isinstance(thing, type):

@@ -14,7 +14,7 @@ from regard.attention.kernels.choose import Constants, using
 
 WIDTH, VALUE_WIDTH, LENGTH = 6, 5, 128
 KERNELS = ("exact", "tiled")  # those that support every score
-#: Strips so small that even these inputs are split into many.
+#: Strips small enough to split even these inputs.
 SMALL = Constants(strip_numbers=64)
 #: Values of padding, and their names.
 JUNK = {1e3: "1e3", float("nan"): "NaN", float("inf"): "infinity"}
@@ -52,7 +52,7 @@ class ScoreSubject:
         )
 
     def heads(self, wanted: int = 2) -> int:
-        """Return ``wanted``, or the number of heads of an instance."""
+        """Return the number of heads of an instance, else ``wanted``."""
         return self.fixed_heads or wanted
 
     def score(
@@ -126,7 +126,7 @@ class NormalizerSubject:
 
     @property
     def heads(self) -> int:
-        """Return 2, or the number of heads of an instance."""
+        """Return the number of heads of an instance, else 2."""
         return self.fixed_heads or 2
 
     def scores(
@@ -168,7 +168,7 @@ class MaskSubject:
 
 @contextmanager
 def using_kernel(kernel: str | None) -> Iterator[None]:
-    """Use this kernel, with tiles so small that there are many."""
+    """Use this kernel within the context, with many small tiles."""
     with ExitStack() as stack:
         if kernel is not None:
             stack.enter_context(use(kernel))

@@ -112,7 +112,7 @@ def test_a_recording_of_nothing_warns():
         model(words)
     assert len(recording.layers) == 1
     peer = nn.MultiheadAttention(4, 2, batch_first=True)
-    with pytest.warns(UserWarning, match="MultiheadAttention is no attention layer of regard"):  # noqa: SIM117
+    with pytest.warns(UserWarning, match="MultiheadAttention is not an attention layer of regard"):  # noqa: SIM117
         with record(peer):
             peer(*[torch.zeros(1, 2, 4)] * 3)
     with warnings.catch_warnings(), record(nn.Linear(2, 2)) as recording:  # no attention at all

@@ -104,9 +104,9 @@ def test_runs_are_checked_and_other_things_are_not(tmp_path: Path) -> None:
     assert subject.vocabulary == run.task.sizes["vocabulary"]
     assert [v for v in conform(subject) if v.outcome == "fails"] == []
     assert network_of("scaled-dot") is None
-    with pytest.raises(RegardError, match="a=b: settings go with TASK:MODEL"):
+    with pytest.raises(RegardError, match="a=b: settings need TASK:MODEL"):
         network_of("scaled-dot", ["a=b"])
-    with pytest.raises(RegardError, match="classification:tfidf is fitted and no network"):
+    with pytest.raises(RegardError, match="classification:tfidf is a fitted baseline"):
         network_of("classification:tfidf")
     with pytest.raises(RegardError, match="did you mean transformer"):
         network_of("classification:transformr")
