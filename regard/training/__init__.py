@@ -1,1 +1,1 @@
-"""Training: one plain loop, checkpoints that survive anything, and what makes a step fast."""
+"""Training: a plain loop, crash-safe checkpoints, optimizers and parallel processes."""

@@ -1,4 +1,4 @@
-"""How the Transformer blocks of a network are computed in training: recomputed, or compiled."""
+"""Recomputation and compilation of a network's Transformer blocks in training."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -11,7 +11,7 @@ from regard.core.errors import RegardError
 from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock
 
 BLOCKS = (EncoderBlock, DecoderBlock)
-KINDS = 64  # of blocks and masks; torch goes on with more, but without its compiler
+KINDS = 64  # of blocks and masks; above this, torch runs without its compiler
 Forward = Callable[..., Any]
 Shapes = dict[type[nn.Module], list[torch.Size]]  # of the inputs, by the class of the block
 
@@ -22,7 +22,7 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def recompute(block: nn.Module) -> None:
-    """Let a block store only its inputs, and compute its activations again in the backward pass.
+    """Store only a block's inputs, and recompute its activations in the backward pass.
 
     Chen et al. 2016, "Training deep nets with sublinear memory cost".
     """
@@ -37,12 +37,12 @@ def recompute(block: nn.Module) -> None:
 
 
 def compile_blocks(blocks: Sequence[nn.Module], device: str, first: Shapes, *, once: bool) -> bool:
-    """Compile what blocks compute in training by `torch.compile`; return whether as CUDA graphs.
+    """Compile the forward pass of blocks in training; return whether CUDA graphs are used.
 
-    Batches of the ``first`` shape without packed rows have code of their own (the shape is kept
-    there; clear it to take the next one). A GPU records this code as CUDA graphs if each step
-    computes it ``once``: a graph writes its gradients to the same places again, so that none may be
-    summed up there. All other batches share code for all sizes. Blocks that are alike share both.
+    Batches of the ``first`` shape without packed rows get specialised code (the shape is stored in
+    ``first``; clear it to use the next one). A GPU records this code as CUDA graphs if each step
+    computes it ``once``: a graph overwrites its gradients, so they cannot be accumulated. All other
+    batches share code for all sizes. Equal blocks share both.
 
     Raises: no blocks; no compiler.
     """
@@ -60,7 +60,7 @@ def compile_blocks(blocks: Sequence[nn.Module], device: str, first: Shapes, *, o
 
 
 def restore(block: nn.Module) -> None:
-    """Undo what was done to a block."""
+    """Undo `recompute` and `compile_blocks` for a block."""
     vars(block).pop("forward", None)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a training: written beside it, atomically, hashed, tensors in safetensors."""
+"""Checkpoints of a training: safetensors, hashed, written atomically in a background thread."""
 
 import json
 import os
@@ -47,11 +47,11 @@ class Checkpoint:
 class Checkpoints:
     """The folder of a run's checkpoints, ``step-N/`` each; the last `keep` are kept.
 
-    Process r of w writes the file ``GROUP-r-of-w.safetensors`` of each group of tensors, its rows
-    of every tensor (see `regard.training.sharded.rows`), so that any number of processes can read
-    what another number wrote. The first process adds ``state.json`` and the hashes of all files
-    and renames the folder, once all files are on the disk. All this happens in a thread, beside
-    the next steps. A run holds its lock while it trains, so that no other run writes here.
+    For each group of tensors, process r of w writes its rows to ``GROUP-r-of-w.safetensors`` (see
+    `regard.training.sharded.rows`), so that a training can resume with another number of processes.
+    When all files are on the disk, the first process adds ``state.json`` and all hashes, and
+    renames the folder. This happens in a thread, during the next steps. A run holds its lock while
+    it trains, so that no other run writes here.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -67,9 +67,9 @@ class Checkpoints:
         self.finish()
 
     def begin(self, checkpoint: Checkpoint) -> None:
-        """Copy the state and start to write it, after the checkpoint before is written.
+        """Wait for the previous checkpoint, then copy the state and start to write it.
 
-        Raises: those of writing the checkpoint before.
+        Raises: an error of writing the previous checkpoint.
         """
         self.finish()
         rank, world = ranks().rank, ranks().world
@@ -106,7 +106,7 @@ class Checkpoints:
             writing.result()
 
     def failed(self) -> bool:
-        """Return whether the writing has ended with an error, which `finish` raises."""
+        """Return whether writing ended with an error, which `finish` raises."""
         writing = self._writing
         return writing is not None and writing.done() and writing.exception() is not None
 
@@ -149,11 +149,11 @@ class Checkpoints:
         counts = set()
         for path in place.glob("*.safetensors"):
             if (match := PART.fullmatch(path.name)) is None:
-                raise RegardError(f"{path} is no part of a checkpoint; remove it")
+                raise RegardError(f"{path} is not a part of a checkpoint; remove it")
             groups.setdefault(match[1], {})[int(match[2])] = open_tensors(path)
             counts.add(int(match[3]))
         if any(counts != {len(parts)} for parts in groups.values()):
-            raise RegardError(f"{place} is damaged: it has not all parts of one checkpoint")
+            raise RegardError(f"{place} is damaged: parts of the checkpoint are missing")
         tensors = {
             group: Joined([parts[number] for number in sorted(parts)])
             for group, parts in groups.items()
@@ -186,7 +186,7 @@ class Checkpoints:
 
 
 class Joined(Mapping[str, Tensor]):
-    """The tensors of a group, each joined from its parts when it is asked for."""
+    """The tensors of a group, each joined from its parts on access."""
 
     def __init__(self, parts: Sequence[Tensors]) -> None:
         self.parts = parts
@@ -242,8 +242,8 @@ def must_describe(
 ) -> None:
     """Raise an error if the settings describe a network larger than its weights file.
 
-    ``build`` builds the network, here on the meta device, after each setting is known to be small
-    enough. ``shapes`` are those of the file's tensors; whether each one matches is not checked. A
+    ``build`` builds the network, here on the meta device, after each setting is checked against a
+    bound. ``shapes`` has the shapes of the file's tensors; only their total size is checked. A
     network with the user's own (trusted) code is not built, since its constructor may need real
     tensors.
     """

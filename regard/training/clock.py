@@ -1,4 +1,4 @@
-"""Budgets in minutes: how many updates fit, and the batch size that lets enough of them fit."""
+"""Budgets in minutes: how many updates fit, and a batch size with which enough fit."""
 
 import math
 import time
@@ -12,10 +12,10 @@ from regard.training.settings import TrainingSettings
 if TYPE_CHECKING:
     from regard.training.loop import Training
 
-FEW = 500  # updates: with fewer, a network learns little
+FEW = 500  # updates; a network learns little with fewer
 WANTED = 1_000  # target number of updates when a batch size is chosen
 FEWEST_TOKENS = 256  # per batch: smaller ones take nearly as long
-LOOKED = 5  # the update after which the speed is measured
+MEASURED = 5  # the update after which the speed is measured
 
 
 def batch_for(settings: TrainingSettings, seconds: float, tokens: int, usual: int) -> int:
@@ -99,11 +99,11 @@ class FewUpdates:
         self.first = 0.0  # seconds of the training at its first update
 
     def says(self, training: "Training") -> str:
-        """Return the warning after update `LOOKED`, or after an earlier last update."""
+        """Return the warning after update `MEASURED`, or after an earlier last update."""
         state, settings = training.state, training.settings
         if state.step == 1:
             self.first = state.seconds
-        due = state.step == LOOKED or (state.step < LOOKED and training.finished())
+        due = state.step == MEASURED or (state.step < MEASURED and training.finished())
         if settings.budget.unit != "minutes" or not due or not self.first:
             return ""
         pace = (state.seconds - self.first) / max(state.step - 1, 1)

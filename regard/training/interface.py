@@ -21,10 +21,10 @@ class Interface:
 
     ``form`` is the signature: "reads" for ``network(tokens, lengths)``; "on" for
     ``network(tokens)``, which continues a text; "another" for ``network(source, lengths, tokens)``.
-    There is a row of outputs for each text or each token (``each``), of as many numbers as
-    ``outputs`` says: the task's labels, or its vocabulary, for which a network returns states and
-    has ``logit_parts``; "" if it is not known. ``left_to_right``: each token's row may depend only
-    on the tokens up to it, since the later ones are what is to be predicted.
+    The network returns a row of outputs for each text or each token (``each``). ``outputs`` is the
+    size of a row: "labels", "vocabulary" (the network then returns states and has
+    ``logit_parts``), or "" if unknown. ``left_to_right``: each token's row may depend only on the
+    tokens up to it, since the later ones are predicted.
     """
 
     form: Literal["reads", "on", "another"] = "reads"
@@ -38,7 +38,7 @@ class Interface:
             return network(tokens)
         if self.form == "another":
             return network(tokens, lengths, tokens)
-        if getattr(network, "reads_trees", False):  # each word belongs to the one before it
+        if getattr(network, "reads_trees", False):  # each word's parent is the word before it
             chain = torch.arange(tokens.shape[1], device=tokens.device) - 1
             return network(tokens, lengths, chain.expand_as(tokens))
         return network(tokens, lengths)
@@ -70,7 +70,7 @@ class Interface:
         words = text.shape[1]
         first = words - 1 if words <= WORDS[0] else words // 2
         changed, lengths = text.clone(), torch.tensor([words])
-        chance = torch.Generator().manual_seed(0)  # shifts that keep no sum of the words
+        chance = torch.Generator().manual_seed(0)  # shifts that change every sum of words
         shifts = torch.randint(1, max(vocabulary, 2), (words - first,), generator=chance)
         changed[:, first:] = (changed[:, first:] + shifts) % vocabulary
         if self.form == "another":
@@ -87,15 +87,15 @@ class Interface:
 def must_suit(
     network: nn.Module, interface: Interface, sizes: Mapping[str, Any], longest: int | None = None
 ) -> None:
-    """Raise an error if a network does not answer a task, or sees what it is to predict.
+    """Raise an error if a network does not fit a task, or sees the tokens that it must predict.
 
-    A user's own network may have another number of outputs, which some tasks would train and fail
-    to evaluate. A user's own score prepares all keys, whatever the mask hides: a mean over them
-    reveals later words, and training would learn to copy. Texts are read twice, the second time
-    with other words in their second half; no earlier output may change.
+    A user's network may have another number of outputs, with which some tasks train but cannot be
+    evaluated. A user's score prepares all keys, also hidden ones: a mean over them reveals later
+    words, and the network would learn to copy. So texts are read twice, the second time with other
+    words in the second half; no earlier output may change.
 
-    ``sizes``: those of the task, with "vocabulary" and "labels". ``longest``: the maximum length
-    that the network reads, if any. Raises: the wrong shape; which output changed.
+    ``sizes``: "vocabulary" and "labels" of the task. ``longest``: the maximum length that the
+    network reads, if any. Raises: a wrong shape; a changed output.
     """
     if not (interface.outputs or interface.left_to_right):
         return

@@ -1,4 +1,4 @@
-"""What the training loop needs of a task: batches, a loss and a validation score."""
+"""The interface between the training loop and a task: batches, a loss, a validation score."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -70,11 +70,11 @@ class Learnable(ABC, Generic[B]):
         """Return the scalar to minimise, a mean over the batch."""
 
     def means(self, model: nn.Module, batch: B) -> Tensor:
-        """Return the means whose sum is `loss`, by default that one alone."""
+        """Return the means whose sum is `loss`, by default `loss` alone."""
         return self.loss(model, batch).reshape(1)
 
     def items(self, batch: B) -> Sequence[float]:
-        """Return over how many items each of `means` is taken, by default over the examples.
+        """Return the number of items of each mean in `means`, by default the number of examples.
 
         With these weights, the means over the parts of a batch give the mean over the batch, so
         that several processes train as one. Override it if `loss` is a mean over something else.

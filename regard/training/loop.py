@@ -50,10 +50,10 @@ from regard.training.stopping import StoppedError, asked_to_stop, deferred
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
-NOTHING = "--end has nothing to complete: no checkpoint was written yet; train first, without it"
+NOTHING = "--end has nothing to complete: there is no checkpoint yet; train first, without --end"
 TRIM = 20.0  # seconds between two trims of the heap
 SMOOTH = 0.98  # decay of the running mean of the loss: about the last 50 steps
-TYPICAL = 3.0  # at the end of a training, validations by patience: docs/results/labs.md
+TYPICAL = 3.0  # validations of a training divided by patience: docs/results/labs.md
 GAINS = (1e-4, 1e-3)  # smallest gains in metric and in loss that patience counts
 
 
@@ -61,14 +61,16 @@ GAINS = (1e-4, 1e-3)  # smallest gains in metric and in loss that patience count
 class Progress:
     """The state of a training after a step.
 
-    `steps` is the total if patience does not end it, `typical_steps` where patience typically ends
-    it (0: the same); `epoch` counts passes, 0.5 in the middle of the first; `loss` is
-    a running mean over some 50 steps; `tokens` counts tokens read so far, without padding;
-    `seconds` is the time of the whole training, including earlier processes, `seconds_left` the
-    remaining time at the pace of this process; `validation` is the task's metric if this step was
-    followed by a validation; `ended` is, after the last step, the reason for the end: "budget" or
-    "patience"; `note` is a message about a resume, `few_updates` one about a budget that is too
-    short; `batch_tokens` is the batch size chosen for a budget in minutes, else 0.
+    * `steps`: the total unless patience ends the training earlier; `typical_steps`: where patience
+      typically ends it (0: the same);
+    * `epoch`: passes over the data, 0.5 in the middle of the first;
+    * `loss`: a running mean over some 50 steps; `tokens`: tokens read so far, without padding;
+    * `seconds`: the time of the whole training, including earlier processes; `seconds_left`: the
+      remaining time at the pace of this process;
+    * `validation`: the task's metric, if this step was followed by a validation;
+    * `ended`: after the last step, the reason for the end, "budget" or "patience";
+    * `note`: a message about a resume; `few_updates`: a warning about a budget that is too short;
+    * `batch_tokens`: the batch size chosen for a budget in minutes, else 0.
     """
 
     step: int
@@ -120,8 +122,8 @@ class State:
     best_loss: float = math.inf
     best_step: int = 0
     least_loss: float = math.inf  # the least validation loss, as patience counts it
-    worse: int = 0  # validations since one had a new best metric or loss
-    batch_tokens: int = 0  # if chosen for a budget in minutes
+    worse: int = 0  # validations since the last new best metric or loss
+    batch_tokens: int = 0  # nonzero if chosen for a budget in minutes
 
 
 def train(
@@ -184,7 +186,7 @@ class Training:
         self.earlier = (0.0, 0.0)  # seconds and share of the budget before this process
         self.few = FewUpdates()
         self.save_time = False  # whether the first process's clock says to save after this step
-        self.signal = ""  # that asks this process to stop; agreed on in `stopping`
+        self.signal = ""  # the received stop signal; agreed on in `stopping`
         self.stopping = False
 
     def run(self, checkpoints: Checkpoints | None = None, end: bool = False) -> Iterator[Progress]:
@@ -265,7 +267,7 @@ class Training:
         raise StoppedError(
             f"stopped by {self.signal or 'a signal to another rank'} after step "
             f"{self.state.step:,}{'; a checkpoint is saved' if checkpoints else ''}; "
-            "run the same command again to go on"
+            "run the same command again to resume"
         )
 
     def judged_once_more(self, tokens_before: int, note: str) -> Progress:
@@ -420,7 +422,7 @@ class Training:
     def judged_weights(self) -> Iterator[None]:
         """Load the running mean of the weights, if there is one, within the context.
 
-        With FSDP2 the given model, which is whole, gets the mean or the weights of the sharded one.
+        With FSDP2 the given, unsharded model gets the mean or the weights of the sharded one.
         """
         if self.parallel.sharded:
             load_weights(self.model, self.mean or weights(self.trained))
@@ -553,9 +555,8 @@ def expected_steps(
 ) -> float:
     """Return after how many steps a training typically ends, `most` at the latest.
 
-    Patience ends it after `typical` times as many validations as it has, a median of earlier
-    trainings. At `step`, after `worse` validations without a gain, it cannot end before patience
-    can.
+    Training typically ends after `typical` × patience validations, a median of earlier trainings.
+    At `step`, after `worse` validations without a gain, it takes at least patience − `worse` more.
 
     >>> expected_steps(TrainingSettings(patience=5), 100, 9000)
     1500.0
@@ -586,7 +587,7 @@ def fitting_batch(task: Learnable[Any], examples: int = 0) -> int:
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch within the context, also on a GPU if one is given, and restore its state after.
 
-    Not by `torch.manual_seed`, which without CUDA keeps a stack trace of every call.
+    This does not use `torch.manual_seed`, which without CUDA keeps a stack trace of every call.
     """
     gpus = [torch.cuda.current_device()] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):

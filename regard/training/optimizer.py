@@ -148,11 +148,11 @@ class Muon(AdamW):
             means = [local(self.means[name]) for name in names]
             torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
             ahead = torch._foreach_lerp(gradients, means, MOMENTUM)
-            far = rate * AS_ADAM * max(shape) ** 0.5
+            scale = rate * AS_ADAM * max(shape) ** 0.5
             turns = orthogonal(torch.stack(list(map(gathered, ahead, parameters)))).unbind()
             moved = [local(parameter) for parameter in parameters]
             torch._foreach_mul_(moved, [1 - rate * self.decays[name] for name in names])
-            torch._foreach_sub_(moved, list(map(own_rows, turns, parameters)), alpha=far)
+            torch._foreach_sub_(moved, list(map(own_rows, turns, parameters)), alpha=scale)
             for parameter in parameters:
                 parameter.grad = None
         super().step(rate)

@@ -1,4 +1,4 @@
-"""How the processes of a training share a network: DDP, FSDP2, or one process alone.
+"""How the processes of a training share a network: DDP, FSDP2, or a single process.
 
 DistributedDataParallel (Li et al. 2020) keeps all weights in every process and averages gradients
 in buckets while the backward pass goes on. ``fully_shard`` (FSDP2; Zhao et al. 2023) keeps in each
@@ -41,14 +41,14 @@ class Objective(nn.Module):
 
 
 class Course:
-    """Which parts of a network that FSDP2 shards a step computes, and which parameters it uses.
+    """Records which parts of a network sharded by FSDP2 a step computes, and which parameters.
 
-    Computing a part gathers its weights, which is a collective, so that all processes must compute
-    the same parts in the same order, whatever their examples. The processes agree on each part of
-    the first pass; in later passes each one compares the part with these before it gathers.
+    Computing a part gathers its weights, which is a collective operation. So all processes must
+    compute the same parts in the same order, for any examples. The processes agree on each part of
+    the first pass; in later passes each process compares its parts with these before it gathers.
 
     ``used``: the names of the parameters with a gradient in this process since the last step; FSDP2
-    itself gives zeros to the others. Raises: other parts, or another order.
+    sets the others to zero. Raises: other parts, or another order.
     """
 
     def __init__(self, objective: nn.Module, blocks: Sequence[nn.Module], ranks: Ranks) -> None:
@@ -86,7 +86,7 @@ class Course:
             )
 
     def _watch(self, name: str, part: nn.Module, _: Any) -> None:
-        """Note from now on which of a part's parameters, whole while it computes, are used."""
+        """Record which of a part's parameters are used, which are unsharded while it computes."""
         for inner, parameter in part.named_parameters(name, remove_duplicate=False):
             if not (self.known or is_sharded(parameter)) and parameter.requires_grad:
                 parameter.register_hook(partial(self._note, self.names[inner]))
@@ -98,8 +98,8 @@ class Course:
 class Parallel:
     """A network as this process trains it.
 
-    `model` is the network that is trained: the given one, or with FSDP2 a sharded copy; then the
-    given one is whole in every process and used for validation.
+    `model` is the trained network: the given one, or with FSDP2 a sharded copy. The given one then
+    stays unsharded in every process and is used for validation.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Parallel:
             self.wrapped = self._shard()
 
     def backward(self, parts: Sequence[Share]) -> Tensor:
-        """Compute the gradient of the loss over all parts of all processes; return our share.
+        """Compute the gradient of the loss over all processes; return this process's share of it.
 
         Only the last part exchanges gradients, except those of FSDP2 in bf16.
         """
@@ -150,7 +150,7 @@ class Parallel:
         return value / self.ranks.world
 
     def close(self) -> None:
-        """Undo what was done to the blocks of the given network."""
+        """Restore the blocks of the given network."""
         for block in self.blocks:
             restore(block)
 
@@ -164,8 +164,8 @@ class Parallel:
     def _exchanging(self, wrapped: nn.Module, last: bool) -> Iterator[None]:
         """Exchange gradients in the last backward pass of a step only.
 
-        FSDP2 sums up bf16 gradients in float32, and cannot exchange these together with those of
-        parameters that one pass alone uses; so it exchanges them in every pass.
+        FSDP2 sums bf16 gradients in float32. It cannot exchange these together with gradients of
+        parameters that only one pass uses, so in bf16 it exchanges gradients in every pass.
         """
         if self.sharded:
             cast(Any, wrapped).set_requires_gradient_sync(last or self.precision.name == "bf16")
@@ -197,17 +197,17 @@ class Parallel:
             fully_shard(block, mesh=mesh, mp_policy=policy, ignored_params=scalars)
         rest = MixedPrecisionPolicy(
             param_dtype=low, reduce_dtype=sums, cast_forward_inputs=False
-        )  # the true answers of a regression stay exact
+        )  # regression targets stay exact
         fully_shard(self.objective, mesh=mesh, mp_policy=rest, ignored_params=scalars)
         cast(Any, self.objective).set_reduce_scatter_unused_params(True)
         self.course = Course(self.objective, self.blocks, self.ranks)
         return self.objective
 
     def _finish(self) -> None:
-        """Finish the gradients of FSDP2, alike in all processes.
+        """Finish the gradients of FSDP2, identically in all processes.
 
-        A parameter that no process used has none, as with one process, in place of zeros. Those
-        without axes, which are whole in each process, are averaged here.
+        A parameter that no process used gets no gradient instead of zeros, as with one process.
+        Scalars, which are not sharded, are averaged here.
         """
         learned = {n: p for n, p in self.objective.named_parameters() if p.requires_grad}
         scalars = [p for p in learned.values() if not p.ndim]

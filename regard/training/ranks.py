@@ -1,4 +1,4 @@
-"""The processes that train, validate or predict together: who they are and how they agree.
+"""The processes that train, validate or predict together: their ranks and communication.
 
 RANK and WORLD_SIZE say which process this is, MASTER_ADDR and MASTER_PORT where the processes meet.
 torchrun, Kubernetes (PyTorchJob) and Ray Train set them; under Slurm's ``srun`` the first two are
@@ -29,9 +29,9 @@ from regard.training.stopping import StoppedError
 from regard.training.watchdog import Watchdog, attempt, watch_launcher
 
 PORT = "29500"  # PyTorch's default
-JOIN = timedelta(minutes=10)  # that the last process may start after the first one
-CONNECT = timedelta(seconds=60)  # to a launcher's store, which is there before its processes
-LATE = timedelta(seconds=45)  # that a process may reach a collective after the others
+JOIN = timedelta(minutes=10)  # maximum delay between the starts of the first and last process
+CONNECT = timedelta(seconds=60)  # timeout for a launcher's store, which starts before its processes
+LATE = timedelta(seconds=45)  # maximum delay of a process at a collective
 LEAVE = 10.0  # seconds that the host of the store waits at the end for the others
 Arrays = Mapping[str, NDArray[Any]]
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Ranks:
     def wait(self) -> None:
         """Wait until all processes have arrived here, however long the work before it takes.
 
-        Unlike a collective it has no time limit; the watchdog ends it if a process dies.
+        Unlike a collective operation it has no timeout; the watchdog ends it if a process dies.
         """
         if self.watchdog is None:
             return
@@ -79,13 +79,13 @@ class Ranks:
     def collect(self, key: str, text: str) -> list[str]:
         """Return every process's text under a key in the first process, nothing in the others.
 
-        A thread beside the training may call it.
+        A background thread may call it.
         """
         return [text] if self.watchdog is None else self.watchdog.collect(key, text)
 
     @contextmanager
     def meeting(self) -> Iterator[None]:
-        """Tell the watchdog that this process waits for others, so that idling is no hang."""
+        """Tell the watchdog that this process waits for others, so that idling is not a hang."""
         if self.watchdog is None:
             yield
             return
@@ -113,7 +113,7 @@ class Ranks:
 
     @contextmanager
     def sharing(self, shared: bool = True) -> Iterator[None]:
-        """Within the context, `divide` divides its work; all processes must call it alike."""
+        """Let `divide` divide its work within the context; all processes must call it alike."""
         self._sharing.append(shared)
         try:
             yield
@@ -123,17 +123,17 @@ class Ranks:
     def divide(self, items: Sequence[T], work: Callable[[T], Arrays]) -> list[Arrays]:
         """Return ``work`` of each item, a mapping of arrays, in order.
 
-        Within `sharing` each process works on every `world`-th item, and all get all results: the
-        same as with one process, since an item is computed in one piece by one process.
+        Within `sharing` each process works on every `world`-th item, and all processes get all
+        results. These equal the results of a single process, since each item is computed by one.
         """
         return self.divide_all(items, lambda mine: [work(item) for item in mine])
 
     def divide_all(
         self, items: Sequence[T], work: Callable[[Sequence[T]], list[Arrays]]
     ) -> list[Arrays]:
-        """Return what `divide` does, with one call of ``work`` for all items of a process.
+        """Return the same as `divide`, with one call of ``work`` for all items of a process.
 
-        Work that divides work itself does that alone: processes have different items.
+        Calls of `divide` inside ``work`` are not divided, since processes have different items.
         """
         if self.world == 1 or not any(self._sharing[-1:]):
             return work(items)
@@ -240,7 +240,7 @@ def _store(rank: int, world: int) -> Store:
 
 
 def _leave(watchdog: Watchdog) -> None:
-    """Say goodbye and stop the threads of the group: one alive at exit would abort the process."""
+    """Leave the group and stop its threads: a thread alive at exit would abort the process."""
     watchdog.leave(LEAVE)
     if not distributed.is_initialized():
         return

@@ -9,12 +9,12 @@ Schedule = Callable[[float], float]
 
 
 def constant(left: float) -> float:
-    """Return 1: the full rate to the end."""
+    """Return 1: the full rate until the end."""
     return 1.0
 
 
 def linear(left: float) -> float:
-    """Return the share left: a straight line to zero."""
+    """Return the remaining share: a straight line to zero."""
     return left
 
 

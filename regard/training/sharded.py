@@ -1,7 +1,8 @@
-"""Tensors of which each process holds some rows, beside whole ones.
+"""Sharded tensors, of which each process holds some rows, and plain tensors.
 
-FSDP2 makes parameters, gradients and what is computed from them DTensors: process r of w holds the
-r-th part of ``torch.chunk(x, w)``, the rows of axis 0. A plain tensor is whole in every process.
+FSDP2 turns parameters, gradients and results computed from them into DTensors: process r of w
+holds the r-th part of ``torch.chunk(x, w)`` along axis 0. Plain tensors are complete in every
+process.
 """
 
 from typing import Any, cast
@@ -16,19 +17,19 @@ def is_sharded(x: Tensor) -> bool:
 
 
 def local(x: Tensor) -> Tensor:
-    """Return what this process holds of a tensor, sharing its memory."""
+    """Return the rows of a tensor that this process holds, sharing its memory."""
     return cast(Tensor, cast(Any, x)._local_tensor) if is_sharded(x) else x
 
 
 def whole(x: Tensor) -> Tensor:
-    """Return all rows of a tensor. All processes must call it alike if it is sharded."""
+    """Return all rows of a tensor. If it is sharded, all processes must call this."""
     return cast(Tensor, cast(Any, x).full_tensor()) if is_sharded(x) else x
 
 
 def rows(x: Tensor, rank: int, world: int) -> Tensor:
-    """Return the rows of a whole tensor that process ``rank`` of ``world`` holds, maybe none.
+    """Return the rows of a full tensor that process ``rank`` of ``world`` holds, maybe none.
 
-    A scalar belongs to the first process, as a row; `whole` ones of other processes are empty.
+    A scalar is a row of the first process; other processes hold none.
 
     >>> [rows(torch.arange(5), rank, 4).tolist() for rank in range(4)]
     [[0, 1], [2, 3], [4], []]
@@ -40,7 +41,7 @@ def rows(x: Tensor, rank: int, world: int) -> Tensor:
 
 
 def own_rows(x: Tensor, like: Tensor) -> Tensor:
-    """Return the rows of a whole tensor that this process holds of ``like``."""
+    """Return the rows of a full tensor that this process holds of ``like``."""
     if not is_sharded(like):
         return x
     mesh = cast(Any, like).device_mesh
@@ -48,9 +49,9 @@ def own_rows(x: Tensor, like: Tensor) -> Tensor:
 
 
 def gathered(x: Tensor, like: Tensor) -> Tensor:
-    """Return the whole tensor of which this process holds the rows ``x`` of ``like``.
+    """Return the full tensor of which this process holds the rows ``x``, sharded as ``like``.
 
-    All processes must call it alike if it is sharded.
+    If it is sharded, all processes must call this.
     """
     if not is_sharded(like):
         return x
@@ -61,9 +62,9 @@ def gathered(x: Tensor, like: Tensor) -> Tensor:
 
 @torch.no_grad()
 def put(target: Tensor, source: Tensor) -> None:
-    """Copy a tensor into another one of the same shape, where either may be sharded.
+    """Copy a tensor into another one of the same shape; either may be sharded.
 
-    All processes must call it alike if only ``source`` is sharded.
+    If only ``source`` is sharded, all processes must call this.
     """
     if is_sharded(target):
         local(target).copy_(local(source) if is_sharded(source) else own_rows(source, target))

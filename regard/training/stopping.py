@@ -16,11 +16,11 @@ NAMES = ("SIGTERM", "SIGUSR1")  # the second does not exist on Windows
 
 
 class StoppedError(RegardError):
-    """A signal ended this process; its work is saved, and the same command goes on."""
+    """A signal ended this process; its work is saved, and the same command resumes it."""
 
 
 class _Stop:
-    """Whether a signal has come, and how many blocks of work end by themselves soon after it."""
+    """The received signal, and the number of active `deferred` blocks."""
 
     signal = ""
     deferring = 0
@@ -31,7 +31,7 @@ _stop = _Stop()
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let SIGTERM and SIGUSR1 raise `StoppedError`, or inside `deferred` be noted."""
+    """Let SIGTERM and SIGUSR1 raise `StoppedError`; inside `deferred` they are only recorded."""
     numbers = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
     before = {number: signal.signal(number, _noted) for number in numbers}
     try:
@@ -44,7 +44,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Mark work that looks at `asked_to_stop` itself and stops at a good moment."""
+    """Mark work that checks `asked_to_stop` itself and stops at a suitable step."""
     _stop.deferring += 1
     try:
         yield
@@ -53,11 +53,11 @@ def deferred() -> Iterator[None]:
 
 
 def asked_to_stop() -> str:
-    """Return the name of the signal that has come, or ""."""
+    """Return the name of the received signal, or ""."""
     return _stop.signal
 
 
 def _noted(number: int, frame: FrameType | None) -> None:
     _stop.signal = signal.Signals(number).name
     if not _stop.deferring:
-        raise StoppedError(f"stopped by {_stop.signal}; run the same command again to go on")
+        raise StoppedError(f"stopped by {_stop.signal}; run the same command again to resume")

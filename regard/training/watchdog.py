@@ -1,14 +1,14 @@
 """A thread in each of several processes that ends all of them when one dies, hangs or fails.
 
-Each process writes a heartbeat into the common store every second and reads that of its right
-neighbour, so that the store answers a few requests a second for each process. The first reason for
-an end goes into the store; every process prints it and ends. Four things are found out:
+Each process writes a heartbeat into the common store every second and reads its right neighbour's,
+so that the store answers a few requests per second and process. The first reason for an end goes
+into the store; every process prints it and ends. Four kinds of failure are detected:
 
 * a process that is killed or stopped, or whose machine is lost: its heartbeat is older than
   `STALE`;
 * a process that raises an error: it reports the error itself;
 * a process that hangs: outside of collectives, it uses no processor time for `IDLE` seconds. A long
-  validation computes, so that it is none;
+validation does not count, since it computes;
 * a launcher that died: the parent of this process changed.
 """
 
@@ -29,8 +29,8 @@ from regard.training.stopping import asked_to_stop, deferred
 BEAT = 1.0  # seconds between two heartbeats
 STALE = 20.0  # seconds without a heartbeat after which a process is dead
 IDLE = 40.0  # seconds without processor time after which a process hangs
-WORKING = 0.01  # share of one processor that a working process uses at least
-LEFT = b"left"  # the heartbeat of a process that ended well
+WORKING = 0.01  # minimum share of one processor that a working process uses
+LEFT = b"left"  # the heartbeat of a process that ended normally
 FAILURE = "failure"
 STOPPED_BY_ANOTHER = 70  # exit code of a process that ends because another one failed
 PEER = re.compile(r"gloo|nccl|connection|timed out|timeout|broken pipe|socket|store|peer", re.I)
@@ -47,14 +47,14 @@ class Watchdog(threading.Thread):
             PrefixStore(attempt(), store.clone())  # type: ignore[attr-defined]
             for _ in range(3)
         )
-        self.main.set(f"beat/{rank}", "0")  # before it joins: it may die in its first second
+        self.main.set(f"beat/{rank}", "0")  # before joining: it may die at once
         self.leaving = threading.Event()
         self.failed = False  # whether some process has failed when this one leaves
         self.others = 0  # nesting of `meeting`
         self.used, self.since = time.process_time(), time.monotonic()
 
     def run(self) -> None:
-        """Beat and look, until this process leaves or must end."""
+        """Write and check heartbeats until this process leaves or must end."""
         neighbour = (self.rank + 1) % self.world
         beat, seen, changed, answered = 0, b"", time.monotonic(), time.monotonic()
         while not self.leaving.wait(BEAT):
@@ -71,7 +71,7 @@ class Watchdog(threading.Thread):
                 continue
             if now != seen:
                 seen, changed = now, time.monotonic()
-            # Before its first sign of life, a process is one that has not started yet.
+            # A process without any heartbeat has not started yet.
             late = seen not in (b"", LEFT) and time.monotonic() - changed > STALE
             if not reason and late:
                 reason = self.post(
@@ -86,14 +86,14 @@ class Watchdog(threading.Thread):
                 self.end(reason)
 
     def idle(self) -> bool:
-        """Return whether this process, while it waits for no other one, has done nothing."""
+        """Return whether this process was idle while it did not wait for others."""
         now, used = time.monotonic(), time.process_time()
         if self.others or used - self.used > WORKING * max(now - self.since, BEAT):
             self.used, self.since = used, now
         return now - self.since > IDLE
 
     def end(self, reason: str) -> None:
-        """Print the reason and end this process, whatever its other threads wait for."""
+        """Print the reason and end this process, even if other threads wait."""
         print(f"error: rank {self.rank} ends: {reason}", file=sys.stderr, flush=True)
         os._exit(STOPPED_BY_ANOTHER)
 
@@ -109,7 +109,7 @@ class Watchdog(threading.Thread):
     def gather(self, key: str, limit: float = float("inf")) -> None:
         """Wait until all processes have called this with the same key.
 
-        Raises: they have not after ``limit`` seconds, with the missing ranks.
+        Raises: ranks that are missing after ``limit`` seconds.
         """
         self.main.set(f"{key}/{self.rank}", "1")
         count = self.main.add(key, 1)
@@ -130,7 +130,7 @@ class Watchdog(threading.Thread):
     def collect(self, key: str, text: str) -> list[str]:
         """Return every process's text in the first one, and nothing in the others.
 
-        It may be called in one further thread, beside the other methods.
+        One other thread may call it at the same time as other methods.
         """
         self.side.set(f"{key}/{self.rank}", text)
         texts, pause = [], 0.0005
@@ -166,9 +166,9 @@ class Watchdog(threading.Thread):
         return ""
 
     def _cause(self, line: str) -> str:
-        """Return the reason that some process finds within the time it takes, or "".
+        """Wait for a process to store the reason of a lost connection; return it, or "".
 
-        A launcher that knows the reason, and therefore stops this process, is not waited for.
+        Do not wait if the launcher stops this process, since it knows the reason.
         """
         end = time.monotonic() + STALE + 5 * BEAT
         with deferred():
@@ -183,7 +183,7 @@ class Watchdog(threading.Thread):
     def leave(self, patience: float) -> None:
         """Stop watching. The first process, which may hold the store, waits for the others.
 
-        The thread ends first: one that returns from the store at exit would abort the process.
+        The thread ends first: returning from the store at exit would abort the process.
         """
         self.leaving.set()
         if self.is_alive():
@@ -209,8 +209,7 @@ def attempt() -> str:
 def watch_launcher(rank: int) -> None:
     """Start a thread that ends this process when its parent, the launcher, has died.
 
-    The system then gives the process another parent. On Windows a parent does not change, and
-    nothing is noticed.
+    The system then changes the process's parent. On Windows it does not, and nothing is detected.
     """
     launcher = os.getppid()
 

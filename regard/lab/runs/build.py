@@ -55,8 +55,11 @@ def complete(folder: Path) -> Folder:
 
 
 def prepare(config: Config, *own: Any) -> Any:
-    """Build the task without reading its data, with what a run has of its ``own`` (first its
-    tokenizer), or with the tokenizer of the run or weights that it starts from."""
+    """Build the task without reading its data.
+
+    ``own``: the tokenizer and facts of a run. By default, use the tokenizer of the run or of the
+    pretrained weights that it starts from.
+    """
     task = TASKS[config.task].prepare(config.reads)
     if not own and (init := config.training.init):
         own = (complete(Path(init)).read_tokenizer(tokenizer_kind(config)),)
@@ -78,9 +81,9 @@ def tokenizer_kind(config: Config) -> TokenizerKind:
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     """Return the network at the first step of a training, and facts about its initial weights.
 
-    Raises: those of `build_network`, `begin_from` and `Encoder.put`; too little free memory; an
-    optimizer without parameters; a network with another number of outputs than the task, or that
-    sees the token it is to predict.
+    Raises: as `build_network`, `begin_from` and `Encoder.put`; too little free memory; an optimizer
+    without parameters; a network whose outputs do not fit the task, or that sees the tokens that it
+    must predict.
     """
     must_be_buildable(config)
     vectors = pretrained(config, task.tokenizer.vocabulary)
@@ -113,10 +116,10 @@ def longest_text(config: Config) -> int | None:
 def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[str, Any]:
     """Copy the weights of another run into a network where names match; return facts about it.
 
-    A network that wraps another one (``body``) takes the weights of that one; the layer that
-    predicts labels is copied only if the labels are the same. If tasks add different symbols to the
-    same tokens (sentinels), the rows of the tokens and of the end symbol are copied. Raises: no
-    completed run; a run of another ``model``; no matching name; different shapes, with both shapes.
+    If the network wraps another one (``body``), the weights are copied into that one; the layer
+    that predicts labels is copied only if the labels are equal. If tasks add different symbols
+    (sentinels) to the same tokens, the rows of the tokens and of the end symbol are copied. Raises:
+    no completed run; a run of another ``model``; no matching name; different shapes.
     """
     labels = getattr(task, "labels", ())
     donor = complete(folder)
@@ -127,7 +130,7 @@ def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[
         tensors = {n: x for n, x in tensors.items() if not n.startswith(HEAD)}
     here = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     prefix = max(("", BODY), key=lambda p: sum(p + name in here for name in tensors))
-    # In the network's order, so that the weight an error names does not depend on the file's.
+    # In the network's order, so that errors do not depend on the order of the file.
     prefixed = {prefix + name: name for name in tensors}
     taken = {prefixed[name]: name for name in here if name in prefixed}
     if not taken:
@@ -156,7 +159,7 @@ def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[
 
 
 def take_words(here: Tensor, there: Tensor, tokens: int, task: Any) -> None:
-    """Copy the rows of the tokens that two embeddings share, and of the end symbol."""
+    """Copy the rows of common tokens and of the end symbol from one embedding to another."""
     end = tokens if len(there) == tokens + 1 else SpecialTokens.after(tokens).separator
     with torch.no_grad():
         here[:tokens].copy_(there[:tokens])
@@ -180,13 +183,13 @@ def small(config: Config) -> Callable[[], nn.Module]:
 
 
 def must_be_buildable(config: Config) -> None:
-    """Raise an error, before data are read, for a misspelt part or too little free memory."""
+    """Raise an error for a misspelt part or too little memory, before data are read."""
     if not config.entry.baseline and (needed := shape_of(config, small(config))) is not None:
         needed.check()
 
 
 def build_once(config: Config) -> None:
-    """Build the network for eight words, to report a misspelt part before any training."""
+    """Build the network for eight words, to report misspelt parts before training."""
     must_be_buildable(config)
     if not config.entry.baseline:
         OPTIMIZERS[config.training.optimizer].suits(small(config)())

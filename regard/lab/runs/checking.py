@@ -1,4 +1,4 @@
-"""A whole network as a subject of the laws: of a run, or as a task and a model would make it."""
+"""Whole networks as subjects of the laws: of a run, or of a task and a model."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,27 +18,27 @@ from regard.lab.runs.config import Config
 from regard.lab.tasks import TASKS
 from regard.training.loop import seeded
 
-WORDS, LABELS = 20, 3  # of a network that has seen no data
+WORDS, LABELS = 20, 3  # sizes of an untrained network
 
 
 def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None:
-    """Return the network of a run's folder or of ``TASK:MODEL``; None of another name.
+    """Return the network of a run's folder or of ``TASK:MODEL``; None for any other name.
 
-    A network that was not trained has its first weights and a little noise, since what begins at
-    zero would hide what it multiplies. Raises: settings of a run, of a wrong name or value; a
-    baseline; a run that is not complete.
+    An untrained network gets a little noise on its initial weights, since zeros would hide the
+    inputs that they multiply. Raises: settings for a run; an invalid setting; a baseline; an
+    incomplete run.
     """
     task, colon, model = leading_name(what)
     if colon and task in TASKS:
         trust_named((task, model))
         config = Config.make(task, model, list(settings))
         if config.entry.baseline:
-            raise RegardError(f"{what} is fitted and no network: there are no laws for it")
+            raise RegardError(f"{what} is a fitted baseline, for which there are no laws")
         build_once(config)
         task = TASKS[config.task].prepare(config.reads)
         return _subject(what, config, partial(_new, config), task, WORDS, LABELS)
     if settings:
-        raise RegardError(f"{settings[0]}: settings go with TASK:MODEL, and {what} is neither")
+        raise RegardError(f"{settings[0]}: settings need TASK:MODEL, not {what}")
     if not Path(what).is_dir():
         return None
     run = load(Path(what))

@@ -22,7 +22,7 @@ CONFIG = "config.toml"
 LOCK = ".lock"  # held by the process that writes to the folder
 SECTIONS = ("data", "network", "training")
 CUTTING = ("tokenizer", "vocabulary", "minimum", "length")  # settings of tokenization
-#: These do not affect results, or only by rounding and by the draws of dropout.
+#: Settings that do not affect results, except by rounding and dropout.
 FREE = {
     "data_dir", "save_every", "save_seconds", "strategy", "accumulate", "activation_checkpointing",
     "compile", "track",
@@ -209,7 +209,7 @@ class Config:
 
 
 def model_after(init: Path | None, task: str) -> str:
-    """Return the model of the run that a task starts from, if the task has such a model."""
+    """Return the model of the run to start from, if the task has this model."""
     if init is None:
         return ""
     name = Config.read(init).model
@@ -243,10 +243,10 @@ def training_defaults(
 ) -> dict[str, Any]:
     """Return the default training settings of a network.
 
-    A network with pretrained weights gets the settings for fine-tuning, any other those of the
-    task, with two exceptions: if ``batch_tokens`` is given, the task's batch size is left out; if a
-    decaying ``schedule`` is given, so are patience, warmup and the mean of the weights, as such a
-    training uses its whole budget.
+    A network with pretrained weights gets the settings for fine-tuning, others the task's. If
+    ``batch_tokens`` is given, the task's batch size is omitted. If a decaying ``schedule`` is
+    given, patience, warmup and the mean of the weights are omitted, since such a training uses its
+    whole budget.
 
     >>> from regard.nn.models.settings import EncoderSettings
     >>> task = TASKS["classification"]
@@ -294,7 +294,7 @@ def _own_tokens(data: Settings, given: Iterable[str], name: str) -> str:
 def _taken_over(
     before: Config, entry: ModelEntry, given: Mapping[str, Any], init: str
 ) -> dict[str, Any]:
-    """Return the network settings of the run that another starts from."""
+    """Return the network settings of the run to start from."""
     if given.get("weights"):
         raise RegardError(
             f"init={init} and weights={given['weights']} exclude each other; give only one"
@@ -315,7 +315,7 @@ def _must_be_its_tokens(data: Settings, before: Config, given: Iterable[str], in
 def shared(
     before: Settings, kind: type[Settings], keys: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Return the values of another run's settings that settings of this kind share."""
+    """Return the values of another run's settings that exist in settings of this kind."""
     return {
         key: value
         for key, value in before.model_dump().items()

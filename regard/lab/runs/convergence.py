@@ -13,10 +13,10 @@ squares estimate, and the posterior of ρ is known up to a constant (Zellner & T
     p(ρ | y) ∝ p(ρ) |R|^(−1/2) |X' R⁻¹ X|^(−1/2) S(ρ)^(−(n − 2)/2)
 
 with S(ρ) = r' R⁻¹ r of the residuals r and p(ρ) ∝ 0.2 + ρ on 0 … 0.95. The score is still rising if
-the chance of b ≤ 0, averaged over ρ, is below 5 % and if continuing at the least squares slope for
-as many steps would gain more than 0.2 points. Of flat curves with 4 to 50 validations and
-correlations of 0 to 0.8 at most 10 % count as rising. Slow rises are missed by few validations: a
-plateau is no proof of convergence (`benchmarks.calibration` measures both;
+the probability of b ≤ 0, averaged over ρ, is below 5 % and if continuing at the least squares slope
+for as many steps would gain more than 0.2 points. At most 10 % of flat curves with 4 to 50
+validations and correlations of 0 to 0.8 count as rising. Few validations miss slow rises: a plateau
+does not prove convergence (`benchmarks.calibration` measures both;
 `docs/results/statistics.md`).
 """
 
@@ -39,11 +39,11 @@ MEANINGS: Final = {
     ONE_LABEL: "the model predicts the same for every text",
     TRIVIAL: "the test score is hardly better than a guess that ignores the input",
 }
-LEAST = 3  # validations needed for a trend, and for patience to count
-CHANCE = 0.05  # that the trend is not positive
-CORRELATIONS: Final = np.arange(0, 0.96, 0.05)  # of one score with the next
+LEAST = 3  # minimum validations for a trend, and for patience
+CHANCE = 0.05  # maximum probability that the trend is not positive
+CORRELATIONS: Final = np.arange(0, 0.96, 0.05)  # of successive scores
 PRIOR: Final = 0.2 + CORRELATIONS
-POINTS = 0.002  # as a share: the gain of as many steps again at this slope
+POINTS = 0.002  # minimum gain (a share) of as many more steps at this slope
 
 
 def outcome(rows: Sequence[Mapping[str, Any]], patience: int = 0) -> str:
@@ -75,7 +75,7 @@ def still_rising(steps: Sequence[float], scores: Sequence[float]) -> bool | None
 
 
 def further_gain(steps: Sequence[float], scores: Sequence[float]) -> float | None:
-    """Return the gain of as many steps again as the last half, at its slope; None if too few.
+    """Return the gain of repeating the last half's steps at its slope; None if there are too few.
 
     >>> round(further_gain([1, 2, 3, 4, 5, 6], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), 6)
     0.3
@@ -96,7 +96,7 @@ def _last_half(
 
 
 def _gain(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return the gain of as many steps again at the least squares slope."""
+    """Return the gain of as many more steps at the least squares slope."""
     return float(x @ y / (x @ x) * (x[-1] - x[0]))
 
 

@@ -20,14 +20,13 @@ Embed = Callable[[Tensor, Tensor], Tensor]
 def embed(run: Run, texts: Sequence[str]) -> NDArray[np.float32]:
     """Return an embedding of each text, (texts, width), in the order of the texts.
 
-    * A classifier's, regressor's or solver's: the pooled vector that its last layer reads.
+    * Classifiers, regressors and solvers: the pooled vector that the last layer reads.
     * Without a pool (taggers): the mean of the states, (1/n) Σ hᵢ over the n tokens of the text.
     * Models that write (`encode`): the mean of the encoder's states.
     * GPT and BERT in pretraining: the mean of the last layer's states.
 
-    Texts are truncated as the model reads them. A text without tokens is zeros where the vector is
-    a mean. Raises: the run is not complete; a baseline or another model without states; a model of
-    trees.
+    Texts are truncated as for the model. The mean of a text without tokens is zero. Raises: an
+    incomplete run; a baseline or another model without states; a model that reads trees.
     """
     if run.config.entry.baseline:
         raise RegardError(
@@ -52,7 +51,7 @@ def embed(run: Run, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _ids(run: Run, texts: Sequence[str]) -> list[NDArray[np.integer]]:
-    """Return the tokens that the network reads: all of a text, up to its length."""
+    """Return the tokens that the network reads of each text, up to its length."""
     if hasattr(run.network, "to_labels"):
         return list(run.task.encode(texts))
     most = int(getattr(run.config.network, "length", 0)) or None
@@ -76,7 +75,7 @@ def _embedder(run: Run) -> Embed:
 
 
 def _read_by(last: nn.Module, network: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Return what the last layer reads, or its mean over the tokens if it reads each state."""
+    """Return the last layer's input, or its mean over tokens if the layer reads each state."""
     read: list[Tensor] = []
     handle = last.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
     try:
@@ -88,5 +87,5 @@ def _read_by(last: nn.Module, network: nn.Module, tokens: Tensor, lengths: Tenso
 
 
 def _mean(states: Tensor, lengths: Tensor) -> Tensor:
-    """Return the mean of the states of each text; those of padding may hold anything."""
+    """Return the mean of the states of each text, ignoring padding."""
     return mean_over_time(states.float().nan_to_num(), lengths)

@@ -60,7 +60,7 @@ class Encoder:
         if inner is None:
             raise RegardError(
                 f"weights={self.source} has no tokenizer (tokenizer.json, vocab.txt, or "
-                "vocab.json with merges.txt); save the model's own beside it: "
+                "vocab.json with merges.txt); save the model's own next to it: "
                 "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) of transformers"
             )
         tokenizer, words = EncoderTokenizer(inner, self.source), self.described[2]
@@ -96,8 +96,8 @@ class Encoder:
     def put(self, network: BERTClassifier) -> dict[str, Any]:
         """Copy the weights into a network of `settings`; return the facts that a run stores.
 
-        Words after the tokenizer's last, which are in no text, are left out. Raises: missing
-        tensors, or other shapes.
+        Words beyond the tokenizer's, which never occur, are omitted. Raises: missing tensors; other
+        shapes.
         """
         layout, settings, _ = self.described
         place = str(self.folder)

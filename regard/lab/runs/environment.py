@@ -77,7 +77,7 @@ class Environment(BaseModel):
 
 
 def environment(training: TrainingSettings) -> dict[str, Any]:
-    """Return machine, versions, and the choices made for a training on them."""
+    """Return the machine, versions, precision and kernels of a training."""
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device.type)
     gpu = {"gpu": torch.cuda.get_device_name()} if device.type == "cuda" else {}

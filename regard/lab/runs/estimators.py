@@ -1,7 +1,7 @@
 """Scikit-learn estimators around a run: texts in, labels or numbers out.
 
-``fit`` trains a run in a folder of its own, as `regard.train` does; everything that reads a run
-(attention, the report, the explorer, an export) reads ``estimator.run_``.
+``fit`` trains a run in its own folder, like `regard.train`; ``estimator.run_`` is that run, for
+attention, reports, the explorer and exports.
 """
 
 import shutil
@@ -36,7 +36,7 @@ OF_FILES = frozenset("data test text label labels group duplicates".split())
 
 
 class _TextEstimator(BaseEstimator):  # type: ignore[misc]
-    """What `TextClassifier` and `TextRegressor` share."""
+    """The common base of `TextClassifier` and `TextRegressor`."""
 
     task: ClassVar[str]
     run_: Run
@@ -135,7 +135,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         train, held = self._parts(
             [Example(text, answer, f"row {row}") for row, (text, answer) in enumerate(rows)]
         )
-        # A run reads a test split once, at its end; here the estimator's caller tests.
+        # A run needs a test split at its end; here the caller tests the estimator.
         parts = {"train": train, "validation": held, "test": held}
         numbers = self.task == TextRegressor.task
         corpus = corpus_of(DATA, parts, [], duplicates="keep", numbers=numbers)
@@ -148,9 +148,10 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         self.run_ = run
 
     def _parts(self, examples: list[Example]) -> tuple[list[Example], list[Example]]:
-        """Return texts to train on and texts to validate on, which choose the best weights.
+        """Split texts into training and validation texts; the latter select the best weights.
 
-        Equal texts stay together, each label stays in the first part, and few texts are both.
+        Equal texts stay together, and every label is in the training part. Very few texts are used
+        for both.
         """
         if not (isinstance(self.validation, Real) and 0 < self.validation < 1):
             raise ArgumentError(f"validation must be between 0 and 1, not {self.validation!r}")
@@ -169,8 +170,8 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
     def _pairs(self, X: Any, y: ArrayLike) -> tuple[list[str], NDArray[Any]]:  # noqa: N803
         """Return texts and answers to train on.
 
-        Raises: they differ in number, or are few; a text without words, or no Unicode; a missing
-        answer; y has several columns.
+        Raises: different or too small numbers of both; an empty or invalid text; a missing answer;
+        several columns of y.
         """
         if y is None:
             raise ArgumentError("requires y to be passed, but the target y is None")
@@ -213,7 +214,7 @@ def texts_of(X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise ArgumentError(
-                f"row {row} of X is not a text but {text!r:.40}; drop or convert it"
+                f"row {row} of X must be a text, not {text!r:.40}; drop or convert it"
             )
     return [str(text) for text in texts]
 
@@ -226,8 +227,8 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
     """A text classifier for pipelines and searches: any model of ``regard train classification``.
 
     ``model`` is a name from `regard train classification --help`, a network or a baseline; further
-    keywords are its settings and those of the data and the training (``width=64, epochs=3,
-    vectors="glove", seed=1``), as `regard.train` takes them. ``validation`` is the share of the
+    keywords are settings of the model, the data and the training (``width=64, epochs=3,
+    vectors="glove", seed=1``), as in `regard.train`. ``validation`` is the share of the
     texts that selects the best weights, held out by a hash of the text.
 
     Fitted attributes: ``classes_``, ``run_`` (the `Run`). ``of`` makes an estimator of a run that
@@ -307,7 +308,9 @@ class TextRegressor(RegressorMixin, _TextEstimator):  # type: ignore[misc]
             try:
                 numbers.append(float(answer))
             except (TypeError, ValueError):
-                raise ArgumentError(f"row {row} of y is no number but {answer!r:.40}") from None
+                raise ArgumentError(
+                    f"row {row} of y must be a number, not {answer!r:.40}"
+                ) from None
             if not abs(numbers[-1]) < MOST:
                 raise ArgumentError(
                     f"row {row} of y is {answer}; numbers must be below {MOST:g}: scale y, or drop "

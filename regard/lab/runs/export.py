@@ -152,12 +152,12 @@ def to_onnx(run: Run, folder: Path, quantization: str) -> Exported:
 
 
 def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
-    """Return the Transformer of a run and its settings. Raises: it is another model."""
+    """Return the Transformer of a run and its settings. Raises: another model."""
     model: nn.Module = run.network
     if not isinstance(model, Transformer) or not isinstance(run.task, Sequences):
         raise RegardError(
             f"{run.config.model} on {run.config.task} is not a Transformer that writes one text "
-            "for another, which is all that Marian's format and CTranslate2 support"
+            "for another; Marian's format and CTranslate2 support no other model"
         )
     return model, cast(TransformerSettings, run.config.network)
 

@@ -20,10 +20,10 @@ TokenizerKind = type[Tokenizer] | type[EncoderTokenizer]
 class Folder:
     """The files of a run.
 
-    ``config.toml`` has the settings, ``env.json`` the environment, ``metrics.jsonl`` the progress,
-    ``checkpoints/`` exists during training, then ``tokenizer.json``, ``model.safetensors`` (for a
-    baseline ``model/``), ``predictions.jsonl`` for the test split, and last ``MANIFEST.json``, the
-    hashes of all these, which marks the run as complete.
+    ``config.toml`` has the settings, ``env.json`` the environment, ``metrics.jsonl`` the progress.
+    ``checkpoints/`` exists during training. A trained run has ``tokenizer.json``,
+    ``model.safetensors`` (for a baseline ``model/``) and ``predictions.jsonl`` for the test split.
+    ``MANIFEST.json``, the hashes of all files, is written last and marks the run as complete.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class Folder:
         self.predictions = path / "predictions.jsonl"
         self.manifest = path / atomic_io.MANIFEST
         self.checkpoints = Checkpoints(path / "checkpoints")
-        self.made: list[Path] = []  # the folders that `create` made, the innermost first
+        self.created: list[Path] = []  # the folders that `create` created, the innermost first
 
     @property
     def complete(self) -> bool:
@@ -49,7 +49,7 @@ class Folder:
         return self.environment_path.exists()
 
     def environment(self) -> dict[str, Any]:
-        """Return ``env.json``, empty before the training. Raises: a field of another type."""
+        """Return ``env.json``, empty before training. Raises: a field of another type."""
         if not self.begun:
             return {}
         values = read_json(self.environment_path)
@@ -57,9 +57,9 @@ class Folder:
         return values
 
     def create(self) -> None:
-        """Make the folder and those above it. Raises: it cannot be made."""
+        """Create the folder and its parents. Raises: a system error."""
         above = [self.path, *self.path.parents]
-        self.made = self.made or [folder for folder in above if not folder.exists()]
+        self.created = self.created or [folder for folder in above if not folder.exists()]
         with atomic_io.one_line_errors(self.path, 0):
             self.path.mkdir(parents=True, exist_ok=True)
 
@@ -77,7 +77,7 @@ class Folder:
                 for name in (CONFIG, LOCK):
                     (self.path / name).unlink(missing_ok=True)
                 with suppress(OSError):  # other files are in it
-                    for folder in self.made or [self.path]:
+                    for folder in self.created or [self.path]:
                         folder.rmdir()
             raise
 
@@ -94,7 +94,7 @@ class Folder:
         self.tidy()
 
     def tidy(self) -> None:
-        """Delete what a completed run no longer needs: checkpoints, each four times its size."""
+        """Delete the checkpoints of a completed run, each four times the size of its weights."""
         atomic_io.remove_folder(self.checkpoints.folder)
         atomic_io.remove_leftovers(self.path)
         (self.path / LOCK).unlink(missing_ok=True)
@@ -131,7 +131,7 @@ class Folder:
             yield
 
     def holds_something_else(self) -> bool:
-        """Return whether the folder contains files that are not a run's."""
+        """Return whether the folder contains files that do not belong to a run."""
         if not self.path.exists() or (self.path / CONFIG).exists():
             return False
         if not self.path.is_dir():

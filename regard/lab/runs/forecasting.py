@@ -36,17 +36,17 @@ Clock = Callable[[], float]
 
 SAMPLE = 200  # number of texts to fit a baseline to
 FORWARD = 3  # cost of a step in forward passes
-WARM, TIMED = 2, 6  # steps before those that are timed, and these
-LONGEST = 5.0  # seconds after which no further step is timed, and of a validation that is timed
-BUSY = 1.5  # how many times as long it takes at most beside other processes on the same cores
+WARM, TIMED = 2, 6  # numbers of warm-up steps and of timed steps
+LONGEST = 5.0  # maximum seconds of timed steps, and of a timed validation
+BUSY = 1.5  # maximum slowdown by other processes on the same cores
 
 
 @dataclass(frozen=True)
 class Forecast:
     """The approximate cost of a training on this machine, estimated from some steps.
 
-    `steps` and `seconds` are typical; `most_steps` is the end without patience, `most_seconds` its
-    time on a machine that does other work, too. `disk_mb` is for training (three checkpoints of
+    `steps` and `seconds` are typical; `most_steps` is the total without early stopping,
+    `most_seconds` its time on a busy machine. `disk_mb` is for training (three checkpoints of
     weights, best weights and optimizer); a completed run keeps only its weights. `warnings`: about
     a budget in minutes with few updates, and about memory.
     """
@@ -83,8 +83,8 @@ def forecast(
 ) -> Forecast:
     """Forecast a training by some steps and a validation. Nothing is written.
 
-    `typical`: validations, divided by the patience, after which that typically ends the training,
-    if known. Raises: those of `open_or_start` and of the beginning of `Run.train`.
+    `typical`: the typical number of validations of a training, divided by its patience, if known.
+    Raises: as `open_or_start` and the beginning of `Run.train`.
     """
     config, begun = Config.make(task, model, overrides), clock()
     prepared = prepare(config)
@@ -151,7 +151,7 @@ def _judging(
 ) -> tuple[float, float]:
     """Return the seconds of a validation, and of the prediction of the test split.
 
-    A validation that takes long is not timed, but estimated by its tokens.
+    The time of a long validation is estimated from its tokens.
     """
     tokens = {side: int(task.lengths(side, 0, 0).sum()) for side in SPLITS}
     judged = min(getattr(task.settings, "judged", 0), _texts(task, "validation"))

@@ -24,8 +24,8 @@ from regard.nn.models.kernel_regression import (
 
 Numbers = NDArray[np.float64]
 LEARN = "learn"
-FAR = 1e100  # beyond so many units a point is far from all rows, and its square is still a number
-PAIRS = 2**23  # pairs of a batch with all rows, if no batch size is given
+FAR = 1e100  # maximum distance in units, whose square is still finite
+PAIRS = 2**23  # maximum pairs of a batch with all rows, if no batch size is given
 ROWS = (32, 1024)  # minimum and maximum rows of such a batch
 
 
@@ -37,14 +37,14 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     score(x / width, xᵢ / width). ``widths``, in the units of the columns, are one number, one per
     column, or "learn": gradient descent on the leave-one-out error, from ``start`` (widths; by
     default Silverman's rule) in ``steps`` steps of ``batch`` rows, each compared with all other
-    rows. It learns a common factor of all widths, then each width. What the second part adds is
-    shrunk, as far as three held-out parts of the rows ask for it, since leave-one-out errors
-    overfit many widths to few rows; ``shrink=False`` learns each width at once and keeps it. For
+    rows. It learns a common factor of all widths, then each width. Since leave-one-out errors
+    overfit many widths to few rows, the second part is shrunk by an amount chosen on three held-out
+    parts; ``shrink=False`` learns each width directly. For
     kernels without a gradient, "learn" uses Silverman's rule alone. Memory is linear in the rows.
 
-    Fitted attributes: ``widths_``, one per column; ``shrinkage_``, the share of what the widths of
-    single columns learned that is kept, from 0 (a common factor) to 1; ``history_``, a `Step`
-    before the first step and after each, with w = 1 / width. A point without rows in reach
+    Fitted attributes: ``widths_``, one per column; ``shrinkage_``, the kept share of the changes of
+    single widths, from 0 (a common factor) to 1; ``history_``, a `Step` before the first step and
+    after each, with w = 1 / width. A point without rows in reach
     (epanechnikov, boxcar) gets the mean of y.
 
     Raises: ``ValueError`` for an unknown kernel, for widths that are not above 0, and for X and y.
@@ -91,14 +91,14 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows, targets = checked[0], np.asarray(checked[1], dtype=np.float64)
         self._flat = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
-        # In units of powers of two, so that squares of tiny and huge numbers are numbers.
+        # In units of powers of two, so that squares of tiny and huge numbers are finite.
         self._unit, self._unit_y = unit_of(rows), unit_of(targets.reshape(-1, 1))
         rows, targets = rows / self._unit, targets / self._unit_y
         # Centred, for floating-point precision; kernels of angles need the true origin.
         self._origin: Numbers = rows.mean(0) if kernel.centred else np.zeros(rows.shape[1])
         self._mean: Numbers = targets.mean(0)
         scale: Numbers = rows.std(0)
-        # A column of equal numbers has a deviation of rounding errors alone.
+        # The deviation of a column of equal numbers consists of rounding errors.
         scale[scale <= 1e-12 * np.abs(rows).max(0, initial=0)] = 1
         self._scale = scale
         self._keys: Numbers = (rows - self._origin) / scale
@@ -120,8 +120,8 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         rows: Numbers = validate_data(self, X, dtype=np.float64, reset=False)
         with np.errstate(over="ignore"):
-            far = np.clip(rows / self._unit, -FAR, FAR)
-        arrays = (far - self._origin) / self._scale, self._keys, self._values
+            scaled = np.clip(rows / self._unit, -FAR, FAR)
+        arrays = (scaled - self._origin) / self._scale, self._keys, self._values
         queries, keys, values = (torch.from_numpy(np.ascontiguousarray(x)) for x in arrays)
         with torch.no_grad():
             predicted: Numbers = self._model(queries, keys, values).numpy() + self._mean
@@ -192,7 +192,7 @@ class KernelRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return Step(number, tuple(float(a / s) for a, s in units), error * size * size)
 
     def _check(self) -> None:
-        """Raise an error for numbers that are none, or out of range."""
+        """Raise an error for invalid numbers."""
         for name, least in (("steps", 0), ("batch", 0), ("seed", 0), ("n_neighbors", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < least:

@@ -45,8 +45,8 @@ def kernels_of(folder: Folder) -> Constants:
 class Learner:
     """Trains a run's network, or fits its baseline, and writes the results.
 
-    It resumes what an earlier process left. The caller locks the folder. A ``corpus`` in memory
-    takes the place of the data that the settings name.
+    It resumes the work of an earlier process. The caller locks the folder. A ``corpus`` in memory
+    replaces the data of the settings.
     """
 
     def __init__(self, folder: Folder, config: Config, corpus: Any = None) -> None:
@@ -65,8 +65,8 @@ class Learner:
             task.corpus = self.corpus
         return task
 
-    def work_beside(self, end: bool) -> Iterator[Progress]:
-        """Train and predict in a further process; only the first one writes results."""
+    def work_with_others(self, end: bool) -> Iterator[Progress]:
+        """Train and predict in a process other than the first, which alone writes results."""
         task = self._task()
         model, _ = begin(self.config, task)
         ranks().wait()  # until it has written ``env.json``

@@ -1,4 +1,4 @@
-"""Runs as rows of a table, read without torch and without running anything that a run names."""
+"""Runs as rows of a table, read without torch and without executing a run's Python files."""
 
 import os
 import tomllib
@@ -18,7 +18,7 @@ LONGEST_TAG, MOST_TAGS = 40, 50
 LIMIT = 1 << 20  # bytes of a configuration
 LAST = 1 << 16  # bytes at the end of metrics.jsonl that hold its last row
 DEFAULT = Path("runs")
-DEPTH = 4  # folders below the given one
+DEPTH = 4  # maximum depth below the given folder
 #: The files of a run. A folder with others is not deleted.
 OWN = {
     CONFIG, LOCK, TAGS, "env.json", "metrics.jsonl", "tokenizer.json", "model.safetensors", "model",
@@ -63,16 +63,16 @@ class Row:
 def rows_below(folder: Path) -> list[Row]:
     """Return the runs in a folder, at most four folders deep, by name.
 
-    Raises: no such folder, unless it is the default one, which the first run makes. A folder whose
-    configuration cannot be read is left out.
+    Folders with an unreadable configuration are omitted. Raises: no such folder, except for the
+    default one, which the first run creates.
     """
     if not folder.is_dir() and (folder.exists() or folder != DEFAULT):
         raise RegardError(f"{folder} is not a folder; give one that contains runs")
     places = ["/".join(["*"] * depth) for depth in range(1, DEPTH + 1)]
-    found = {path.parent for place in places for path in folder.glob(f"{place}/{CONFIG}")}
-    found |= {folder} if (folder / CONFIG).is_file() else set()
+    folders = {path.parent for place in places for path in folder.glob(f"{place}/{CONFIG}")}
+    folders |= {folder} if (folder / CONFIG).is_file() else set()
     rows = []
-    for path in sorted(found):
+    for path in sorted(folders):
         try:
             rows.append(row_of(path))
         except RegardError:
@@ -121,7 +121,7 @@ def _best(file: Path) -> float | None:
 
 
 def tags_of(path: Path) -> list[str]:
-    """Return the tags of a run; empty where there are none or the file is not regard's."""
+    """Return the tags of a run; empty without tags or with an invalid file."""
     try:
         values = parse_json(read_bytes(path / TAGS), TAGS)
     except RegardError:
@@ -142,7 +142,7 @@ def tag(path: Path, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list
         raise RegardError(f"{path} has no tag {missing[0]!r}; its tags: {', '.join(row.tags)}")
     tags = sorted({*row.tags, *add} - {*remove})
     if len(tags) > MOST_TAGS:
-        raise RegardError(f"{path} would have {len(tags)} tags; the most are {MOST_TAGS}")
+        raise RegardError(f"{path} would have {len(tags)} tags; the maximum is {MOST_TAGS}")
     atomic_io.write_json(path / TAGS, tags)
     return tags
 
@@ -155,16 +155,16 @@ def must_be_deletable(path: Path) -> Row:
     if path.is_symlink():
         raise RegardError(f"{path} is a link; give the folder that it names, {path.resolve()}")
     row = row_of(path)
-    beside = (atomic_io.PARTIAL, atomic_io.DROPPED)
+    temporary = (atomic_io.PARTIAL, atomic_io.DROPPED)
     others = [
         each.name
         for each in sorted(path.iterdir())
-        if each.name not in OWN and not (each.name[0] == "." and each.name.endswith(beside))
+        if each.name not in OWN and not (each.name[0] == "." and each.name.endswith(temporary))
     ]
     if others:
         raise RegardError(
-            f"{path} contains {others[0]!r:.80}, which is not of a run; move it away, or delete "
-            "the folder yourself"
+            f"{path} contains {others[0]!r:.80}, which is not part of a run; move it away, or "
+            "delete the folder yourself"
         )
     return row
 
@@ -172,7 +172,7 @@ def must_be_deletable(path: Path) -> Row:
 def delete(path: Path) -> None:
     """Delete the folder of a run; links inside it are removed, not followed.
 
-    Raises: those of `must_be_deletable`; a process is writing to the run.
+    Raises: as `must_be_deletable`; a process is writing to the run.
     """
     must_be_deletable(path)
     with atomic_io.locked(path / LOCK, wait=False):

@@ -20,12 +20,11 @@ TOLERANCE = 1e-4  # of the logits; a share of the largest, or absolute where tha
 
 
 def save_onnx(run: Run, folder: Path, card: Card) -> Path:
-    """Write ``model.onnx``, or ``encoder.onnx`` and ``decoder.onnx``, with all that they need.
+    """Write ``model.onnx``, or ``encoder.onnx`` and ``decoder.onnx``, with the files to use them.
 
-    ``tokenizer.json`` is read by tokenizers, ``config.json`` has labels, lengths and symbols, and
-    the README a script that runs the folder. Each graph is compared with the network on texts of
-    three sizes. Raises: the folder exists; torch cannot trace the network; onnxruntime computes
-    other logits.
+    ``tokenizer.json`` is for tokenizers, ``config.json`` has labels, lengths and symbols, and the
+    README a script that runs the graphs. Each graph is compared with the network on texts of three
+    sizes. Raises: an existing folder; a network that torch cannot trace; different logits.
     """
     if folder.exists():
         raise RegardError(f"{folder} already exists; give another folder")
@@ -35,9 +34,8 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
     gap = largest_gap(network, sessions, vocabulary, run.task.room)
     if gap > TOLERANCE:
         raise RegardError(
-            f"onnxruntime computes logits that differ by {gap:.1e} from those of "
-            f"{run.config.model}; a score or position of it does not survive ONNX, so that nothing "
-            "was written"
+            f"onnxruntime's logits differ by {gap:.1e} from those of {run.config.model}; ONNX "
+            "changes one of its scores or positions, so nothing was written"
         )
     config = config_of(run)
     readme = readme_of(run, config, card, gap)
@@ -64,7 +62,7 @@ def tokenizer_of(run: Run) -> bytes:
 
 
 def config_of(run: Run) -> dict[str, Any]:
-    """Return what a reader of the graphs needs beside the tokenizer."""
+    """Return the settings for using the graphs, in addition to the tokenizer."""
     task = run.task
     config: dict[str, Any] = {"task": run.config.task, "model": run.config.model}
     config |= {"length": task.room, "truncate": task.keeps, **task.about()}
@@ -206,7 +204,7 @@ print(predict(read("not bad at all"), 1))
 PROMPT = '''
 
 def begin(text):
-    """Return the first tokens, what each step gets beside them, and an empty past."""
+    """Return the first tokens, the constant inputs of each step, and an empty past."""
     inputs = decoder.get_inputs()
     past = {x.name: np.zeros([1 if i == 0 else 0 if isinstance(n, str) else n
                               for i, n in enumerate(x.shape)], np.float32)
@@ -220,7 +218,7 @@ decoder = graph("decoder")
 ENCODE = '''
 
 def begin(text):
-    """Return the first token, what each step gets beside it, and an empty past."""
+    """Return the first token, the constant inputs of each step, and an empty past."""
     source = batch([read(text)])
     memory = {**run(encoder, source), "lengths": source["lengths"]}
     past = {x.name: np.zeros([1 if i == 0 else 0 if isinstance(n, str) else n

@@ -58,9 +58,9 @@ def go_on(folder: Path | str, config: Config) -> Run:
 
 
 def must_match(path: Path, config: Config) -> None:
-    """Raise an `OccupiedError` if a folder holds another run than that of `config`, or other files.
+    """Raise an `OccupiedError` if a folder holds a run of another config, or other files.
 
-    If the data of `config` cannot be read, that is the error.
+    If the data of `config` cannot be read, raise that error instead.
     """
     if Folder(path).holds_something_else():
         problem = f"{path} contains files that are not a run; give another --out"

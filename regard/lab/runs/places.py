@@ -1,4 +1,4 @@
-"""Default folders of runs and reports, which do not clash."""
+"""Default folders of runs and reports, which avoid occupied ones."""
 
 import re
 import time
@@ -18,12 +18,12 @@ def default_folder(
     check: Callable[[Path], object],
     now: Callable[[str], str] = time.strftime,
 ) -> Path:
-    """Return the folder of a command without ``--out``: `base`, or beside it another one.
+    """Return the folder of a command without ``--out``: `base`, or another one next to it.
 
-    `check` raises an `OccupiedError` for a folder that holds something else. A folder that passes
-    is used again, so that the same command resumes. If there is none, the folder is `base`, or if
-    that is occupied it is named by the settings in `pairs`, and by the time if that name is
-    occupied, too. Errors of any other kind are those of `check`.
+    `check` raises an `OccupiedError` for a folder with other contents. A folder that passes is
+    reused, so that the same command resumes. Otherwise the folder is `base`; if that is occupied,
+    the name gets the settings in `pairs`, and if that is occupied too, the time. Other errors of
+    `check` are raised.
 
     >>> from tempfile import mkdtemp
     >>> base = Path(mkdtemp()) / "classification-rnn"
@@ -49,7 +49,7 @@ def default_folder(
 
 
 def words(pairs: Sequence[str]) -> str:
-    """Return settings as a part of a folder's name.
+    """Format settings as a part of a folder name.
 
     >>> words(["seed=1", "data=my files/reviews.csv.gz"])
     'seed-1-data-reviews.csv.gz'

@@ -24,7 +24,7 @@ ALIKE = (
     "precision",
     "device",
     "optimizer",
-)  # settings of a training that hold for both
+)  # training settings of both runs
 
 
 def pretraining_for(

@@ -20,8 +20,8 @@ MOMENTS = {"adamw": 2, "muon": 1}  # values that an optimizer stores per weight
 class Need:
     """The approximate memory of a training, in MB (10⁶ bytes).
 
-    ``kept_mb`` is for weights, gradients, optimizer state, the best weights and their mean,
-    ``batch_mb`` for what a step on a batch of ``tokens`` stores for its backward pass.
+    ``kept_mb``: weights, gradients, optimizer state, the best weights and their mean.
+    ``batch_mb``: the activations stored for the backward pass of a batch of ``tokens``.
     """
 
     parameters: int

@@ -32,8 +32,8 @@ from regard.training.precision import Precision
 from regard.training.ranks import ranks
 
 ENDED = "the training was ended by --end after {:.0%} of its budget"
-READ = "evaluated on its training texts, since validation=0 holds none out"
-TIMED = "its budget of {:g} minutes was {:,} steps on this machine; repeat it elsewhere with {}"
+READ = "evaluated on its training texts, since validation=0 holds out none"
+TIMED = "its budget of {:g} minutes gave {:,} steps on this machine; repeat it elsewhere with {}"
 
 
 class Run:
@@ -58,11 +58,12 @@ class Run:
     def train(self, *, end: bool = False, corpus: Any = None) -> Iterator[Progress]:
         """Train to the end of the budget, resuming where an earlier process stopped.
 
-        At the end the test split is predicted, once, and the folder sealed. A completed run yields
+        At the end the test split is predicted once, and the run is complete. A completed run yields
         nothing. `end` completes the run now with the best weights of its newest checkpoint, which
-        `ended` records. A `corpus` in memory takes the place of the data that the settings name.
-        Raises: another process trains here; the data have changed since the run
-        began; no disk space (nothing is lost: run it again); `end` without a checkpoint.
+        `ended` records. A `corpus` in memory replaces the data of the settings.
+
+        Raises: another process trains here; changed data; no disk space (nothing is lost: run it
+        again); `end` without a checkpoint.
         """
         if self.complete:
             self.folder.tidy()  # in case a process was killed just before this
@@ -83,7 +84,7 @@ class Run:
                         yield from Learner(self.folder, self.config, corpus).work(end)
                     self.folder.seal()
             else:
-                yield from Learner(self.folder, self.config, corpus).work_beside(end)
+                yield from Learner(self.folder, self.config, corpus).work_with_others(end)
             ranks().wait()
         self.__dict__.pop("_environment", None)
 
@@ -101,13 +102,13 @@ class Run:
 
     @property
     def ended(self) -> float | None:
-        """Return the share of its budget after which --end completed it, else None."""
+        """Return the share of the budget after which --end completed the run, else None."""
         share = self._environment.get("ended")
         return None if share is None else float(share)
 
     @property
     def notes(self) -> list[str]:
-        """Return remarks on its results, as sentences."""
+        """Return remarks on the results, as sentences."""
         notes = [] if self.ended is None else [ENDED.format(self.ended)]
         if self.ended is None and self.complete and (how := self.convergence) != CONVERGED:
             notes.append(f"{how}: {MEANINGS[how]}")
@@ -121,8 +122,8 @@ class Run:
         """Return the budget of a run with a budget in minutes, as steps; None for other runs.
 
         The batch size is included if it was chosen for the time: ``steps=900 batch_tokens=512``.
-        Unlike minutes, steps do not depend on the machine and its load. For a training that stopped
-        early, by ``patience`` or --end, these are the steps planned.
+        Unlike minutes, steps do not depend on the machine and its load. If ``patience`` or --end
+        stopped the training early, these are the planned steps.
         """
         training, rows = self.config.training, self.metrics()
         if training.budget.unit != "minutes" or self.config.entry.baseline or not rows:
@@ -133,7 +134,7 @@ class Run:
     def evaluate(
         self, data: Path | None = None, *, text: str = "", label: str = "", labels: str = ""
     ) -> Any:
-        """Return the `Evaluation` of the run on its test split, as predicted at its end, or a file.
+        """Return the `Evaluation` of the run's test predictions, or of the model on a file.
 
         ``text`` and ``label`` name the columns of the file, ``labels`` renames its labels
         ("neg:0,pos:1"); they default to those of the training. Raises: the run is not complete; a
@@ -213,9 +214,9 @@ class Run:
     def attribute(self, text: str, choice: int | None = None) -> Attributed:
         """Return integrated gradients and attention × gradient of a text's tokens.
 
-        They explain one number behind the answer, by default the one that decides it; the result's
-        ``choices`` names all, and ``choice`` is the index of another. Raises: a baseline; a text
-        without tokens; no such number.
+        They explain one number behind the answer, by default the decisive one; the result's
+        ``choices`` names all, and ``choice`` selects another by its index. Raises: a baseline; a
+        text without tokens; no such number.
         """
         with self.computing():
             result: Attributed = self.task.attribute(self.network, text, choice)
@@ -241,9 +242,9 @@ class Run:
 
     @property
     def validates(self) -> str:
-        """Return the name of the validation metric, which `Progress` has as a share.
+        """Return the name of the validation metric of `Progress`.
 
-        For "likelihood" and "log loss" that share is exp(−loss).
+        For "likelihood" and "log loss", `Progress` has exp(−loss).
         """
         return str(self._unread.validates)
 
@@ -255,7 +256,7 @@ class Run:
     def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
         """Return parameters, and operations of a forward pass for the text of median length.
 
-        For a baseline the stored numbers, without operations.
+        For a baseline, return the number of stored values and None.
         """
         if self.config.entry.baseline:
             return sum(array.size for array in self.baseline.arrays.values()), None

@@ -16,7 +16,7 @@ from regard.lab.runs.config import Config
 from regard.lab.runs.metrics_log import logged
 from regard.training.loop import Progress
 
-#: Fields of `Progress` that are tracked, where they have a number.
+#: Fields of `Progress` that are tracked if they have a number.
 TRACKED = (
     "epoch", "loss", "learning_rate", "tokens", "tokens_per_second", "peak_mb", "validation",
     "validation_loss", "best",
@@ -24,7 +24,7 @@ TRACKED = (
 
 
 class Tracker(Protocol):
-    """A place for numbers by name and step."""
+    """A store for numbers by name and step."""
 
     def add(self, step: int, numbers: Mapping[str, float]) -> None:
         """Store the numbers of a step."""
@@ -86,7 +86,7 @@ class MLflow:
 
 
 class WeightsAndBiases:
-    """A run of the project "regard" in ``RUN/wandb``: offline unless ``WANDB_MODE`` says otherwise.
+    """A run of the project "regard" in ``RUN/wandb``, offline unless ``WANDB_MODE`` is set.
 
     ``wandb sync`` sends an offline run. A resumed training continues its run, whose id is in
     ``RUN/.wandb-id``.
@@ -127,7 +127,7 @@ TRACKERS: Mapping[str, tuple[Callable[[Path, Config, int], Tracker], str]] = {
 def tracking(folder: Path, config: Config) -> Iterator[Callable[[Progress], None]]:
     """Yield a function that sends a step's numbers to the tracker of ``track=``, if there is one.
 
-    Raises: the tracker's package is not installed; it is the user's own error otherwise.
+    Raises: the tracker's package is not installed.
     """
     name = config.training.track
     if name == "none":
@@ -140,7 +140,7 @@ def tracking(folder: Path, config: Config) -> Iterator[Callable[[Progress], None
 
     def add(progress: Progress) -> None:
         nonlocal tracker, complete
-        if tracker is None:  # the first step says where a resumed training goes on
+        if tracker is None:  # the first step is where a resumed training continues
             tracker = make(folder, config, progress.step)
         if logged(progress):
             values = asdict(progress)
@@ -156,7 +156,7 @@ def tracking(folder: Path, config: Config) -> Iterator[Callable[[Progress], None
 
 
 def must_be_installed(name: str, package: str) -> None:
-    """Raise an error of one line if a tracker's package cannot be imported."""
+    """Raise a one-line error if a tracker's package cannot be imported."""
     try:
         __import__(name)
     except ImportError as error:

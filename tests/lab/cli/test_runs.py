@@ -101,7 +101,7 @@ def test_deletion_asks_and_refuses_what_is_no_run(
         (two / "none", "is not the config of a run"),
         (tmp_path / "nowhere", "does not exist"),
         (link, "is a link"),
-        (mixed, "contains 'thesis.txt', which is not of a run"),
+        (mixed, "contains 'thesis.txt', which is not part of a run"),
     ):
         said = regard("runs", "delete", run, path, "--yes")
         assert said.status == 2

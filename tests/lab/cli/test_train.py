@@ -209,7 +209,7 @@ def test_a_stopped_training_is_ended_by_a_word(
     assert 0 < again["ended"] < 1
     nothing = regard("train", "classification", "--out", tmp_path / "new", "--end", *settings)
     assert nothing.status == 2
-    assert "no checkpoint was written yet" in nothing.err
+    assert "there is no checkpoint yet" in nothing.err
 
 
 def test_settings_are_listed_with_their_values_and_meanings(
@@ -251,7 +251,7 @@ def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_
     found = json.loads(regard(*timed, "--json").out)
     assert found["repeat"] == f"steps={found['steps']}"
     told = regard(*timed).out
-    assert f"its budget of 0.003 minutes was {found['steps']:,} steps on this machine" in told
+    assert f"its budget of 0.003 minutes gave {found['steps']:,} steps on this machine" in told
     report = tmp_path / "report.html"
     regard("report", out, "--out", report)
     assert f"-again {found['repeat']}" in report.read_text()

@@ -197,7 +197,7 @@ def test_what_is_told(made, command, tmp_path):
         ((tmp_path / "x", "--to", "huggingface"), "x already exists; give another folder"),
         (
             (tmp_path / "y", "--to", "marian"),
-            "is not a Transformer that writes one text for another, which is all that Marian's",
+            "is not a Transformer that writes one text for another; Marian's",
         ),
         ((tmp_path / "y", "--to", "ctranslate2"), "is not a Transformer that writes"),
         ((tmp_path / "y", "--to", "huggingface", "--quantization", "int8"), "needs ctranslate2"),
