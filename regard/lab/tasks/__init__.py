@@ -48,12 +48,12 @@ class TaskEntry:
     training: Mapping[str, Any] = field(default_factory=dict)
     #: The word for several examples in messages.
     examples: str = "texts"
-    #: True for texts with labels, which may be parsed sentences with trees, and whose model can be
-    #: pretrained on unlabelled texts first.
+    #: True for texts with labels: they may be parsed sentences, and the model can first be
+    #: pretrained on unlabelled texts.
     labelled: bool = False
     #: True if scores are per token, so that models are comparable only with the same tokenizer.
     by_token: bool = False
-    #: "on" if a model continues its input, "another" if it writes a new text, "" if it writes none.
+    #: "on" if a model continues its input, "another" if it generates a new text, "" if neither.
     writes: Literal["", "on", "another"] = ""
     #: Default sampling temperature; 0 means greedy or beam search.
     temperature: float = 0.0
@@ -71,7 +71,7 @@ class TaskEntry:
 
     @property
     def answers_in_texts(self) -> bool:
-        """Return whether an answer is a text: a written one, or the input with words filled in."""
+        """Return whether an answer is a text: generated, or the input with filled masks."""
         return bool(self.writes or self.hidden)
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -129,8 +129,8 @@ UNTIL_IT_STOPS_IMPROVING = {
     "warmup": 100,
     "average": 0.99,
 }
-#: The same with batch_size in texts: batches of as many tokens would hold many short texts, and
-#: an epoch few steps.
+#: The same with batch_size in texts: by tokens, a batch would have many short texts, and an epoch
+#: few steps.
 TEXTS = {"batch_size": 64, **UNTIL_IT_STOPS_IMPROVING}
 
 #: A puzzle is often solved after a long plateau.

@@ -1,4 +1,4 @@
-"""Settings of the baselines that are fitted, not trained."""
+"""Settings of the fitted baselines."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar

@@ -1,7 +1,7 @@
 """Baselines for networks: linear models on counts of word n-grams, fitted by scikit-learn.
 
-They read texts of any length and need no word vectors. Nothing is pickled: the terms are saved as a
-text file, one a line, and the numbers as safetensors.
+They read texts of any length and need no word vectors. Nothing is pickled: terms are saved as lines
+of a text file, numbers as safetensors.
 """
 
 import json
@@ -67,7 +67,7 @@ class LinearModel(ABC):
     """
 
     name: ClassVar[str]
-    #: Names of further arrays, with one number for each term.
+    #: Names of additional arrays with one number per term.
     by_term: ClassVar[tuple[str, ...]] = ()
     settings_class: ClassVar[type[Settings]]
 
@@ -115,8 +115,8 @@ class LinearModel(ABC):
     def shares(self, text: str, column: int, of: str = "", sign: int = 1) -> Weighed:
         """Return the contribution of each word to ``sign`` times the score of a column.
 
-        A term contributes feature · weight, divided equally among its occurrences, and each of
-        those among its words. The sum of the words' contributions and the bias is the score.
+        A term contributes feature · weight, divided equally among its occurrences, and each
+        occurrence among its words. The contributions and the bias sum to the score.
         """
         counter = self._counter(vocabulary=self.terms)
         words = counter.build_tokenizer()(counter.build_preprocessor()(text))
@@ -138,7 +138,7 @@ class LinearModel(ABC):
         return Weighed(words, weights, contributions, bias, of)
 
     def unknown_in(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the words of each text that are no terms, each once."""
+        """Return the words of each text that are not terms, each once."""
         counter, known = self._counter(), {*self.terms}
         split, plainly = counter.build_tokenizer(), counter.build_preprocessor()
         words = (dict.fromkeys(split(plainly(text))) for text in texts)
@@ -153,7 +153,7 @@ class LinearModel(ABC):
         }
         (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
         (folder / "terms.txt").write_text("\n".join(self.terms) + "\n", encoding="utf-8")
-        # safetensors writes the memory as it is, which is wrong for arrays in Fortran order.
+        # safetensors writes memory unchanged, which is wrong for arrays in Fortran order.
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         save_file(arrays, folder / "baseline.safetensors")
 
@@ -294,7 +294,7 @@ class Tfidf(TfidfFeatures, Baseline):
         model.fit(self.features(counts), labels, sample_weight)
         weights, bias = np.zeros((self.labels, counts.shape[1])), np.full(self.labels, NEVER)
         bias[model.classes_] = 0.0
-        columns = model.classes_[-len(model.coef_) :]  # with two labels: the second
+        columns = model.classes_[-len(model.coef_) :]  # for two labels: the second
         weights[columns], bias[columns] = model.coef_, model.intercept_
         if self.labels == 2:
             weights, bias = weights[1:], bias[1:]

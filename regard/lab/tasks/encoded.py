@@ -1,4 +1,4 @@
-"""Splits of texts with one answer each, as token ids, and their batches."""
+"""Splits of texts with one answer per text, as token ids, and their batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

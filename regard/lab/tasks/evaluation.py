@@ -1,4 +1,4 @@
-"""The contract of an evaluation, on which comparisons, reports and the command line rely."""
+"""The interface of an evaluation, for comparisons, reports and the command line."""
 
 import math
 from abc import ABC, abstractmethod
@@ -62,7 +62,7 @@ def half_width(per_example: NDArray[np.float64], least: int) -> float:
 
 
 def learned(scores: NDArray[np.floating], guess: float, best: float) -> bool:
-    """Return whether a mean of scores, larger is better, left that of a guess behind.
+    """Return whether the mean of scores (larger is better) clearly exceeds that of a guess.
 
     The gain must be more than 2 % of the way from the guess to the best possible score, and more
     than chance: 1.64 standard errors over examples, but never more than 10 % of the way.
@@ -72,13 +72,13 @@ def learned(scores: NDArray[np.floating], guess: float, best: float) -> bool:
     """
     room, n = best - guess, len(scores)
     if not room > 0:
-        return True  # nothing is better than the guess
+        return True  # no score exceeds the guess
     error = 1.64 * float(scores.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
     return bool(scores.mean() - guess > max(0.02 * room, min(error, 0.1 * room)))
 
 
 class Evaluation(ABC):
-    """A model's answers with the references, example by example, and their score.
+    """A model's answers with the references for each example, and their score.
 
     `value` is the `metric`, `low` and `high` its 95 % interval over examples; the interval does
     not cover other seeds.
@@ -128,15 +128,15 @@ class Evaluation(ABC):
 
     @property
     def groups(self) -> Sequence[str]:
-        """Return the group of each number in `per_example`, "" for one that has none.
+        """Return the group of each number in `per_example`, "" without one.
 
-        Numbers of one group depend on each other, so that statistics take the groups as drawn.
+        Numbers of a group are dependent, so the statistics treat groups as the sampled units.
         """
         return [example.group for example in self.examples]
 
     @property
     def wrongness(self) -> NDArray[np.float64]:
-        """Return how wrong the answer to each example is, to sort by."""
+        """Return a degree of error for each answer, as a sort key."""
         return -self.per_example
 
     def worst(self, count: int) -> list[tuple[Example, str]]:
@@ -158,9 +158,9 @@ class Evaluation(ABC):
 
     @property
     def learned(self) -> bool:
-        """Return whether the compared score left the best guess that ignores the input behind.
+        """Return whether the compared score clearly exceeds the best guess that ignores the input.
 
-        Without such a guess it is the lowest possible score, such as 0 BLEU. See `learned`.
+        Without such a guess, compare with the lowest possible score, such as 0 BLEU. See `learned`.
         """
         unit = unit_of(self.compared)
         best, least = (unit.least, unit.most) if unit.lower else (unit.most, unit.least)
@@ -179,7 +179,7 @@ class Evaluation(ABC):
 
     @property
     def other_metrics(self) -> Mapping[str, float]:
-        """Return further scores that a comparison shows, by name."""
+        """Return additional scores for comparisons, by name."""
         return {}
 
     @property

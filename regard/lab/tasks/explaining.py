@@ -1,4 +1,4 @@
-"""The numbers behind written and filled-in words, for attribution."""
+"""The log probabilities of generated and filled-in words, for attribution."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -16,10 +16,10 @@ NO_TOKENS = "this text has no tokens, so there is nothing to attribute"
 
 
 def continuations(model: nn.Module, request: WriteRequest, count: int = 5) -> Explainable:
-    """Return ln p of the ``count`` likeliest next words of a text, and of its own words.
+    """Return ln p of the ``count`` likeliest next words of a text, and of the text's words.
 
-    The next words are given the whole text, the word at a place those before it. Default: the
-    likeliest next word. Raises: a text without tokens.
+    Each word is conditioned on the words before it. Default: the likeliest next word. Raises: a
+    text without tokens.
     """
     ids = request.source.tolist()
     if not ids:
@@ -37,9 +37,9 @@ def continuations(model: nn.Module, request: WriteRequest, count: int = 5) -> Ex
 
 
 def outputs(model: nn.Module, request: WriteRequest, written: Sequence[int]) -> Explainable:
-    """Return ln p of each word of a written text, given those before it, and of the whole.
+    """Return ln p of each word of a generated text, given the previous ones, and of the full text.
 
-    Default: the first word. Raises: a text without tokens; nothing written.
+    Default: the first word. Raises: a text without tokens; an empty output.
     """
     ids, written = request.source.tolist(), list(written)
     if not ids:
@@ -75,7 +75,7 @@ def filled(
     """
     if not best:
         raise RegardError(
-            f"this model fills in {mask}, and the text has none; put {mask} in place of a word"
+            f"this model fills in {mask}, but the text has none; replace a word by {mask}"
         )
     tokens = torch.tensor([ids], device=device_of(model))
 
@@ -115,7 +115,7 @@ def _sure(word: NextWord) -> str:
 def _continued(
     model: nn.Module, request: WriteRequest, ids: Sequence[int], first: int, name: str
 ) -> Scalar:
-    """Return ln p of the tokens of one text from ``first``, each given those before it."""
+    """Return ln p of the tokens of one text from ``first``, each given the previous ones."""
     tokens = torch.tensor([ids], device=device_of(model))
     read = tokens[:, :-1]
 
@@ -131,7 +131,7 @@ def _continued(
 def _translated(
     model: nn.Module, request: WriteRequest, written: Sequence[int], first: int, name: str
 ) -> Scalar:
-    """Return ln p of the written tokens from ``first``, given the source and those before each."""
+    """Return ln p of the generated tokens from ``first``, given the source and previous tokens."""
     device = device_of(model)
     source = torch.tensor([request.source.tolist()], device=device)
     wanted = torch.tensor(written, device=device)
@@ -156,7 +156,7 @@ def _log_probability(
     """Return Σ ln p of the wanted tokens (time,) after states (copies, time, width)."""
     to_logits = cast(Callable[[Tensor], Tensor], model.to_logits)
     logits = to_logits(states).float()
-    if not request.shift:  # the writer never writes the symbol of the beginning
+    if not request.shift:  # the writer never generates the start symbol
         logits = logits.index_fill(-1, torch.tensor([BEGIN], device=logits.device), -torch.inf)
     chosen = logits.log_softmax(-1).gather(-1, wanted.expand(len(logits), -1)[..., None])
     return chosen[..., 0].sum(-1)

@@ -1,4 +1,4 @@
-"""The head of a frozen encoder: logistic regression on its states."""
+"""Logistic regression on the states of a frozen encoder."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -85,7 +85,7 @@ def fit_head(
 def _folded(
     model: "LogisticRegression", labels: int, mean: np.ndarray, std: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a row for every label; of two labels scikit-learn fits only the second."""
+    """Return a row for every label; for two labels, scikit-learn fits only the second."""
     weight, bias = np.zeros((labels, len(mean))), np.full(labels, NEVER)
     bias[model.classes_] = 0.0
     columns = model.classes_[-len(model.coef_) :]

@@ -51,7 +51,7 @@ class ModelEntry:
     load: Callable[[Path], Any] | None = field(default=None, repr=False)
     #: Whether a baseline explains an answer by a weight for each word.
     weighs: bool = False
-    #: Whether it is a pretrained network of which only the last layer is fitted.
+    #: Whether only the last layer of a pretrained network is fitted.
     frozen: bool = False
     #: Number of special tokens that the model adds to a text; they count towards its length.
     symbols: int = 0

@@ -1,4 +1,4 @@
-"""The settings of every task. No torch here: the command line reads these to list its flags."""
+"""The settings of every task, without torch: the command line lists them."""
 
 from typing import Annotated, Literal
 

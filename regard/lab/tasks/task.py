@@ -1,4 +1,4 @@
-"""The contract of a task: its data, its loss, its metric, and predictions of trained models.
+"""The interface of a task: its data, loss and metric, and predictions of trained models.
 
 The training loop uses only batches, the loss and `judge`; runs, comparisons, reports and the
 server use predictions and their evaluation.
@@ -46,7 +46,7 @@ class Answer(Protocol):
         """Return the answer in one line."""
 
     def phrase(self) -> str:
-        """Return the answer as a phrase for people."""
+        """Return the answer as a phrase."""
 
     def json(self) -> dict[str, Any]:
         """Return the answer as JSON-serialisable values."""
@@ -58,16 +58,16 @@ class Task(Learnable[B]):
     All methods are pure functions of the task's settings and their arguments. Data are read on
     first use.
 
-    ``tokenizer`` and ``facts`` are those of a run (returned by `facts`); with them, a trained
-    model predicts without the training data. A ``model`` is a network, which methods put into
-    evaluation mode while they use it, or a fitted baseline.
+    ``tokenizer`` and ``facts`` (see `facts`) come from a run; with them, a trained model predicts
+    without the training data. A ``model`` is a network, which methods use in evaluation mode, or a
+    fitted baseline.
     """
 
     #: The data as loaded: their name, fingerprint and notes.
     corpus: Any
-    #: The part of a longer text that is read.
+    #: The part of a long text that is read.
     keeps: Literal["head", "tail", "ends"] = "head"
-    #: How networks are called and what they return; the default leaves both to the task.
+    #: The signature and outputs of networks; None leaves both unchecked.
     interface: Interface = Interface()
     #: True if an answer ranks all labels by probability; `Answer` then has ``top``.
     ranks: ClassVar[bool] = False
@@ -96,9 +96,9 @@ class Task(Learnable[B]):
     def facts(self) -> dict[str, Any]:
         """Return what a run saves about its data, as JSON-serialisable values.
 
-        A run that is resumed compares them with those that it saved, so they depend only on the
-        data and the settings and do not change by writing and reading JSON: lists, no tuples.
-        Overrides add to these: a trained model reads them from `known` instead of the data.
+        A resumed run compares them with its saved facts, so they depend only on data and settings
+        and survive a round trip through JSON: lists, not tuples. Overrides add facts, which a
+        trained model reads from `known` instead of the data.
         """
         corpus = self.corpus
         return {"name": corpus.name, "fingerprint": corpus.fingerprint, "notes": self.notes}
@@ -112,9 +112,9 @@ class Task(Learnable[B]):
     def validates(self) -> str:
         """Return the name of the score that `judge` returns; the metric by default.
 
-        The name decides how the score is written. It is a key of ``UNITS`` or of a task's
-        ``TaskEntry.units``, or the score is a share of at most 1, which is written in per cent. A
-        loss is returned as exp(−loss), under the name "log loss" or "likelihood".
+        The name determines the format. It is a key of ``UNITS`` or of a task's ``TaskEntry.units``;
+        otherwise the score is a share of at most 1, shown in per cent. A loss is returned as
+        exp(−loss), under the name "log loss" or "likelihood".
         """
         return self.metric
 
@@ -161,12 +161,12 @@ class Task(Learnable[B]):
         return self.attention(model, text), None
 
     def best(self, model: Any, inputs: Sequence[Any], search: Any) -> list[list[Any]]:
-        """Return the best texts that the model writes for each input, best first.
+        """Return the best generated texts for each input, best first.
 
-        ``search`` is their number, with the task's own search, or another `Search`. Raises: a task
-        whose models write no texts.
+        ``search`` is their number, for the task's own search, or another `Search`. Raises: a task
+        whose models do not generate text.
         """
-        raise RegardError("this run writes no texts, so there are no best ones to list")
+        raise RegardError("this run generates no texts, so there are no best ones to list")
 
     def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
         """Return the probability of each target given its source. Raises: as `unscorable`."""
@@ -174,14 +174,14 @@ class Task(Learnable[B]):
         return []
 
     def unscorable(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Return for each pair why it cannot be scored; "" if it can.
+        """Return for each pair the reason why it cannot be scored, or "".
 
-        Raises: a task that does not write one text for another.
+        Raises: a task that does not map one text to another.
         """
         raise RegardError("--score needs a run that writes one text for another; this one does not")
 
     def read_file(self, path: Path) -> Iterable[Any] | None:
-        """Return the inputs of a file with a format of its own; None for lines or columns.
+        """Return the inputs of a file in a special format; None for lines or columns.
 
         Raises: parsed sentences, unless the task accepts them.
         """
@@ -201,14 +201,14 @@ class Task(Learnable[B]):
         Raises: a text without tokens; a model whose tokens cannot be named.
         """
         raise RegardError(
-            f"{type(self).__name__} does not say which numbers its answers consist of, so they are "
-            "not attributed; add a method explainable to the task"
+            f"{type(self).__name__} does not declare the numbers behind its answers, so it cannot "
+            "attribute them; add a method explainable to the task"
         )
 
     def attribute(self, model: nn.Module, text: str, choice: int | None = None) -> Attributed:
-        """Return what each token added to a number behind the answer, beside attention.
+        """Return what each token added to a number behind the answer.
 
-        ``choice`` is its index in `explainable`. Raises: no such number; those of `explainable`.
+        ``choice`` is its index in `explainable`. Raises: no such number; as `explainable`.
         """
         with evaluation_mode(model):
             return attributed(model, self.explainable(model, text), choice)
@@ -233,7 +233,7 @@ class Task(Learnable[B]):
     def unknown(self, model: Any, texts: Sequence[Any]) -> list[tuple[str, ...]]:
         """Return the words of each text that the model does not know, each once.
 
-        For tokenizers of pieces they are characters. A task without a tokenizer returns none.
+        For subword tokenizers these are characters. A task without a tokenizer returns none.
         """
         tokenizer = vars(self).get("tokenizer") if isinstance(model, nn.Module) else None
         ask = getattr(tokenizer, "unknown_in", None)
@@ -246,7 +246,7 @@ class Task(Learnable[B]):
         return None
 
     def about(self) -> dict[str, Any]:
-        """Return further JSON-serialisable values for a list of answers."""
+        """Return additional JSON-serialisable values for a list of answers."""
         return {}
 
     def sample(self, every: int) -> list[int]:
@@ -259,14 +259,14 @@ class Task(Learnable[B]):
 
 
 def with_unknown(answer: Any, words: tuple[str, ...]) -> Any:
-    """Return an answer that names the words unknown to the model, if its class has such a field."""
+    """Add the words unknown to the model to an answer, if its class has a field for them."""
     if words and is_dataclass(answer) and hasattr(answer, "unknown"):
         return replace(cast(Any, answer), unknown=words)
     return answer
 
 
 def unknown_phrase(words: Sequence[str]) -> str:
-    """Return unknown words as a phrase for people.
+    """Return unknown words as a phrase.
 
     >>> unknown_phrase(("zzz", "qqq"))
     'unknown to the model: zzz, qqq'
@@ -276,7 +276,7 @@ def unknown_phrase(words: Sequence[str]) -> str:
 
 
 def no_labels(columns: Columns) -> None:
-    """Raise an error if labels are to be renamed."""
+    """Raise an error if the columns rename labels."""
     if columns.labels:
         raise RegardError("--labels renames labels, but this task has none; leave it out")
 

@@ -18,12 +18,12 @@ from regard.core.reading import checked, parse_rows, read_bytes, read_json
 from regard.core.settings import Settings, build
 from regard.lab.tasks.baseline_settings import NeighbourSettings, NoSettings
 
-KEPT = 1_000  # most frequent texts that are kept
+KEPT = 1_000  # number of most frequent texts that are kept
 AT_ONCE = 256  # texts in one search for neighbours
 
 
 class TextBaseline(ABC):
-    """A model that writes a text for a text without a network. Fit it to pairs first."""
+    """A model without a network that maps texts to texts. Fit it to pairs first."""
 
     name: ClassVar[str]
     settings_class: ClassVar[type[Settings]] = NoSettings

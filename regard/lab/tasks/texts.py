@@ -1,4 +1,4 @@
-"""Tasks on texts with one answer each, a label or a number: reading, splits and network outputs."""
+"""Tasks on texts with a label or a number each: reading, splits and network outputs."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ OTHER = "set weights= to a model that was pretrained on similar texts"
 
 
 class TextTask(Task[Batch]):
-    """A task on texts with one answer each; validation is a part of train or a file.
+    """A task on texts with one answer per text; validation is a part of train or a file.
 
     Texts are tokenized once. Data are read on first use of a split. With the tokenizer and the
     facts of a run, texts can be evaluated without the training data, and the splits use that
@@ -238,12 +238,12 @@ class TextTask(Task[Batch]):
 
     @property
     def output_names(self) -> list[str]:
-        """Return of what each output of a network speaks, for people."""
+        """Return the name of each network output."""
         return [f"output {number}" for number in range(1, self.sizes["labels"] + 1)]
 
     @property
     def output_unit(self) -> str:
-        """Return what an output of a network is: a logit or a number."""
+        """Return the unit of a network output: "logit" or "number"."""
         return "number" if self.numbers else "logit"
 
     def embedded(self, model: nn.Module, text: str) -> tuple[nn.Module, list[str]]:
@@ -290,7 +290,7 @@ class TextTask(Task[Batch]):
     def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
         """Return the words of each text that the model does not know: see `Task.unknown`."""
         if not isinstance(model, nn.Module):
-            ask = getattr(model, "unknown_in", None)  # of a baseline with words for features
+            ask = getattr(model, "unknown_in", None)  # for a baseline with words as features
             return list(ask([plain(text) for text in texts])) if ask else [()] * len(texts)
         return [self._unknown(text) for text in texts]
 
@@ -367,7 +367,7 @@ class TextTask(Task[Batch]):
 
 
 def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
-    """Return a network's outputs. Raises: a network of trees and no trees."""
+    """Return a network's outputs. Raises: a network that reads trees, without trees."""
     outputs: Tensor
     if not getattr(model, "reads_trees", False):
         outputs = model(tokens, lengths)
@@ -379,5 +379,5 @@ def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tenso
 
 
 def _share(count: int, of: int) -> str:
-    """Return a share in percent, rounded, but 0 and 100 only if they are exact."""
+    """Return a share in percent, rounded to 0 or 100 only if exact."""
     return f"{min(max(count / of, 0.01), 1.0 if count == of else 0.99):.0%}"

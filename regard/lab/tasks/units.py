@@ -47,7 +47,7 @@ class Unit:
 
 
 UNITS = {
-    "BLEU": Unit("", "BLEU"),  # people say 33.1 BLEU, not per cent
+    "BLEU": Unit("", "BLEU"),  # 33.1 BLEU, not per cent
     "chrF": Unit("", "chrF"),
     "log loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True, most=math.inf),
     "loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True, most=math.inf),

@@ -150,7 +150,7 @@ def test_masked_words_are_those_filled_in() -> None:
     scalars = task.explainable(network, text).scalars
     assert sum(map(number, scalars)) == pytest.approx(filled.log_probability, abs=1e-4)
     assert [scalar.name.split(":")[0] for scalar in scalars] == ["[MASK] 1", "[MASK] 2"]
-    with pytest.raises(RegardError, match=r"put \[MASK\] in place of a word"):
+    with pytest.raises(RegardError, match=r"replace a word by \[MASK\]"):
         task.explainable(network, "Ada was born")
 
 

@@ -146,7 +146,9 @@ def test_a_test_may_be_longer_than_training() -> None:
 
 
 def test_data_that_is_not_its_own_and_sizes_that_do_not_fit_are_one_line() -> None:
-    with pytest.raises(RegardError, match=r"mqar draws its examples and reads no data=x\.csv"):
+    with pytest.raises(
+        RegardError, match=r"mqar generates its examples and cannot read data=x\.csv"
+    ):
         configured("mqar", data="x.csv").facts()
     with pytest.raises(RegardError, match="an example has 64 symbols, but models read length=40"):
         configured("mqar", length=40).facts()

@@ -161,7 +161,7 @@ def test_every_task_over_the_api(client_of_every: Callable[..., httpx.Response])
     ]
     assert names[-2:] == ["decoder 2 attention", "decoder 2 attention to the source"]
     refused = client_of_every("POST", "/attribute", {"run": "masks", "text": "Ada was"})
-    assert "put [MASK] in place of a word" in refused.json()["error"]
+    assert "replace a word by [MASK]" in refused.json()["error"]
 
 
 def test_long_texts_are_refused(client: Callable[..., httpx.Response]) -> None:

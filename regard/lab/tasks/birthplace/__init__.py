@@ -1,1 +1,1 @@
-"""Questions whose answers stood in the texts of pretraining."""
+"""Questions whose answers are in the pretraining texts."""

@@ -1,4 +1,4 @@
-"""Evaluate written answers to questions."""
+"""Evaluation of generated answers to questions."""
 
 import json
 import math
@@ -23,8 +23,8 @@ class Answered(Evaluation):
     """Written answers with the references; `value` is the fraction of exact matches.
 
     `low` and `high` are its 95 % Wilson interval over questions. `commonest` is the most frequent
-    answer in training, `baseline` the exact match of giving it to every question. For questions
-    without reference answers, `value` is None.
+    answer in training, `baseline` the exact match of always giving it. Without reference answers,
+    `value` is None.
     """
 
     pairs: tuple[Pair, ...] = field(repr=False)
@@ -89,7 +89,7 @@ class Answered(Evaluation):
 
     @property
     def learned(self) -> bool:
-        """Return whether the exact match left that of the most frequent answer behind."""
+        """Return whether the exact match clearly exceeds that of the most frequent answer."""
         return self.value is None or super().learned
 
     def json(self) -> dict[str, Any]:

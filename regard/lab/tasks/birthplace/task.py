@@ -52,8 +52,8 @@ class BirthplacePretraining(NextToken):
     """Span corruption of assignment 5: a document is shortened, and one span is moved to its end.
 
     See `corruption.draw_spans` and `single_span`. Every token of the result is predicted from the
-    tokens before it. A batch has examples of similar length and so little padding (the
-    assignment's own batches, padded to the block size, are 54 % padding).
+    tokens before it. A batch has examples of similar length and thus little padding (54 % in
+    the assignment's own batches, which are padded to the block size).
     """
 
     settings: BirthplacePretrainingSettings
@@ -141,8 +141,7 @@ class Questions:
 class QuestionBatch(NextTokens):
     """A batch of questions, each followed by its answer.
 
-    ``answers`` marks the target positions of the answer and the symbol on either side of it, which
-    alone enter the loss.
+    ``answers`` marks the target positions of the loss: the answer and the symbols around it.
     """
 
     answers: Bool[Tensor, "batch time"]

@@ -50,7 +50,7 @@ class Prediction:
         return ranked[:count]
 
     def phrase(self) -> str:
-        """Return the answer as a phrase for people."""
+        """Return the answer as a phrase."""
         return f"{self.label}, {self.probabilities[self.label]:.1%} sure"
 
     def json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Confused(NamedTuple):
     true: str
 
     def phrase(self) -> str:
-        """Return the mistake as a phrase for people."""
+        """Return the mistake as a phrase."""
         return f"{self.texts:,} × predicted {self.predicted}, true {self.true}"
 
 
@@ -186,8 +186,8 @@ class LabelEvaluation(Evaluation):
     def guessed(self) -> Sequence[float]:
         """Return the metric of guesses that ignore the text.
 
-        The best macro-F1, 1/C, has a guess by the shares p of the labels: Σ 2pq/(p + q) over
-        predicted shares q of sum 1 is largest at q = p.
+        The guess with the best macro-F1, 1/C, predicts each label with its share p: for predicted
+        shares q with sum 1, Σ 2pq/(p + q) is largest at q = p.
         """
         known = list(self.guesses.values())
         return [*known, 1 / len(self.labels)] if self.metric == "macro-F1" and known else known

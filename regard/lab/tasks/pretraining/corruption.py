@@ -1,9 +1,9 @@
 """Corruptions of texts for pretraining: pure functions of tokens and random numbers.
 
 Each objective is one function: `single_span` (assignment 5 of Stanford's CS224N 2022), `masked`
-(BERT), `spans` (T5), `halves` (prefix language models). Their random numbers come from `generator`
-and depend only on (seed, epoch, split, index), so that neither the order of calls nor the number
-of processes changes an example.
+(BERT), `spans` (T5), `halves` (prefix language models). Random numbers come from `generator` and
+depend only on (seed, epoch, split, index), so an example does not depend on the order of calls or
+the number of processes.
 """
 
 from itertools import pairwise
@@ -77,7 +77,7 @@ def single_span(
 
 
 class Masked(NamedTuple, Generic[T]):
-    """The model's input, and which positions of it are predicted."""
+    """The model's input and the predicted positions."""
 
     read: NDArray[T]
     selected: Bool[np.ndarray, " time"]
@@ -155,7 +155,7 @@ def spans(
 
 
 def halves(ids: Ids, random: np.random.Generator) -> Halves:
-    """Split a text at a uniformly drawn position into a prefix to read and a rest to predict.
+    """Split a text at a uniformly drawn position into a prefix and a rest to predict.
 
     Prefix language modelling: Liu et al. 2018; Raffel et al. 2020, section 3.2.1. Neither side is
     empty if the text has at least two tokens.

@@ -24,8 +24,8 @@ BEGINNING = 30  # characters of an example prompt
 def beginning(text: str, hidden: str = "") -> str:
     """Return the first words of a chunk as an example prompt, optionally with one word hidden.
 
-    A chunk may begin inside a word. The first word is dropped unless a leading space or a capital
-    shows that it is whole; so is punctuation before the next word.
+    A chunk may begin inside a word. The first word is dropped, with punctuation after it, unless a
+    leading space or a capital shows that it is complete.
 
     >>> beginning("orge was born in Rome and lived there to the end of his life.")
     'was born in Rome and'
@@ -48,8 +48,8 @@ def beginning(text: str, hidden: str = "") -> str:
 def unigram_loss(tokens: NDArray[np.integer]) -> float:
     """Compute the mean loss, in nats, of predicting each token by the frequencies of the others.
 
-    −Σ c/N ln(c / (N − 1 + V)), with counts c of the V − 1 different tokens among N: of a token that
-    occurs c times, c − 1 others and one more are counted, so that rare ones are not impossible.
+    −Σ c/N ln(c / (N − 1 + V)), with counts c of the V − 1 different tokens among N. A token that
+    occurs c times has c − 1 other occurrences, plus one so that rare tokens are not impossible.
 
     >>> round(unigram_loss(np.array([0, 0, 1, 1])), 4)
     1.0986
@@ -115,9 +115,9 @@ class Likelihoods(Evaluation):
 
     @property
     def groups(self) -> list[str]:
-        """Return the chunk of each predicted token, since the tokens of a text are alike.
+        """Return the chunk of each predicted token, since tokens of a text are dependent.
 
-        There are none if only one chunk has tokens: no other chunk says how much chunks differ.
+        With a single chunk there are no groups, since the variance between chunks is unknown.
         """
         if np.count_nonzero(self._counts) < 2:
             return [""] * self.n
@@ -130,7 +130,7 @@ class Likelihoods(Evaluation):
 
     @property
     def learned(self) -> bool:
-        """Return whether the loss left that of the tokens' frequencies behind."""
+        """Return whether the loss is clearly below that of the tokens' frequencies."""
         return math.isnan(self.unigram) or learned(-np.concatenate(self.nats), -self.unigram, 0.0)
 
     @property

@@ -89,7 +89,7 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
 
     @property
     def limits(self) -> Limits:
-        """Return the limit of a continuation: what the prompt leaves of `length`."""
+        """Return the limit of a continuation: `length` less the prompt."""
         length = self.settings.length
         return Limits(ratio=-1.0, more=length, longest=max(length - 1, 1))
 
@@ -103,7 +103,7 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
         return self.special_tokens.separator
 
     def explainable(self, model: nn.Module, text: str) -> Explainable:
-        """Return ln p of the likeliest next words, and of each word of the text itself."""
+        """Return ln p of the likeliest next words, and of each word of the text."""
         return continuations(model, self.request(text, LONGEST))
 
 
@@ -119,11 +119,11 @@ def printed(name: str) -> str:
 class LanguageModeling(NextToken):
     """Language modelling of one stream of documents, cut into chunks of `length` tokens.
 
-    A separator follows each document, and no row has padding. In training, the cuts move from
-    epoch to epoch, so that chunks begin elsewhere.
+    A separator follows each document, and no row has padding. In training, chunks begin at other
+    positions in every epoch.
 
     Texts at an address, of a pattern, or of more than 200 MB are tokenised once into shards on the
-    disk (`regard.lab.data.token_corpus`), and each batch reads its own chunks from there.
+    disk (`regard.lab.data.token_corpus`), from which each batch reads its chunks.
     """
 
     @cached_property
@@ -134,7 +134,7 @@ class LanguageModeling(NextToken):
     def tokenise(self, processes: int = 0, show: Show | None = None) -> TokenCorpus:
         """Return the tokens of the texts on the disk, which are written first if missing.
 
-        Raises: those of `load_tokens`; a setting that needs all texts in memory.
+        Raises: as `load_tokens`; a setting that needs all texts in memory.
         """
         settings = self.settings
         if settings.examples:
@@ -154,7 +154,7 @@ class LanguageModeling(NextToken):
             settings.vocabulary,
             settings.minimum,
         )
-        own = vars(self).get("tokenizer")  # of a run
+        own = vars(self).get("tokenizer")  # set for a run
         return load_tokens(texts, own, processes=processes, show=show)
 
     @cached_property
@@ -177,7 +177,7 @@ class LanguageModeling(NextToken):
         return Search(temperature=TEMPERATURE)
 
     def read(self, text: str) -> NDArray[np.int32]:
-        """Return the last tokens of a text; for an empty one the symbol that begins a document."""
+        """Return the last tokens of a text; for an empty text the symbol that begins a document."""
         ids = super().read(text)
         return ids if len(ids) else np.array([self.end], np.int32)
 
@@ -200,7 +200,7 @@ class LanguageModeling(NextToken):
         shuffle: bool = True,
         examples: int = 0,
     ) -> Sequence[Rows]:
-        """Return the rows of each batch; of a stream on the disk each is computed when asked."""
+        """Return the rows of each batch; for a stream on the disk, they are computed on access."""
         if not isinstance(self.stream(split), TokenStream):
             return super().batches(
                 split, tokens=tokens, seed=seed, epoch=epoch, shuffle=shuffle, examples=examples
@@ -219,7 +219,7 @@ class LanguageModeling(NextToken):
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:
         """Return chunk lengths: all equal, but the last one of validation and test may be shorter.
 
-        Training drops such a rest.
+        Training drops a shorter last chunk.
         """
         first, length = self._cut(split, seed, epoch)
         free = len(self.stream(split)) - 1 - first

@@ -63,7 +63,7 @@ class Example(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A text with its masks filled in, the sum of the log probabilities, and whether all are."""
+    """A text with filled masks, the sum of log probabilities, and whether all masks are filled."""
 
     text: str
     log_probability: float
@@ -143,7 +143,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         return self.means(model, batch).sum()
 
     def means(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, " means"]:
-        """Return the mean over the masked tokens, and that over the rows."""
+        """Return the mean loss over the masked tokens, and over the rows."""
         places = places_of(batch.selected)
         states = self._states(model, batch)
         losses = [word_loss(model, *self._asking(batch, states, places))]
@@ -162,8 +162,8 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     ) -> tuple[float, int]:
         """Return the accuracy of next-sentence prediction, and the number of rows.
 
-        Half of the second segments do not follow, so chance is 0.5. The rows and their masks are
-        those of `judged`. Raises: the task is trained with ``next_sentence=false``.
+        Half of the second segments do not follow, so chance is 0.5. The rows and masks are those of
+        `judged`. Raises: a task with ``next_sentence=false``.
         """
         if not self.settings.next_sentence:
             raise RegardError(
@@ -216,14 +216,14 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         return [Text(*filled) for filled in self.fill(model, inputs)]
 
     def unknown(self, model: Any, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the words that the model does not know, beside "[MASK]": see `Task.unknown`."""
+        """Return the words other than "[MASK]" that the model does not know: see `Task.unknown`."""
         return super().unknown(model, [text.replace(MASK, " ") for text in texts])
 
     @torch.no_grad()
     def fill(self, model: nn.Module, texts: Sequence[str]) -> list[Filled]:
-        """Replace every "[MASK]" by its most probable token, each independently of the others.
+        """Replace every "[MASK]" by its most probable token, independently of the others.
 
-        A "[MASK]" beyond the tokens that the model reads stays.
+        A "[MASK]" beyond the tokens that the model reads is kept.
         """
         return [self._filled(model, text) for text in texts]
 

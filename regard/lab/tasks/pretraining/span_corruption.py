@@ -98,7 +98,7 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
         return np.array(tokens, np.int32)
 
     def unknown(self, model: Any, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the words that the model does not know, beside sentinels: see `Task.unknown`."""
+        """Return the words except sentinels that the model does not know: see `Task.unknown`."""
         return super().unknown(model, [_sentinel.sub(" ", text) for text in texts])
 
     def read(self, text: str) -> NDArray[np.int32]:

@@ -33,7 +33,7 @@ from regard.nn.layers.vocabulary import parts_of
 from regard.training.learnable import Split
 from regard.training.ranks import Arrays, ranks
 
-TEACHING = 100_000  # the tokenizer is trained on at most the first 100,000 documents
+TEACHING = 100_000  # maximum documents for training the tokenizer, the first ones
 Rows = NDArray[np.integer]  # (batch, 3): seed, epoch and index of each example
 
 
@@ -99,7 +99,7 @@ class Pretraining(Task[B], Generic[B]):
 
     @property
     def held_out(self) -> bool:
-        """Return whether texts are held out for evaluation; with ``validation=0`` none are."""
+        """Return whether texts are held out for evaluation; not with ``validation=0``."""
         return bool(self.settings.validation)
 
     @cached_property
@@ -198,7 +198,7 @@ class Pretraining(Task[B], Generic[B]):
         return self.settings.length
 
     def whole(self, text: str) -> NDArray[np.int32]:
-        """Return all tokens of a text, before truncation, with the symbols that it names."""
+        """Return all tokens of a text, before truncation, including named symbols."""
         return self.encode([text])[0]
 
     @abstractmethod
@@ -355,7 +355,8 @@ class Piece(NamedTuple):
 def chunks(lengths: NDArray[np.integer], most: int, least: int = 8) -> Int[np.ndarray, "pieces 3"]:
     """Cut documents into chunks of at most ``most`` tokens: rows (document, first, last + 1).
 
-    A document's last chunk is dropped if it has fewer than ``least`` tokens and is not its only.
+    A document's last chunk is dropped if it has fewer than ``least`` tokens, unless it is the only
+    one.
 
     >>> chunks(np.array([5, 21]), 10).tolist()
     [[0, 0, 5], [1, 0, 10], [1, 10, 20]]

@@ -77,7 +77,7 @@ def metric_of(name: str, predicted: Numbers, true: Numbers) -> float:
 
 
 def all_equal(numbers: Numbers) -> bool:
-    """Return whether all numbers are equal up to rounding; their variance need not be 0 then."""
+    """Return whether all numbers are equal up to rounding, even if their variance is not 0."""
     return bool(np.ptp(numbers) <= 8 * np.finfo(np.float64).eps * np.abs(numbers).max())
 
 
@@ -86,9 +86,9 @@ def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
 
     MAE: minus the absolute error. RMSE (negated) and R²: the jackknife's n θ − (n − 1) θ₋ᵢ
     (Miller 1974), shifted to have mean θ, in O(n). ρ: the influence of each example, which is the
-    first-order term of the jackknife, shifted to have mean ρ, in O(n log n). With two
-    examples R², and with four ρ, is often the same without any of them: the last example then
-    carries all, so that t is 1 for any difference.
+    first-order term of the jackknife, shifted to have mean ρ, in O(n log n). With
+    two examples for R², and four for ρ, the metric is often the same without any one of them: the
+    last example then has the full value, so that t is 1 for any difference.
     """
     n, wrong = len(true), (predicted - true) ** 2
     if name == "MAE":
@@ -104,7 +104,7 @@ def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
         spread = 0.0 if all_equal(true) else ((true - true.mean()) ** 2).sum()
         rest = spread - n / (n - 1) * (true - true.mean()) ** 2
         whole = metric_of(name, predicted, true)
-        varied = rest > 1e-9 * spread  # else the others are all equal, and their R² is 0
+        varied = rest > 1e-9 * spread  # otherwise the others are all equal, and their R² is 0
         left = np.where(varied, 1 - (wrong.sum() - wrong) / np.where(varied, rest, 1), 0)
     else:
         whole, influence = metric_of(name, predicted, true), _influence_on_rho(predicted, true)
@@ -157,7 +157,7 @@ class RegressionEvaluation(Evaluation):
     def judge(
         cls, metric: str, examples: Sequence[Example], predicted: Numbers, mean: float
     ) -> "RegressionEvaluation":
-        """Evaluate numbers against those of the examples; ``mean`` is that of the training numbers.
+        """Evaluate predicted numbers; ``mean`` is the mean of the training numbers.
 
         Raises: no examples; a label that is not a number.
         """
@@ -333,7 +333,7 @@ class Ridge(TfidfFeatures):
 
 
 class Regression(TextTask):
-    """Regression on texts; networks predict numbers standardised by the training's mean and s."""
+    """Regression on texts; networks predict standardised numbers."""
 
     settings: RegressionSettings
     numbers = True

@@ -1,4 +1,4 @@
-"""Puzzles on symbols, which tell attention mechanisms apart: settings and models."""
+"""Puzzles on symbols, which distinguish attention mechanisms: settings and models."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ Alphabet = Annotated[int, Field(ge=2, description="number of different symbols")
 class SymbolSettings(Settings):
     """Settings of every puzzle: lengths, numbers of examples, metric."""
 
-    # What other tasks on words can set.
+    # Settings of other tasks on words, fixed here.
     text: ClassVar[str] = ""
     label: ClassVar[str] = ""
     truncate: ClassVar[str] = "head"
@@ -194,7 +194,7 @@ PUZZLES: dict[str, tuple[str, type[SymbolSettings], Mapping[str, ModelEntry]]] =
     "reversing": ("write symbols from the last to the first", ReversingSettings, LEFT_TO_RIGHT),
     "max-retrieval": ("name the class of the highest item", MaxRetrievalSettings, READERS),
     "indirect-indexing": (
-        "name the symbol so many places from another",
+        "name the symbol at a given distance from another",
         IndirectIndexingSettings,
         READERS,
     ),

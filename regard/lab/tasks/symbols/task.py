@@ -50,9 +50,9 @@ class SymbolEvaluation(TagEvaluation):
     def counts(self) -> Counts:
         """Return the counts of correct, predicted and true answers of each example."""
         rows = [
-            (sum(x == y for x, y in zip(a, b, strict=True) if y != NO_ANSWER), asked, asked)
+            (sum(x == y for x, y in zip(a, b, strict=True) if y != NO_ANSWER), count, count)
             for a, b in zip(self.answers, self.true, strict=True)
-            for asked in [len(b) - b.count(NO_ANSWER)]
+            for count in [len(b) - b.count(NO_ANSWER)]
         ]
         return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
@@ -87,7 +87,7 @@ class SymbolEvaluation(TagEvaluation):
 
     @property
     def trivial(self) -> Mapping[str, float]:
-        """Return the metric of the answer that is most frequent in training, everywhere."""
+        """Return the metric of always giving the most frequent training answer."""
         guess = [[self.commonest] * len(tags) for tags in self.true]
         answers = tuple(map(tuple, guess))
         evaluation = type(self)(self.metric, self.references, answers, self.commonest)
@@ -100,10 +100,10 @@ class SymbolEvaluation(TagEvaluation):
         predicted: Counter[str] = Counter()
         true: Counter[str] = Counter()
         for tags, true_tags in zip(self.answers, self.true, strict=True):
-            asked = [pair for pair in zip(tags, true_tags, strict=True) if pair[1] != NO_ANSWER]
-            predicted.update(x for x, _ in asked)
-            true.update(y for _, y in asked)
-            right.update(x for x, y in asked if x == y)
+            answers = [pair for pair in zip(tags, true_tags, strict=True) if pair[1] != NO_ANSWER]
+            predicted.update(x for x, _ in answers)
+            true.update(y for _, y in answers)
+            right.update(x for x, y in answers if x == y)
         names = sorted({*predicted, *true}, key=lambda name: (-true[name], name))
         return {name: (right[name], predicted[name], true[name]) for name in names}
 
@@ -111,8 +111,8 @@ class SymbolEvaluation(TagEvaluation):
 class SymbolTask(Tagging):
     """A puzzle: an answer for some symbols of an example, from `regard.lab.data.symbols`.
 
-    The answers are tags of the symbols, and the other symbols have the tag "_", which is not
-    learned and does not count.
+    The answers are tags of the symbols; symbols without an answer have the tag "_", which is
+    neither learned nor evaluated.
     """
 
     settings: SymbolSettings  # type: ignore[assignment]
@@ -131,13 +131,12 @@ class SymbolTask(Tagging):
     def corpus(self) -> Corpus:
         """Draw the examples.
 
-        Raises: other data than the task's own; sizes that do not fit together; examples that are
-        longer than ``length``.
+        Raises: data of another name; inconsistent sizes; examples that exceed ``length``.
         """
         settings, puzzle = self.settings, self.puzzle
         if settings.data != (name := self.name):
             raise RegardError(
-                f"{name} draws its examples and reads no data={settings.data}; leave data out"
+                f"{name} generates its examples and cannot read data={settings.data}; leave it out"
             )
         if settings.shortest > settings.train_length:
             raise RegardError(
@@ -239,9 +238,9 @@ class SymbolTask(Tagging):
 
     def _asked(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits at positions with an answer, and the numbers of the answers."""
-        asked = batch.labels != UNASKED
+        has_answer = batch.labels != UNASKED
         logits = outputs_of(model, batch.tokens, batch.lengths, None)
-        return logits[asked].float(), batch.labels[asked]
+        return logits[has_answer].float(), batch.labels[has_answer]
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the metric, and the mean loss of an answer in nats."""
@@ -251,7 +250,7 @@ class SymbolTask(Tagging):
         return self._evaluation(self.split(split).examples, tags).value, loss
 
     def tag(self, model: Any, what: Split | Sequence[str | Example]) -> list[list[str]]:
-        """Return the answer at every position, in a split only where there is one."""
+        """Return the predicted answer at every position; in a split, only at positions with one."""
         if not isinstance(model, nn.Module) or not isinstance(what, str):
             return super().tag(model, what)
         return self._read(model, cast(Split, what), 16_384)[0]
@@ -288,19 +287,20 @@ class SymbolTask(Tagging):
         return tags, total / max(count, 1)
 
     def explainable(self, model: nn.Module, text: str) -> Explainable:
-        """Return ln p of the answer at each symbol; default: the last, which all models know."""
-        found = super().explainable(model, text)
-        return found._replace(default=len(found.scalars) - 1)
+        """Return ln p of the answer at each symbol; default: the last, which every puzzle has."""
+        explainable = super().explainable(model, text)
+        return explainable._replace(default=len(explainable.scalars) - 1)
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the symbols with an answer."""
         train = self.train
         picked = range(len(train)) if chosen is None else chosen
-        asked = [train.labels[i] != UNASKED for i in picked]
+        has_answer = [train.labels[i] != UNASKED for i in picked]
         words = [
-            np.array(train.examples[i].words)[keep] for i, keep in zip(picked, asked, strict=True)
+            np.array(train.examples[i].words)[keep]
+            for i, keep in zip(picked, has_answer, strict=True)
         ]
-        numbers = [train.labels[i][keep] for i, keep in zip(picked, asked, strict=True)]
+        numbers = [train.labels[i][keep] for i, keep in zip(picked, has_answer, strict=True)]
         baseline.fit([row.tolist() for row in words], numbers)
 
     def _evaluation(

@@ -17,7 +17,7 @@ from regard.lab.tasks.baselines import LinearModel
 from regard.lab.tasks.tagging import TokenRegressionSettings
 
 Words = Sequence[str]
-EDGE = "·"  # stands for words before and after a sentence
+EDGE = "·"  # the neighbour of the first and the last word
 
 
 class TokenModel(LinearModel):
@@ -36,7 +36,7 @@ class TokenModel(LinearModel):
         return counts
 
     def learn_terms(self, sentences: Sequence[Words], minimum: int) -> None:
-        """Select the features that occur at least ``minimum`` times. Raises: none does."""
+        """Select the features that occur at least ``minimum`` times. Raises: no such feature."""
         counts = Counter(name for words in sentences for row in self.extract(words) for name in row)
         self.terms = sorted(name for name, count in counts.items() if count >= minimum)
         if not self.terms:
@@ -46,7 +46,7 @@ class TokenModel(LinearModel):
             )
 
     def unknown_words(self, sentences: Sequence[Words]) -> list[tuple[str, ...]]:
-        """Return the words of each sentence that are no terms, each once."""
+        """Return the words of each sentence that are not terms, each once."""
         known = {*self.terms}
         return [
             tuple(

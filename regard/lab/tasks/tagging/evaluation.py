@@ -1,4 +1,4 @@
-"""Evaluate predicted tags: accuracy over words and F1 of whole spans."""
+"""Evaluation of predicted tags: accuracy over words and F1 of complete spans."""
 
 import json
 import math
@@ -40,7 +40,7 @@ class Tags:
     def phrase(self) -> str:
         """Return the spans with their kinds if tags mark any, else each word with its tag.
 
-        Words with the tag "_", which says that there is nothing to say, are left out.
+        Words with the tag "_", which marks positions without an answer, are omitted.
         """
         if not mark_spans(self.tags):
             pairs = zip(self.words, self.tags, strict=True)
@@ -103,10 +103,11 @@ COUNTED = {"span F1": span_counts, "accuracy": word_counts}
 def pseudo_values(counts: Counts) -> NDArray[np.float64]:
     """Compute the jackknife pseudo-values of F1, shifted to have F1 as their mean.
 
-    Without sentence i, F1 = a/d changes by (aᵢ − F1 dᵢ)/(d − dᵢ), with a twice the correct items
-    and d the predicted and true ones. As in `classification.metrics.pseudo_values`, F1 is taken
-    there as if four sentences more of the mean size had been drawn, half of their items correct: if
-    few sentences have items, all may be right, or all wrong, by chance.
+    Without sentence i, F1 = a/d changes by (aᵢ − F1 dᵢ)/(d − dᵢ), with a twice the number of
+    correct items and d the number of predicted and true items. As in
+    `classification.metrics.pseudo_values`, this F1 includes four additional sentences of mean size
+    with half of their items correct: if few sentences have items, all may be right, or all wrong,
+    by chance.
     """
     n, twice, either = len(counts), 2 * counts[:, 0], counts[:, 1] + counts[:, 2]
     whole = float(f1(*counts.sum(0)))
@@ -247,8 +248,8 @@ class TagEvaluation(Evaluation):
             kind: {"right": right, "said": predicted, "true": true}
             for kind, (right, predicted, true) in self.kinds.items()
         }
-        further = {"also": self.other_metrics, "trivial": self.trivial, "kinds": kinds}
-        return {**values, **ends, **further}
+        others = {"also": self.other_metrics, "trivial": self.trivial, "kinds": kinds}
+        return {**values, **ends, **others}
 
     def line(self) -> str:
         """Return the summary in one line."""

@@ -40,7 +40,7 @@ from regard.training.interface import Interface
 from regard.training.learnable import Split
 from regard.training.ranks import Arrays, ranks
 
-UNTAGGED = -1  # number of padding and of tags that do not occur in training
+UNTAGGED = -1  # label of padding and of tags that do not occur in training
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Tagging(TextTask):
         return TagBatch(tokens, lengths, tags, parents_of(sentences.trees, indexes), words)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
-        """Compute the mean cross entropy over words that are read and have a known tag, in nats."""
+        """Compute the mean cross entropy (nats) over words that are read and have a known tag."""
         assert isinstance(batch, TagBatch)
         assert batch.words is not None
         logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
@@ -323,7 +323,7 @@ class Tagging(TextTask):
     def explainable(self, model: nn.Module, text: str) -> Explainable:
         """Return ln p of the predicted tag of each word that the model reads.
 
-        Default: the first word inside of a span, else the first word. Raises: a model of trees; a
+        Default: the first word inside a span, else the first word. Raises: a model of trees; a
         text without words; a model without an embedding of this text.
         """
         embedding, names = self.embedded(model, text)

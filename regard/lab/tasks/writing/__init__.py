@@ -1,1 +1,1 @@
-"""A text in, another text out."""
+"""Tasks that map a text to another text."""

@@ -1,4 +1,4 @@
-"""Compare attention weights of a sequence model with known alignments."""
+"""Comparison of a sequence model's attention weights with known alignments."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -22,9 +22,9 @@ Truth = Bool[np.ndarray, "target source"]
 def align(task: "Sequences", model: nn.Module, pairs: Sequence[Pair]) -> list[Aligned | None]:
     """Return the alignment error of each pair while the model reads its target.
 
-    The weights are the mean over all heads of all layers that attend to the source. A pair without
-    a known alignment, or not tokenized into characters, gets None. The list is empty if all pairs
-    would, or if the model does not attend to its source.
+    The weights are the mean over all heads of all layers that attend to the source. Pairs without a
+    known alignment, or not tokenized into characters, get None. The list is empty if all pairs
+    would get None, or if the model does not attend to its source.
     """
     errors = {
         place: alignment_error([np.mean([seen.mean(0) for seen in layers.values()], 0)], [truth])
@@ -36,10 +36,10 @@ def align(task: "Sequences", model: nn.Module, pairs: Sequence[Pair]) -> list[Al
 def weighed(
     task: "Sequences", model: nn.Module, pairs: Sequence[Pair], rows: int = 64
 ) -> Iterator[tuple[int, dict[str, Weights], Truth]]:
-    """Yield index, weights of each layer and true alignment of pairs with a known alignment.
+    """Yield index, weights by layer and true alignment of pairs with a known alignment.
 
-    The weights (heads, target, source) are those while the model reads the target. Pairs that are
-    not tokenized into characters are skipped; a model without attention to its source yields none.
+    The weights (heads, target, source) are computed while the model reads the target. Pairs that
+    are not tokenized into characters are skipped; a model without cross-attention yields nothing.
     """
     truths = [pair.alignment() for pair in pairs]
     source, target = (task.encode([getattr(pair, side) for pair in pairs])

@@ -75,7 +75,7 @@ class PairBatch:
 def paired(
     sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]], end: int
 ) -> PairBatch:
-    """Batch the token ids of both sides: 0 begins the decoder's input, ``end`` ends its target."""
+    """Batch the token ids of both sides: 0 starts the decoder's input, ``end`` ends its target."""
     source, source_lengths = pad(sources)
     decoder_input, _ = pad([np.concatenate([[0], ids]) for ids in targets])
     wanted, lengths = pad([np.concatenate([ids, [end]]) for ids in targets])

@@ -1,4 +1,4 @@
-"""Evaluate written texts against references."""
+"""Evaluation of generated texts against references."""
 
 import json
 import math
@@ -26,7 +26,7 @@ REPEATED = 0.05  # minimum fraction of sources with several targets to score all
 
 @dataclass(frozen=True)
 class Text:
-    """A written text, its log probability, and whether the model wrote the end symbol."""
+    """A generated text, its log probability, and whether the model generated the end symbol."""
 
     text: str
     log_probability: float

@@ -1,4 +1,4 @@
-"""Scores of written texts: BLEU and chrF with signatures, exact match, alignment error.
+"""Scores of generated texts: BLEU and chrF with signatures, exact match, alignment error.
 
 Texts are detokenized and cased. BLEU and chrF are those of sacreBLEU (Post 2018); its signature
 names all choices behind a number, and only numbers with the same signature are comparable.
@@ -134,7 +134,7 @@ class Resampled:
 def judge(
     measure: str, predicted: Sequence[str], wanted: Wanted, *, language: str = ""
 ) -> Judgement:
-    """Score written texts by "bleu", "chrf" or "exact" against references.
+    """Score generated texts by "bleu", "chrf" or "exact" against references.
 
     Each text has one or several references. The `language` of the texts selects BLEU's tokenizer
     (Chinese and Japanese are split into characters), which the signature names.
@@ -180,7 +180,7 @@ def restored(
 
 
 def language_of(texts: Sequence[str]) -> str:
-    """Detect a language that BLEU tokenizes in its own way, by script; "" for others.
+    """Detect a language with special tokenization in BLEU, by its script; "" for others.
 
     If more than a third of the letters are kana the language is ja, for Hangul ko, for Han zh, for
     Thai th, …: scripts without spaces, or whose words BLEU does not split at spaces.
@@ -273,12 +273,12 @@ def paired_bootstrap(
     difference = a.value - b.value
     drawn = np.array([a.score(texts) - b.score(texts) for texts in _draws(len(a), resamples, seed)])
     low, high = np.quantile(drawn, [0.025, 0.975])
-    far = np.abs(drawn - difference) >= abs(difference)
+    extreme = np.abs(drawn - difference) >= abs(difference)
     return Resampled(
         difference,
         float(low),
         float(high),
-        float((1 + far.sum()) / (1 + resamples)),
+        float((1 + extreme.sum()) / (1 + resamples)),
         float((drawn > 0).mean() + (drawn == 0).mean() / 2),
         len(a),
         resamples,

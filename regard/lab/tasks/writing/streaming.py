@@ -1,4 +1,4 @@
-"""Write texts token by token, and recompute the attention weights of written texts."""
+"""Generate texts token by token, and recompute the attention weights of generated texts."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 
 
 class NextWord(NamedTuple):
-    """A word that a model may write at a place: its token, its probability, its id."""
+    """A candidate for the next word: its token, probability and id."""
 
     token: str
     probability: float
@@ -61,12 +61,12 @@ class Drawing(NamedTuple):
 
 
 class WriteRequest(NamedTuple):
-    """The input of a model that writes, and how to decode its tokens.
+    """The input of a generating model, and the decoding of its tokens.
 
     ``ends``: the tokens that end a text. ``begin``: the token that a written text begins with.
     ``behind``: True if a decoder continues the input in one text, False if it writes another text.
     The writer's ids are ``shift`` above the model's own. Beyond ``context`` tokens (0: no limit) it
-    writes with a sliding window, `regard.decoding.Sliding`.
+    generates with a sliding window, `regard.decoding.Sliding`.
     """
 
     source: NDArray[np.integer]
@@ -136,7 +136,7 @@ def write(
     computing: Callable[[], AbstractContextManager[Any]] = torch.no_grad,
 ) -> Iterator[Piece]:
     """Yield a text token by token, with each step inside the context ``computing``."""
-    with computing():  # around a yield, it would also be active in the caller
+    with computing():  # not around a yield, where it would be active in the caller
         tokens, sizes = pad([request.source + request.shift])
         writing = request.writer(model).start(tokens, sizes)
         places = torch.Generator().manual_seed(drawing.seed)
@@ -266,7 +266,7 @@ def _check(request: WriteRequest, written: Sequence[int]) -> None:
 def _both(
     recording: Recording, request: WriteRequest, written: Sequence[int]
 ) -> list[LayerAttention]:
-    """Return self-attention of encoder and decoder, and the decoder's attention to the source."""
+    """Return the self-attention of encoder and decoder, and the cross-attention."""
     must_be_few(recording)
     reads = request.names(request.source.tolist())
     names = request.named(written)

@@ -1,4 +1,4 @@
-"""The task of writing a text for another: reversed strings, uniform dates, translations."""
+"""The task of mapping a text to another: reversed strings, ISO dates, translations."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -67,9 +67,9 @@ class Sequences(Writes[PairBatch]):
     def tokenizer(self) -> Tokenizer:
         """Train the tokenizer on both sides of the training pairs, evenly sampled if many."""
         train = self.corpus.train
-        far = max(1, -(-len(train) // TEACHING))
-        taught = islice(train, 0, None, far)
-        texts = (text for pair in taught for text in (pair.source, pair.target))
+        stride = max(1, -(-len(train) // TEACHING))
+        pairs = islice(train, 0, None, stride)
+        texts = (text for pair in pairs for text in (pair.source, pair.target))
         settings = self.settings
         return train_tokenizer(
             settings.tokenizer, texts, vocabulary=settings.vocabulary, minimum=settings.minimum
@@ -321,7 +321,7 @@ class Sequences(Writes[PairBatch]):
             if len(kept) < len(pairs):
                 source, target = [source[i] for i in kept], [target[i] for i in kept]
                 pairs = [pairs[i] for i in kept]
-        # Texts are evaluated whole; the loss skips what is beyond the limit of written texts.
+        # Evaluation uses the full texts; the loss skips tokens beyond the limit of generated texts.
         return Encoded.in_memory(
             [ids[:most] for ids in source], [x[: 2 * most] for x in target], pairs
         )
