@@ -1,1 +1,1 @@
-"""Comparisons: arms, budgets, jobs in several processes, and statistics."""
+"""Comparisons: arms, budgets, parallel jobs and statistics."""

@@ -44,7 +44,7 @@ class Arm:
 
     @property
     def deterministic(self) -> bool:
-        """Return whether all seeds give the same predictions, so that one run is enough."""
+        """Return whether all seeds give the same predictions, so that one run suffices."""
         entries = (entry.models.get(self.model) for entry in TASKS.values())
         return any(entry is not None and entry.deterministic for entry in entries)
 
@@ -108,7 +108,7 @@ def parse_arms(
     A semicolon ends an arm. A comma ends it too, unless ``key=value`` follows, or a number or
     ``LABEL:NUMBER`` that continues a list; these belong to the arm before the comma.
 
-    Raises: those of `parse_arm` and `check_arms`.
+    Raises: as `parse_arm` and `check_arms`.
 
     >>> [arm.name for arm in parse_arms(["mean,transformer:heads=2,score=dot,cnn:widths=2,3"])]
     ['mean', 'transformer:heads=2,score=dot', 'cnn:widths=2,3']

@@ -19,11 +19,11 @@ class Running:
     done: float
     before: float = 0.0
     begun: float = 0.0
-    most: float = 1.0  # the job may take so many times as long as `done` assumes
+    most: float = 1.0  # the maximum duration, as a multiple of the one that `done` assumes
 
     @property
     def longest(self) -> "Running":
-        """Return the job as it is if it takes as long as it may.
+        """Return the job with its maximum duration.
 
         >>> Running("gru", 1.0, elapsed=30.0, done=0.5, most=4.0).longest.total
         240.0

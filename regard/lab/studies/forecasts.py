@@ -20,7 +20,7 @@ AROUND = 4.4
 class Planned:
     """A run whose cost is forecast, and the number of such runs.
 
-    `typical`: validations, divided by the patience, after which that typically ends the training.
+    `typical`: the typical number of validations of a training, divided by its patience.
     """
 
     name: str

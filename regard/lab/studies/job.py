@@ -45,8 +45,8 @@ class RunScore:
     the test text of median length (None without a network). Unknown costs are None.
 
     `trained` is how the training ended (`regard.lab.runs.convergence`), `steps` its length;
-    `timed` means that a budget in minutes decided it, so that another machine takes a different
-    number of steps, and `batch_tokens` is the batch size that such a budget chose.
+    `timed` means that a budget in minutes determined it, so that the number of steps depends on the
+    machine, and `batch_tokens` is the batch size chosen for such a budget.
 
     Arrays are stored in hexadecimal digits, little-endian. `right` is one bit for each test
     example, 1 if the answer is right. `scores` (float64) is the contribution of each example to
@@ -159,7 +159,7 @@ def train_and_score(job: RunTask, report: Report) -> str:
     """Train or resume the run, store its score beside its folder, and return it as text.
 
     It uses one thread, because jobs run in parallel. The process keeps freed memory during a job
-    and returns it between jobs, so that each job has a peak of its own.
+    and returns it between jobs, so that peaks of jobs are independent.
     """
     import torch
 

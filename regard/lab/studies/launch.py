@@ -1,4 +1,4 @@
-"""Run many jobs where a launcher runs them; a failed job does not stop others.
+"""Run many jobs by a launcher; a failed job does not stop the others.
 
 `launch` runs them in processes of this machine (`regard.lab.studies.processes`), or by the launcher
 that `regard.lab.studies.launchers.parse_launcher` makes of ``--launch``.
@@ -13,8 +13,7 @@ from typing import Any, Literal, Protocol
 class Report(Protocol):
     """A function by which work reports the share that is done, a short message and a warning.
 
-    `done` is the share if the work ends where it typically does; `most`: it may take so many times
-    as long.
+    `done` is the share of the work's typical duration; the work takes at most `most` times as long.
     """
 
     def __call__(self, done: float, message: str, warning: str = "", most: float = 1.0) -> None: ...
@@ -119,7 +118,7 @@ def launch(
 
     Without a `launcher` the jobs run in `workers` local processes, by default one for each core. On
     Ctrl-C, or if `on_event` raises, the jobs are ended before the exception propagates.
-    Raises: ``workers`` below 1; processes that cannot start; those of the launcher.
+    Raises: ``workers`` below 1; processes that cannot start; as the launcher.
     """
     from regard.lab.studies.processes import Local
 

@@ -29,7 +29,7 @@ def parse_launcher(text: str, workers: int | None = None) -> Launcher:
 
 
 class Collect(Launcher):
-    """Runs nothing; every job that has no result is told as an error, with its progress."""
+    """Runs nothing; reports an error with the progress of every job without a result."""
 
     def run(self, jobs: Sequence[Job], work: Work, notify: Notify) -> list[Outcome]:
         """Return an outcome with an error for every job."""

@@ -1,4 +1,4 @@
-"""What launchers for clusters share: jobs as plain values, and their files beside their runs."""
+"""The common base of cluster launchers: jobs as plain values, with files next to their runs."""
 
 from abc import abstractmethod
 from collections.abc import Callable

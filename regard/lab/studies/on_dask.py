@@ -38,7 +38,7 @@ class Dask(ClusterLauncher):
 
     @classmethod
     def parse(cls, options: str, workers: int | None = None) -> "Dask":
-        """Return the launcher of an address, or of ``local``. Raises: it is no address."""
+        """Return the launcher of an address, or of ``local``. Raises: not an address."""
         if options in ("", "local"):
             return cls("", workers)
         if not ADDRESS.fullmatch(options):
@@ -92,7 +92,7 @@ class DaskExecutor(Executor):
     def __init__(self, address: str) -> None:
         self.address, self.patience = address, SCHEDULER_PATIENCE
         for name in ("distributed.client", "distributed.core", "distributed.batched"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # told in one line, below
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # reported in one line below
         self.client = self._connect(FIRST_PATIENCE)
         if self.client is None:
             raise RegardError(

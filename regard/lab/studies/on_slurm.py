@@ -1,9 +1,9 @@
 """Run jobs by Slurm, each a batch job that submitit submits, requeues and collects.
 
 Before the time limit, or when a job is preempted, Slurm sends a signal; submitit requeues the job,
-which resumes its run from the last checkpoint. submitit keeps what it submits and what comes back
-as pickles in ``OUT/slurm/NAME``. The name is new for each launch, so that no file that was there
-before is read, and the files are removed as jobs end; logs of jobs that fail stay.
+which resumes its run from the last checkpoint. submitit stores jobs and results as pickles in
+``OUT/slurm/NAME``. The name is new for each launch, so that no old file is read; the files are
+removed as jobs end, except the logs of failed jobs.
 """
 
 import os
@@ -30,10 +30,10 @@ from regard.lab.studies.processes import ONE_THREAD
 from regard.lab.studies.spec import run_spec
 
 TUNE = "tune"  # the folder of an arm's trials, as in `regard.lab.studies.tune`
-FOLDER = "slurm"  # of submitit's files, in the folder of the comparison
-REQUEUES = 1_000  # times that a job may reach its time limit; each goes on from a checkpoint
+FOLDER = "slurm"  # folder of submitit's files in the comparison's folder
+REQUEUES = 1_000  # how often a job may reach its time limit and resume from a checkpoint
 SIGNAL = 90  # seconds between the signal and the end of a job at its time limit
-GONE = 3  # looks at the queue without a job, after which it is lost
+GONE = 3  # successive queries of the queue without a job after which it is lost
 ENDED = {"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?|(\d+)([mhd])")
 
@@ -168,7 +168,7 @@ class Slurm(ClusterLauncher):
 
 
 class Requeued:
-    """A job, and how submitit makes it again when Slurm ends it: as it was."""
+    """A job that submitit requeues unchanged when Slurm ends it."""
 
     def __call__(self, spec: dict[str, Any]) -> Answer:
         """Run the job in this process, which Slurm watches."""
@@ -195,7 +195,7 @@ class JobCancelledError(RegardError):
 
 @dataclass
 class _Batch:
-    """A job of submitit with its future; `absent` counts looks at the queue without it."""
+    """A job of submitit with its future; `absent` counts queries of the queue without it."""
 
     job: Any
     future: "Future[Any]" = field(default_factory=Future)

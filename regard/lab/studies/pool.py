@@ -15,7 +15,7 @@ from regard.lab.studies.eta import Running, seconds_left
 from regard.lab.studies.launch import Event, Job, Launcher, Notify, Outcome, Work
 from regard.lab.studies.progress import JobProgress, read_progress
 
-ATTEMPTS = 3  # workers that may die in a row, without progress of the job between
+ATTEMPTS = 3  # workers that may die in succession without progress of the job
 DIED = (
     "its worker process died {times} times without progress: killed or out of memory{why}; "
     "run the same command again to resume from its last checkpoint"
@@ -28,10 +28,9 @@ Answer = tuple[Any, str, bool]
 class PoolLauncher(Launcher):
     """A launcher with an executor.
 
-    `slots` is the largest number of jobs given to the executor at once (None: all), `interval` the
-    seconds between two looks at their progress. `lost` are the exceptions of a future whose worker
-    died, `interrupted` those of one that ended for no reason of its own, such as all of a scheduler
-    that was lost; these do not count as attempts.
+    `slots` is the maximum number of jobs in the executor (None: all), `interval` the seconds
+    between two checks of their progress. `lost` has the exceptions of a future whose worker died,
+    `interrupted` those for other causes, such as a lost scheduler; these do not count as attempts.
     """
 
     slots: int | None = None
@@ -65,14 +64,14 @@ class PoolLauncher(Launcher):
 
 @dataclass
 class _Submitted:
-    """A job that the executor has, and what is known of it."""
+    """A submitted job and its known state."""
 
     job: Job
     future: "Future[Answer]"
     progress: Path
     begun: float
     state: JobProgress | None = None  # the last report; None before the worker began
-    first: float = 0.0  # share at the first report that this process saw, and when that was
+    first: float = 0.0  # share at the first report seen by this process, and its time
     reported: float = 0.0
     deaths: int = 0
     reached: float = -1.0  # the share at the last death
@@ -110,7 +109,7 @@ class _Submitted:
             yield Event("progress", job.arm, job.seed, now.done, now.message)
 
     def died(self) -> int:
-        """Count a death of the worker; return how many there were without progress between."""
+        """Count a death of the worker; return the number of deaths since the last progress."""
         done = self.state.done if self.state else 0.0
         self.deaths = 1 if done > self.reached else self.deaths + 1
         self.reached = done
@@ -119,7 +118,7 @@ class _Submitted:
 
 @dataclass
 class _Queue:
-    """The jobs of a call of `launch`: those that wait and those that the executor has."""
+    """The waiting and the submitted jobs of a call of `launch`."""
 
     launcher: PoolLauncher
     executor: Executor
@@ -130,7 +129,7 @@ class _Queue:
 
     def __post_init__(self) -> None:
         self.durations: dict[str, float] = {}
-        self.longest: dict[str, float] = {}  # if patience had not ended the job
+        self.longest: dict[str, float] = {}  # durations without early stopping
         self.submitted: list[_Submitted] = []
 
     def serve(self) -> Iterator[Outcome]:
@@ -142,7 +141,7 @@ class _Queue:
             futures = [one.future for one in self.submitted]
             wait(futures, self.launcher.interval, return_when=FIRST_COMPLETED)
             for one in list(self.submitted):
-                if one.dropped:  # since this look began
+                if one.dropped:  # during this iteration
                     continue
                 ended = one.future.done()  # before the last report is read
                 for event in one.events():

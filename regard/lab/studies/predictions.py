@@ -122,7 +122,7 @@ def compare_predictions(
     first arm), on the seeds that both have; an arm without seeds is given once for each.
     ``comparison.json`` and the predictions, as ``ARM/seed-N``, are written to `out`.
 
-    Raises: those of the readers; arms without a common seed; other runs in `out`.
+    Raises: as the readers; arms without a common seed; other runs in `out`.
 
     >>> from tempfile import TemporaryDirectory
     >>> rows = ['{"label": "a", "predicted": "a"}', '{"label": "b", "predicted": "%s"}']
@@ -162,7 +162,7 @@ def compare_predictions(
         words=(*command, "--out", str(out)),
     )
     comparison = study.result([])
-    # The folders are numbered as the files, so that `seeds` would not say which exist.
+    # Folders are numbered like the files, so `seeds` would not determine the existing ones.
     about = {key: value for key, value in comparison.about.items() if key != "seeds"}
     question = f"Whose predictions are better: {', '.join(names)}?"
     comparison = replace(comparison, about={**about, "question": question})

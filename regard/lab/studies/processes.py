@@ -120,7 +120,7 @@ def _start() -> ProcessPoolExecutor:
     """Start a process without waiting for it, so that several start at once."""
     with environment(ONE_THREAD):
         pool = ProcessPoolExecutor(1, get_context("spawn"), _begin_worker)
-        pool.submit(int)  # starts the process, which inherits the environment of now
+        pool.submit(int)  # starts the process, which inherits the current environment
     return pool
 
 
@@ -143,7 +143,7 @@ def environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def run(work: Work, task: Any, progress: str) -> Answer:
-    """Return the value of the work, or its error in one line; any worker runs its jobs by this."""
+    """Return the value of the work, or its error in one line; every worker uses this function."""
     try:
         return work(task, ProgressWriter(Path(progress))), "", False
     except LockedError as error:

@@ -1,7 +1,7 @@
 """The progress of a job as a small file, which any process on the same files can read.
 
-The worker replaces the file; the launcher looks at it. So progress takes one way from every worker,
-in a process of this machine, of a Dask cluster or of Slurm, and nothing is lost if either dies.
+The worker replaces the file and the launcher reads it. So all workers, in local processes, on Dask
+or on Slurm, report progress in the same way, and nothing is lost if worker or launcher die.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from regard.core.errors import RegardError
 from regard.core.reading import checked, read_json
 
-FIRST_PACE, LAST_PACE = 0.2, 5.0  # least seconds between two writes, early and late in a long job
+FIRST_PACE, LAST_PACE = 0.2, 5.0  # minimum seconds between writes, early and late in a long job
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read_progress(path: Path) -> JobProgress | None:
 
 
 def progress_path(folder: Path) -> Path:
-    """Return the path of the progress of a run's job, beside the run's folder.
+    """Return the path of the progress of a run's job, next to the run's folder.
 
     >>> progress_path(Path("out/mean/seed-0")).name
     'seed-0.progress'

@@ -1,10 +1,9 @@
 """Score an arm from its runs, and the difference between two arms.
 
-Right and wrong answers, and log loss, are a table of seeds × examples as they are. A score that is
-no mean over examples (BLEU, macro-F1, balanced accuracy) enters the same table by the jackknife's
-pseudo-values, whose mean over the texts is the score of a seed: so the differences of paired seeds
-decide, with the variance of the texts (or of their groups) added. With one seed there are only
-texts.
+Right and wrong answers, and log losses, form a table of seeds × examples. A score that is not a
+mean over examples (BLEU, macro-F1, balanced accuracy) enters this table as jackknife pseudo-values,
+whose mean over the texts is the score of a seed. So the differences of paired seeds decide, with
+the variance of the texts (or groups) added. With one seed there is only the variance of texts.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from regard.lab.studies.statistics import Difference, Scores, arm_interval, comp
 
 
 def table(runs: Sequence[RunScore]) -> Scores:
-    """Seeds × examples: what each run is worth by example."""
+    """Return the scores of runs by example, (seeds, examples)."""
     return np.stack([run.per_example for run in runs])
 
 

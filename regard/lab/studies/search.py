@@ -120,8 +120,7 @@ class Search:
     ) -> dict[str, str]:
         """Return the sampled settings of a trial as ``key: value``; empty for trial 0, the default.
 
-        `seen` are the settings and scores of the trials before its batch; a score of None means
-        that the trial failed.
+        `seen` has the settings and scores of the trials before its batch; None marks failed trials.
         """
         if number == 0:
             return {}

@@ -1,8 +1,8 @@
-"""A run or a trial as a job of plain values: a command of the shell, or the argument of a worker.
+"""A run or a trial as a job of plain values, for a shell command or a worker.
 
-A worker of a cluster finds the files of a job by their paths: it needs the same files as the
-process that launches it. ``python -m regard.lab.studies.spec`` is the process in which a worker of
-Dask runs its jobs.
+A cluster worker finds the files of a job by their paths, so it needs the same files as the
+launching process. ``python -m regard.lab.studies.spec`` is the process in which a Dask worker runs
+its jobs.
 """
 
 import json
@@ -30,7 +30,7 @@ from regard.lab.studies.progress import process_name, progress_path
 from regard.lab.studies.trial import read_trial, train_and_validate
 
 LOCK_PATIENCE = 120.0  # seconds; a network file system frees the lock of a dead machine that late
-POLL = 0.3  # seconds between two looks at whether a job is stopped
+POLL = 0.3  # seconds between two checks whether a job is stopped
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class JobSpec:
 
     @classmethod
     def of(cls, work: Work, job: Job) -> "JobSpec":
-        """Return a job as plain values. Raises: it is no run, such as some jobs of labs."""
+        """Return a job as plain values. Raises: a job that is not a run, as in some labs."""
         if work not in (train_and_score, train_and_validate) or not isinstance(job.task, RunTask):
             raise RegardError(
                 f"{job.name} is not a run in a folder, so it can only run in processes of this "
@@ -70,7 +70,7 @@ class JobSpec:
         return cls(**{**values, "overrides": tuple(values["overrides"])})
 
     def plain(self) -> dict[str, Any]:
-        """Return the values as JSON can hold them."""
+        """Return JSON-serialisable values."""
         return {**asdict(self), "overrides": list(self.overrides)}
 
     def command(self) -> str:
@@ -94,7 +94,7 @@ class JobSpec:
         return read_score(folder) is not None
 
     def work(self, report: Report) -> str:
-        """Do the job, unless it is finished, and return its result as text."""
+        """Run the job, unless it is finished, and return its result as text."""
         if self.finished():
             return "already complete"
         work = train_and_validate if self.trial else train_and_score
@@ -104,8 +104,8 @@ class JobSpec:
 def run_spec(values: Mapping[str, Any]) -> Answer:
     """Run a job in this process.
 
-    If another process writes to its folder, wait for two minutes: it may be a worker that was given
-    up and ends now, or the lock of one on a machine that died.
+    If another process writes to its folder, wait for two minutes: it may be an abandoned worker
+    that ends soon, or the lock of a dead machine.
     """
     spec, end = JobSpec.read(values), time.monotonic() + LOCK_PATIENCE
     path = progress_path(Path(spec.folder))
@@ -131,10 +131,10 @@ class ChildDiedError(Exception):
 
 
 class Child:
-    """A process that does the jobs of one thread of a worker, and ends when the worker does.
+    """A process that runs the jobs of one worker thread, and ends with the worker.
 
-    So a job has one thread and random numbers of its own in any worker, and a job that is killed
-    takes only its process with it.
+    So a job has its own thread and random numbers in any worker, and killing it affects only its
+    process.
     """
 
     def __init__(self, spec: JobSpec) -> None:
@@ -152,11 +152,11 @@ class Child:
         self.orders, self.answers = self.process.stdin, self.process.stdout
 
     def serves(self, spec: JobSpec) -> bool:
-        """Return whether the process lives, and has the folder and the environment of a job."""
+        """Return whether the process is alive and has the job's folder and environment."""
         return self.process.poll() is None and self.place == (spec.cwd, dict(spec.environment))
 
     def ask(self, values: Mapping[str, Any], stopped: Callable[[], bool]) -> Answer | None:
-        """Run a job; return None if the process died, or `stopped` did."""
+        """Run a job; return None if the process died or `stopped` returned True."""
         try:
             self.orders.write(json.dumps(values) + "\n")
             self.orders.flush()

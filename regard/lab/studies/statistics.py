@@ -16,9 +16,9 @@ statistics of the table are estimates:
 The variance of the mean is therefore ``V_seeds + V_examples − V_both``, which counts the
 interaction once. (Counted twice, false differences fall from 5 % to 2 % at 10 seeds and 2,000
 examples, and true differences are missed.) With few examples V_examples is often too small by
-chance, and V_both takes all of it away; cut off at 0, the difference has 9 % false differences at
-the level 5 % and 3.5 % at 0.5 % with 2 examples and 10 seeds. At least a share of V_examples is
-therefore kept, which falls with its degrees of freedom b:
+chance, and subtracting V_both leaves nothing; truncated at 0, the error rate is 9 % at the level
+5 % and 3.5 % at 0.5 % with 2 examples and 10 seeds. Therefore at least a share of V_examples is
+kept, which decreases with its degrees of freedom b:
 
     V = V_seeds + max(V_examples − V_both, V_examples / (1 + b/4))
 
@@ -87,10 +87,10 @@ class Estimate:
     def smallest(self, family: int = 1) -> float:
         """Return the smallest true difference that a family of comparisons detects with power 80 %.
 
-        The level is Holm's strictest, 5 % / `family`, by `null_distribution.smallest`. That takes
-        the variances for known. Estimates with few degrees of freedom f are more often too small
-        than too large, so each is divided by the median of χ²_f / f: the result is then as often
-        too large as too small.
+        The level is Holm's strictest, 5 % / `family`, by `null_distribution.smallest`. It
+        treats the variances as known. Estimates with few degrees of freedom f are more often too
+        small than too large, so each is divided by the median of χ²_f / f; then both are equally
+        frequent.
         """
         pairs = (self.from_seeds, self.seeds_freedom), (self.from_examples, self.examples_freedom)
         seeds, examples = (part / null_distribution.median_ratio(f) for part, f in pairs)
@@ -208,12 +208,15 @@ def arm_interval(scores: Scores, groups: Groups | None = None) -> tuple[float, f
     mean = result.mean
     if scores.dtype != np.bool_:
         return mean, mean - result.half, mean + result.half
-    spread, worth = mean * (1 - mean), result.examples_freedom + 1
+    spread, effective_size = mean * (1 - mean), result.examples_freedom + 1
     plain = replace(result, from_seeds=0.0, from_examples=1.0)  # for an arm that is always right
     factor = plain.half**2
     if result.variance > 0:
-        worth, factor = min(spread / result.variance, scores.size), result.half**2 / result.variance
-    pull = factor / worth
+        effective_size, factor = (
+            min(spread / result.variance, scores.size),
+            result.half**2 / result.variance,
+        )
+    pull = factor / effective_size
     centre = (mean + pull / 2) / (1 + pull)
     half = (spread * pull + pull**2 / 4) ** 0.5 / (1 + pull)
     return mean, max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half))
@@ -300,7 +303,7 @@ class Difference:
         return f" after {self.steps[name]:,} steps" if name in self.steps else ""
 
     def _unfinished(self) -> str:
-        """Return which arms were not trained to the end, and which never began to learn."""
+        """Describe which arms were not trained to the end, and which learned nothing."""
         others = [name for name in self.untrained if name not in self.stuck]
         parts = [f"{' and '.join(self.stuck)} never left the trivial answer"] if self.stuck else []
         if len(others) == 2:
@@ -358,7 +361,7 @@ def compare_runs(
     error is at least |mean| / (n + 2) of n examples or groups, since a few may differ alike by
     chance, as where one arm is always right and the other always wrong.
 
-    Raises: tables of different shapes; those of `estimate`.
+    Raises: tables of different shapes; as `estimate`.
 
     >>> right = np.array([[1, 1, 1, 1, 1, 1, 1, 0]] * 3, bool)
     >>> wrong = np.array([[1, 0, 1, 0, 0, 0, 0, 0]] * 3, bool)

@@ -72,7 +72,7 @@ def keep_trial(folder: Path, trial: Trial) -> None:
 def train_and_validate(job: RunTask, report: Report) -> str:
     """Train or resume the trial's run, store its score, and return it as text.
 
-    Raises: those of a run, but settings that cannot be trained are stored as a failed trial.
+    Raises: as a run, but settings that cannot be trained are stored as a failed trial.
     """
     import torch
 

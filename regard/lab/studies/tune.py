@@ -44,7 +44,7 @@ class Tuned:
 def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
     """Return the ranges of each arm's searched settings, and check the search before it starts.
 
-    Raises: those of `Search.spaces`; a range with invalid values of its setting; no validation
+    Raises: as `Search.spaces`; a range with invalid values of its setting; no validation
     texts; final runs with the settings of another search, or of none.
     """
     from regard.lab.runs import Config
@@ -81,7 +81,7 @@ def tune(
 
     An arm with a trial that could not run (a worker died, the disk is full) has no result; the same
     call runs the missing trials. A trial whose settings cannot be trained is a failed trial and
-    counts. Raises: those of `check_search`; stored trials of other settings, data or code.
+    counts. Raises: as `check_search`; stored trials of other settings, data or code.
     """
     searches = {
         arm.name: _ArmSearch(study, search, arm, space) for arm, space in _searched(study, search)
@@ -133,7 +133,7 @@ class _ArmSearch:
         self.failed: list[Outcome] = []
 
     def begin(self) -> None:
-        """Write the declaration of the search, by which a later call recognises its folder."""
+        """Write the declaration of the search, which identifies the folder for later calls."""
         path = _file(self.study, self.arm)
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
