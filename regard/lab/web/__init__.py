@@ -1,1 +1,1 @@
-"""See a model at work: a server with a JSON API, and the page that asks it."""
+"""The explorer: a server with a JSON API, and its web page."""

@@ -27,7 +27,7 @@ from regard.lab.web.guard import HEADERS, head_too_large, too_slow
 from regard.lab.web.limits import Limits
 from regard.lab.web.refusal import RefusedError
 
-PATIENCE = 1.0  # seconds that any connection may be idle, however many are open
+PATIENCE = 1.0  # seconds that every connection may be idle
 BEHIND = 1 / 8  # the server is behind if a request waits unread for this share of the deadline
 TCP, TCP_INFO, LAST_DATA = 6, 11, 52  # Linux: the time since a socket's last data
 
@@ -50,15 +50,15 @@ class Connections:
     def refusal(self, data: bytes, waited: float) -> RefusedError | None:
         """Return the refusal of a request by its first bytes, or None to parse it.
 
-        A question is refused if the queue is full, any request if the server is `behind`. If all
-        requests were parsed first, all would be late.
+        A question is refused if the queue is full, any request if the server is `behind`. Parsing
+        all requests first would delay all of them.
         """
         refused = (self.full() if data.startswith(b"POST ") else None) or self.behind(waited)
         self.refused += refused is not None
         return refused
 
     def behind(self, waited: float) -> RefusedError | None:
-        """Return the refusal of a request that waited so many seconds, if the server is behind."""
+        """Return the refusal of a request that waited this long, if the server is behind."""
         if self.count <= self.limits.queue or waited <= BEHIND * self.limits.deadline:
             return None
         message = f"{self.count} connections are open; this request has waited for {waited:.1f} s"

@@ -30,7 +30,7 @@ LISTED = 4096  # layers or blocks in one answer
 
 
 def parts(answers: Answers, name: str) -> dict[str, Any]:
-    """Return the heads of each layer and the blocks of a run, each with a name for people.
+    """Return the heads of each layer and the blocks of a run, with readable names.
 
     Raises: a run without a network.
     """
@@ -44,7 +44,7 @@ def parts(answers: Answers, name: str) -> dict[str, Any]:
 
 
 def _heads_name(layer: str) -> str:
-    """Return a name for the attention of a layer.
+    """Return a readable name for the attention of a layer.
 
     >>> _heads_name("blocks.0.attention.work"), _heads_name("decoder.1.memory_attention.work")
     ('layer 1 attention', 'decoder 2 attention to the source')
@@ -85,7 +85,7 @@ def _answer(
     text: str,
     changed: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """Return a model's answer to a text; for a model that writes, with its likeliest next words.
+    """Return a model's answer to a text, with its likeliest next words if it generates text.
 
     ``changed`` returns the context in which the model is changed, for one pass.
     """
@@ -107,14 +107,14 @@ def attribute(answers: Answers, name: str, query: AttributionRequest) -> dict[st
     answers.check_length(model.count(query.text))
     own = getattr(model, "attribute", None)
     if own is None:
-        raise RegardError(f"{name} has no method attribute, so its answer is not attributed")
+        raise RegardError(f"{name} has no method attribute, so its answers cannot be attributed")
     return {"run": name, "text": query.text, **own(query.text, query.choice)}
 
 
 def _network(answers: Answers, name: str) -> nn.Module:
     network = getattr(answers.registry.model(name), "network", None)
     if not isinstance(network, nn.Module):
-        raise RegardError(f"{name} shows no network, so nothing in it can be changed")
+        raise RegardError(f"{name} has no network that can be changed")
     return network
 
 

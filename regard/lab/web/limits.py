@@ -12,12 +12,12 @@ class Limits(Settings):
     seconds from arrival to answer, else 504. ``body``: bytes of a request. ``texts`` per request,
     ``tokens`` per text, ``new_tokens`` per /generate, ``best``: outputs per text. ``numbers``:
     weights in an answer of /attention. ``weights``: attention weights of all layers for one text,
-    four bytes each. ``batch``: texts of several requests that the model answers in one call.
+    four bytes each. ``batch``: maximum texts of several requests in one call of the model.
     ``connections``: open connections; beyond that, idle ones are closed. ``header_timeout``:
     seconds from a connection to the whole head of a request, and ``body_timeout`` from there to
     the whole body, else 408. ``send_timeout``: seconds in which a client must read an answer.
-    ``linger``: seconds for which the rest of a request that was answered early is read and
-    dropped. ``drain``: seconds for requests in flight when the server stops. ``keep``: models in
+    ``linger``: seconds for reading and dropping the rest of a request that was answered
+    early. ``drain``: seconds for requests in flight when the server stops. ``keep``: models in
     memory. ``looks``: texts whose weights are cached.
     """
 

@@ -57,7 +57,7 @@ class ServedPretrained:
 
     @property
     def temperature(self) -> float:
-        """Default sampling temperature: that of language models for GPT-2, else 0."""
+        """Default sampling temperature: the language models' for GPT-2, else 0."""
         return TEMPERATURE if self.loaded.kind == "gpt" else 0.0
 
     @property
@@ -251,5 +251,5 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
 
 
 def opened(name: str, folder: Path) -> ServedPretrained:
-    """Load the model of a folder. Raises: those of `interop.huggingface.load`."""
+    """Load the model of a folder. Raises: as `interop.huggingface.load`."""
     return ServedPretrained(name, huggingface.load(folder))
