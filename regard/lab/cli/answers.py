@@ -14,7 +14,7 @@ FORMATS = (".csv", ".jsonl", ".tsv", ".txt", "")
 
 
 def must_be_known(path: Path) -> None:
-    """Raise an error unless answers can be written in the format that a name ends in."""
+    """Raise an error unless the file name ends in a supported format."""
     if path.suffix.lower() not in FORMATS:
         raise RegardError(
             f"--out {path}: unknown format; give a name that ends in .csv (a table with the "
@@ -61,9 +61,9 @@ def unknown_of(values: Mapping[str, Any]) -> list[str]:
 def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the JSON of an answer as rows of a table: column, value.
 
-    A label has its probability beside it, further labels (``--top``) have columns with a number.
-    Each of several outputs (``--best``) is a row with its rank. Words and tags are joined by
-    spaces, as are the words that the model does not know.
+    A label is followed by its probability; additional labels (``--top``) have numbered columns.
+    Each of several outputs (``--best``) is a row with its rank. Words, tags and unknown words are
+    joined by spaces.
 
     >>> table_rows({"text": "a", "label": "x", "probabilities": {"x": 0.75, "y": 0.25}})
     [{'text': 'a', 'label': 'x', 'probability': 0.75, 'unknown': ''}]

@@ -56,7 +56,7 @@ def bench(
     for case in module.cases(quick=quick, settings=given):
         cases.append(case)
         say(f"{len(cases)}. {case['name']}: {results.brief(case)}", quiet=True)
-        if folder is not None:  # what was measured stays, whatever comes after
+        if folder is not None:  # write before later steps, which may fail
             results.write(folder, name, result, figure=row.kind == "speed")
     if json:
         emit_json(result)
@@ -68,14 +68,11 @@ def bench(
 
 
 def from_checkout(module: str) -> Any:
-    """Import a module of the folder `benchmarks` beside this package, as a checkout has it.
-
-    Raises: regard is installed without its checkout.
-    """
+    """Import a module of the folder `benchmarks` of a checkout. Raises: there is no checkout."""
     checkout = Path(regard.__file__).parents[1]
     if not (checkout / "benchmarks").is_dir() or not (checkout / "pyproject.toml").is_file():
         raise RegardError(
-            "regard bench needs a checkout of regard, which this installation has not "
+            "regard bench needs a checkout of regard, which this installation lacks "
             f"({Path(regard.__file__).parent}): pip install -c constraints.txt -e '.[bench]' in one"
         )
     return importlib.import_module(module)
@@ -89,11 +86,11 @@ def constants(name: str, *, quick: bool, json: bool, device: str) -> None:
     from regard.attention.kernels import choose
     from regard.training.precision import choose_device
 
-    choose_device(device)  # an error if it is not there
+    choose_device(device)  # raises an error if it is missing
     measured, path = calibrate(quick=quick, device=device), choose.constants_file()
     if json:
         emit_json({"file": str(path), "constants": measured})
         return
     for key, value in measured.items():
         say(f"{key:<20} {value:,}")
-    say(f"written to {path}; delete it to plan by what regard ships")
+    say(f"written to {path}; delete it to use regard's default constants")

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
         Verdict,
     )
 
-N, LEAST, HEADS, WIDTH = 1024, 128, 4, 32  # words that are timed, at most and at least
+N, LEAST, HEADS, WIDTH = 1024, 128, 4, 32  # N, LEAST: maximum and minimum words that are timed
 BUDGET = 6.0  # seconds of timing
-PASS = 1.0  # seconds that one pass may take; if it takes longer, fewer words are timed
+PASS = 1.0  # maximum seconds of a pass; if it takes longer, fewer words are timed
 MARKS = {"holds": "[green]✓[/]", "fails": "[red]✗[/]", "does not apply": "[dim]–[/]"}
 
 
@@ -88,7 +88,7 @@ def check(
 
 
 def judged(subject: "Subject", quiet: bool) -> "list[Verdict]":
-    """Return the verdicts of all laws, with a bar that names the law at work."""
+    """Return the verdicts of all laws, with a progress bar that names the current law."""
     from regard import conformance
 
     names = list(conformance.LAWS[conformance.kind_of(subject)])
@@ -140,7 +140,7 @@ def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
 class Speed(NamedTuple):
     """Time (median seconds) and extra memory (MB) of forward and backward, ours and a peer's.
 
-    ``words``: the number of words, `N` or fewer of a slow subject.
+    ``words``: the number of words, `N`, or fewer for a slow subject.
     """
 
     against: str
@@ -188,9 +188,9 @@ def measured(what: str, subject: "Subject") -> "Speed | str":
 
 
 def affordable(subject: "Subject") -> int:
-    """Return `N`, or the number of words of which a pass takes about `PASS` seconds at most.
+    """Return `N`, or a number of words whose pass takes at most about `PASS` seconds.
 
-    The time of a pass grows with the square of the words.
+    The time of a pass is quadratic in the words.
     """
     from regard.analysis.timing import seconds
 

@@ -215,9 +215,9 @@ def compare(
 def usual_folder(
     task: str, data: str, arms: "str | Sequence[str | Arm]", options: Mapping[str, Any]
 ) -> Path:
-    """Return the default folder of a comparison, by task and data, or if occupied by settings, too.
+    """Return the default folder of a comparison, named by task and data; if occupied, by settings.
 
-    `options`: the arguments of `Study.plan`, but its folder.
+    `options`: the arguments of `Study.plan` except the folder.
     """
     from regard.lab.runs.places import default_folder
     from regard.lab.studies.compare import Study
@@ -347,7 +347,7 @@ def show_comparison(comparison: "Comparison") -> None:
     models = models_of(comparison.task) if comparison.task in TASKS else {}
     baselines = [name for name, entry in models.items() if entry.baseline]
     if baselines and not any(result.arm.model in baselines for result in comparison.arms):
-        say(f"no arm is a baseline; add {' or '.join(baselines)} to see what a network gains")
+        say(f"no arm is a baseline; add {' or '.join(baselines)} to see the gain of a network")
     for failure in comparison.failures:
         err.print(f"error: {failure}", markup=False)
     if repeat := comparison.about.get("repeat"):

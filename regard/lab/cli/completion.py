@@ -76,10 +76,10 @@ def runs(incomplete: str) -> list[str]:
 
     home = incomplete.rpartition("/")[0] or "runs"
     names = ("/".join(["*"] * depth) for depth in range(1, 4))
-    found = [
+    runs = [
         path.parent.as_posix() for name in names for path in Path(home).glob(f"{name}/{CONFIG}")
     ]
-    fit = [name for name in sorted(found) if name.startswith(incomplete)]
+    fit = [name for name in sorted(runs) if name.startswith(incomplete)]
     return fit[:MOST] or [name for name in files(incomplete) if name.endswith("/")]
 
 
@@ -103,7 +103,7 @@ def settings(ctx: Any, incomplete: str) -> list[Item]:
         if name.startswith(incomplete.replace("-", "_")) and name not in used
     ]
     rows = [(f"{name}=", means) for name, means in fitting]
-    if len(rows) == 1:  # a shell puts a space behind the only match: "width= 64" is wrong
+    if len(rows) == 1:  # a shell adds a space to the only match: "width= 64" is wrong
         rows.append((f"{rows[0][0]}{_default(kinds, fitting[0][0])}", "default"))
     return rows
 
@@ -115,7 +115,7 @@ def _default(kinds: Iterable[type[Settings]], name: str) -> str:
 
 
 def _task(ctx: Any) -> str:
-    """Return the task on the line; an option without its value leaves it among the other words."""
+    """Return the task on the line; it may be among the other words after an incomplete option."""
     from regard.lab.tasks import TASKS
 
     given = [ctx.params.get("task"), *ctx.args]

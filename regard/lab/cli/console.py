@@ -32,7 +32,7 @@ NAMED = 10  # runs of a folder that an error lists
 
 
 class _Console(Console):
-    """A console that draws bars with the characters that its stream has."""
+    """A console that draws bars with characters supported by its stream."""
 
     @property
     def encoding(self) -> str:
@@ -53,7 +53,7 @@ def say(text: str = "", *, quiet: bool = False) -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text with an escape for each control and format character but newline and tab.
+    """Escape each control and format character of a text except newline and tab.
 
     >>> print(printable("a\x1b[2Jb\u202ec"))
     a\\x1b[2Jb\\u202ec
@@ -99,7 +99,7 @@ def browse(target: str | Path) -> None:
 def emit_json(result: Any) -> None:
     """Print one JSON object on stdout; with ``--json`` nothing else is printed there.
 
-    Other encodings than UTF-8 lack characters; there JSON's own escapes are used.
+    If the encoding is not UTF-8, JSON escapes are used, since it lacks characters.
     """
     escape = not out.encoding.startswith("utf")
     sys.stdout.write(json.dumps(result, ensure_ascii=escape, allow_nan=False) + "\n")
@@ -109,7 +109,7 @@ def emit_json(result: Any) -> None:
 def opened(folder: Path, command: str) -> "Run":
     """Load the run in a folder for a command.
 
-    Raises: those of `runs.load`; a folder that contains runs, which the message lists.
+    Raises: as `runs.load`; a folder that contains runs, which the message lists.
     """
     from regard.core.errors import RegardError
     from regard.lab import runs

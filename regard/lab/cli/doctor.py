@@ -145,7 +145,7 @@ def gpu_findings() -> Iterator[Finding]:
             "gpu",
             None,
             f"no GPU: {why or 'this build of torch has no CUDA'}; training uses the CPU",
-            "if there should be one, look whether nvidia-smi shows it" if built else "",
+            "if there should be one, check that nvidia-smi shows it" if built else "",
         )
         return
     for index in range(torch.cuda.device_count()):

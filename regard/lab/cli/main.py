@@ -94,9 +94,9 @@ def imported(name: str) -> Any:
 
 
 def with_whole_examples(text: str, width: int = 76) -> str:
-    """Return a help text whose examples, paragraphs that are a command, can be pasted.
+    """Return a help text with examples (paragraphs that are a command) that can be pasted.
 
-    Help texts are wrapped anywhere; a line of an example ends between two words, by a backslash.
+    Long examples are wrapped between words with a backslash, while other text is wrapped anywhere.
 
     >>> print(with_whole_examples("Of texts.\\n\\nregard show RUN\\n'two words'", width=20))
     Of texts.
@@ -162,8 +162,8 @@ def log_briefly() -> None:
 def encode_everything() -> None:
     """Write characters that the encodings of stdout and stderr lack as escapes (``\\u2192``).
 
-    Such an encoding is that of any redirection on Windows. On a stream called "ascii" typer would
-    write UTF-8, so the stream gets the same encoding under another name.
+    Windows uses such an encoding for redirected output. typer would write UTF-8 to a stream with
+    the encoding "ascii", so the stream gets the same encoding under another name.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -219,7 +219,7 @@ def options(
 
 
 def before_all(words: list[str]) -> list[str]:
-    """Move the global options to the front, so that they may stand anywhere on the line.
+    """Move the global options to the front, so that they may be anywhere on the line.
 
     >>> before_all(["serve", "runs/a", "--trust", "a.py", "--debug", "--trust=b.py"])
     ['--trust', 'a.py', '--debug', '--trust=b.py', 'serve', 'runs/a']

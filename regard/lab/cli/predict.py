@@ -171,7 +171,10 @@ def predict(
             if total:
                 show(done, total, "texts")
         if empty:
-            say(f"{name}: {empty:,} of {done:,} texts empty, yet answered", quiet=True)
+            say(
+                f"{name}: empty texts: {empty:,} of {done:,}; their predictions are meaningless",
+                quiet=True,
+            )
         if unknown and not texts:
             say(
                 f"{name}: {unknown:,} of {done:,} texts have words that are unknown to the model; "
@@ -322,7 +325,7 @@ def _warn(run: "Run", texts: Sequence[str], name: str, done: int) -> None:
 def as_utf8(text: str) -> str:
     """Return a command line argument with a question mark for each invalid UTF-8 byte.
 
-    Python stores each byte that the locale's encoding lacks, in ASCII both of "é", as a surrogate.
+    Python stores each byte that the locale's encoding lacks as a surrogate.
     """
     try:
         return text.encode().decode()

@@ -315,7 +315,7 @@ def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
 
 
 def apart(tokens: list[str]) -> list[str]:
-    """Return tokens; those that occur several times have their position, from 1.
+    """Return tokens; repeated tokens get their position, from 1.
 
     >>> apart(["the", "plot", "of", "the"])
     ['the (1)', 'plot', 'of', 'the (4)']

@@ -204,9 +204,9 @@ def planned(
     texts: str,
     budget: list[str],
 ) -> "tuple[Config | None, Callable[[Path], Config]]":
-    """Return the config of a pretraining on `texts`, if there are any, and that of the run.
+    """Return the config of a pretraining on `texts`, if there are any, and the run's config.
 
-    The latter is a function of the run's folder, since the pretraining is in the folder beside it.
+    The latter is a function of the run's folder, since the pretraining is in a folder next to it.
     """
     from regard.lab import runs
 
@@ -225,10 +225,10 @@ def usual_folder(
     config_of: "Callable[[Path], Config]",
     first: "Config | None" = None,
 ) -> Path:
-    """Return the default folder of a run; ``runs/TASK-MODEL`` or one beside it.
+    """Return the default folder of a run: ``runs/TASK-MODEL`` or one next to it.
 
     `pairs`: the given settings. `config_of`: the config of the run in a folder. `first`: the config
-    of the pretraining in the folder beside it, without which that of the run cannot be made.
+    of the pretraining in the folder next to it, which the run's config needs.
     """
     from regard.lab.runs import must_match
 
@@ -244,7 +244,7 @@ def usual_folder(
 
 
 def noted(folder: Path, base: Path) -> Path:
-    """Return a default folder; print a note if it is not the one that the help names."""
+    """Return a default folder; print a note if it differs from the one in the help."""
     if folder != base:
         say(f"{base} is occupied by other settings or files; this is {folder}", quiet=True)
     return folder
@@ -265,10 +265,9 @@ def wanted(
     texts: str,
     budget: str,
 ) -> "tuple[str, list[str], Config]":
-    """Return the model, the settings as pairs and the config that a training asks for.
+    """Return the model, the settings as pairs and the config of a training.
 
-    Errors, raised before torch is loaded: options that exclude each other; unknown names and
-    settings.
+    Raises, before torch is loaded: options that exclude each other; unknown names and settings.
     """
     from regard.core.errors import RegardError, look_up
     from regard.lab import runs

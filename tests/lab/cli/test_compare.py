@@ -176,7 +176,7 @@ def test_a_narrow_terminal_gets_two_tables(
     assert words(two[6]) == [*"cnn:filters=[9] 7.2 812 31,970 2.5 still rising (1 of 3)".split()]
     assert "cnn:filters=[9]: still rising (1 of 3): use a longer --budget, or none" in two
     assert "cnn:filters=[9] beats mean by 1.2 points (0.4 to 2.0, p = 0.004, Holm over 2)" in two
-    assert "no arm is a baseline; add tfidf or nb-svm to see what a network gains" in two
+    assert "no arm is a baseline; add tfidf or nb-svm to see the gain of a network" in two
 
 
 def test_a_dry_run_forecasts_and_writes_nothing(

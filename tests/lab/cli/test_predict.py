@@ -78,7 +78,7 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
                   "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
     notes = [
         "too short to tell: the budget ended before validation could tell",
-        "evaluated on its training texts, since validation=0 holds none out",
+        "evaluated on its training texts, since validation=0 holds out none",
     ]
     assert said.out.startswith("\n".join([*notes, "train loss "]))
     assert regard("evaluate", run).out.startswith("\n".join([*notes, ""]))
@@ -310,4 +310,4 @@ def test_the_column_of_the_training_is_read_and_empty_texts_are_counted(
     plain.write_text("text,n\na good film,1\n,2\n  ,3\n")
     said = regard("predict", tmp_path / "run", "--file", plain)
     assert (said.out.count("\n"), said.status) == (3, 0)
-    assert said.err == f"{plain}: 2 of 3 texts empty, yet answered\n"
+    assert said.err == f"{plain}: empty texts: 2 of 3; their predictions are meaningless\n"
