@@ -323,6 +323,4 @@ def in_words(correlation: float | None) -> str:
         return "They agree in part: read attention as a hint, not as the reason for the answer."
     if correlation > -0.3:
         return "They hardly agree: attention does not show which words moved the answer."
-    return (
-        "They rank the words in nearly opposite orders: attention is no guide to the answer here."
-    )
+    return "They rank the words in nearly opposite orders: attention does not explain this answer."

@@ -53,8 +53,8 @@ def peak_mb() -> float:
 
     Linux reports this process alone; elsewhere `getrusage` may start from the parent's peak.
     """
-    if found := _of_status("VmHWM"):
-        return found
+    if peak := _of_status("VmHWM"):
+        return peak
     if sys.platform == "win32":
         return 0.0
     import resource

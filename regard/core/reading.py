@@ -211,9 +211,9 @@ def _finite(number: str) -> float:
 
 
 def _whole(widest: int, number: str) -> int:
-    if len(number) > 400 or not -widest <= (found := int(number)) < widest:
+    if len(number) > 400 or not -widest <= (integer := int(number)) < widest:
         raise ValueError(f"{number:.20}… is larger than {widest.bit_length()} bits hold")
-    return found
+    return integer
 
 
 def _must_be_shallow(value: Any) -> None:

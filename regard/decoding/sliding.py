@@ -18,7 +18,7 @@ class Sliding(Around):
     tokens, and not on other texts in the batch. Half a context is read again for each half context
     generated; sliding the window at every step would read it again for each token.
 
-    Of a longer prompt the last ``context`` tokens are read.
+    If a prompt is longer, its last ``context`` tokens are read.
 
     Raises: a context below 2; several rows per text, as in beam search.
     """

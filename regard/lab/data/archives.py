@@ -22,7 +22,7 @@ LONGEST_NAME = 255
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive to read its members by `open_member`.
 
-    Errors, also while it is open: not a zip archive; damaged, truncated or encrypted; an oversized
+    Raises, also while it is open: not a zip archive; damaged, truncated or encrypted; an oversized
     directory; a member compressed by another method than stored or deflate.
     """
     with open_binary(path) as whole:

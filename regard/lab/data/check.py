@@ -47,7 +47,7 @@ from regard.lab.data.tokenizers import train_tokenizer
 
 QUANTILES = {"shortest": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "longest": 1.0}
 SIZES = {"shortest": "least", "longest": "largest"}  # titles of these quantiles for numbers
-LENGTHS = (100, 200, 400, 800)  # words; reported truncation lengths, beside the requested one
+LENGTHS = (100, 200, 400, 800)  # words; reported truncation lengths, besides the requested one
 LABELS_SHOWN = 12
 BLOCK, LONG = 1_000, 10_000  # texts between progress reports; fewer texts than LONG need none
 EXAMPLES = 10  # missing labels that are listed for a part

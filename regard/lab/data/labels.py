@@ -151,7 +151,7 @@ def look_over(examples: Sequence[Example]) -> list[str]:
         )
         if 2 * count < len(examples):
             raise RegardError(advice_on_lists)
-        notes.append(f"{advice_on_lists}; as it is, each list is learned as a label of its own")
+        notes.append(f"{advice_on_lists}; otherwise each list is learned as a separate label")
     usual_of: dict[str, str] = {}
     for label in sorted(rows, key=lambda label: -len(rows[label])):
         usual = usual_of.setdefault(spelt(label), label)

@@ -60,7 +60,7 @@ def open_binary(path: Path | TextFile) -> Iterator[Binary]:
 def within(file: Any, path: Path | TextFile, packed: Callable[[], int]) -> io.BufferedReader:
     """Read an unpacked file; ``packed`` returns the number of packed bytes read so far.
 
-    Errors, while it is read: a compression ratio above `GROWTH` for more than `SMALL` bytes.
+    Raises, while it is read: a compression ratio above `GROWTH` for more than `SMALL` bytes.
     """
     return io.BufferedReader(_Unpacked(file, path, packed), CHUNK)
 

@@ -118,9 +118,9 @@ def iterate_pairs(
     files. A pair with a text of more than `longest` characters (0: no limit) is skipped and noted,
     or refused.
 
-    Errors, as file:line: two files of different length; bytes that are not UTF-8; a row that is not
-    a pair; more than 1 % of the pairs with an empty side (fewer are skipped and noted; two empty
-    lines are ignored); no pairs at all.
+    Raises, with file:line: two files of different length; bytes that are not UTF-8; a row that is
+    not a pair; more than 1 % of the pairs with an empty side (fewer are skipped and noted; two
+    empty lines are ignored); no pairs at all.
     """
     path, target_path = files_of(str(data), str(target or ""), source_name, target_name)
     if target_path is not None:
@@ -148,7 +148,7 @@ def read_pairs(
 ) -> list[Pair]:
     """Return all pairs of a file in order, in memory; see `iterate_pairs`.
 
-    Raises: those of `iterate_pairs`, and more than `most` pairs.
+    Raises: as `iterate_pairs`, and more than `most` pairs.
     """
     stream = iterate_pairs(
         data,

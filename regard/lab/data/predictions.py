@@ -42,7 +42,7 @@ class PredictedRow:
 def read_predictions(path: Path) -> list[PredictedRow]:
     """Return all rows of a .jsonl, .csv or .tsv file (plain or .gz), in order.
 
-    Errors, by file:line: a row without true label or prediction, or with values that are neither
+    Raises, with file:line: a row without true label or prediction, or with values that are neither
     strings nor numbers; probabilities that are not numbers from 0 to 1, do not sum to 1 or lack a
     label; a file without rows or over 1 GB.
     """

@@ -69,7 +69,7 @@ def load_corpus(
     "imdb" is looked for in `data_dir`, ``REGARD_DATA`` and the cache, then downloaded.
     ``FILE.py:NAME`` is a `DataSet` of the user's own.
 
-    Raises: those of `regard.lab.data.files.read`; a single label; a label that train does not have;
+    Raises: as `regard.lab.data.files.read`; a single label; a label that train does not have;
     a different label in nearly every row; lists of labels.
 
     >>> corpus = load_corpus("reviews")

@@ -308,7 +308,7 @@ def load_tagged(
 
     Without a ``test`` file a fifth is split off by a hash of each sentence, or of its ``group``.
     Sentences in two parts are dropped from the earlier unless ``duplicates`` is "keep".
-    Raises: those of `read_tagged`; a single tag; an unknown name.
+    Raises: as `read_tagged`; a single tag; an unknown name.
 
     >>> corpus = load_tagged("entities")
     >>> len(corpus.train), len(corpus.test)

@@ -40,7 +40,7 @@ def columns_of(
 ) -> Columns:
     """Return the columns; `titled` tells whether the first row is a header.
 
-    Raises: no such column; one column for text and label; those of `place_of`, `must_be_distinct`.
+    Raises: no such column; one column for text and label; as `place_of`, `must_be_distinct`.
     """
     names = [name.strip().casefold() for name in header]
     places, by_number = [], []
@@ -81,7 +81,7 @@ def place_of(here: str, header: Sequence[str], title: str) -> int | None:
     >>> place_of("x.csv:1", ["Text", "text", "LABEL"], "label")
     2
 
-    Raises: several columns have the title, or have it in other cases than asked for.
+    Raises: several columns have the title, or have it in another case.
     """
     title = title.strip()
     names = [name.strip() for name in header]

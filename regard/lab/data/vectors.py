@@ -48,8 +48,8 @@ def load_vectors(
     is a word and its numbers; a header with the counts of words and numbers (word2vec) is skipped.
     A repeated word keeps its first vector.
 
-    Errors, as file:line: a line of another width; NaN, infinity or a non-number in a vector that is
-    used; a line past the limit; a truncated file; no vector for any token.
+    Raises, with file:line: a line of another width; NaN, infinity or a non-number in a vector that
+    is used; a line past the limit; a truncated file; no vector for any token.
     """
     path, member = _locate(str(source), data_dir)
     wanted = {token.encode(errors="replace"): i for i, token in enumerate(vocabulary)}

@@ -89,7 +89,7 @@ def test_a_comma_in_a_label_is_no_list():
     assert look_over(examples("Rome, Italy", "Nice", "Oslo")) == []
     (note,) = look_over(examples("a", "b", "a,b", "a,b", "a,b"))  # most are
     assert note.startswith("r.csv:4: 'a,b' is a list of labels, as in 3 rows of 5; regard supports")
-    assert note.endswith("as it is, each list is learned as a label of its own")
+    assert note.endswith("otherwise each list is learned as a separate label")
 
 
 def test_what_cannot_be_said_by_a_setting_is_not_advised():
