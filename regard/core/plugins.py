@@ -18,7 +18,7 @@ def load_object(spec: str) -> object:
     """
     file, name = located(spec)
     if not name or not file.endswith(".py"):
-        raise RegardError(f"a part of your own is named FILE.py:Name, not {spec!r}")
+        raise RegardError(f"name your own part as FILE.py:Name, not {spec!r}")
     module = load_module(Path(file))
     if name in vars(module):
         return vars(module)[name]
