@@ -27,7 +27,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from benchmarks.figure import STYLE
 from regard.core import atomic_io
 from regard.core.errors import RegardError
 from regard.lab.reports.figures import Series, line_chart
@@ -40,14 +39,6 @@ from regard.training.loop import SMOOTH, Training, TrainingSettings, train, usin
 from regard.training.precision import Precision
 from regard.training.ranks import ranks
 
-#: What the page of a report defines for lines, and a file of its own needs inside.
-LINES = """
-.line { fill: none; stroke-width: 2.2; } .axis, .leader { stroke: #58626e; fill: none; }
-.look0 { stroke: #0b6bb0; } .ink0 { fill: #0b6bb0; }
-.look1 { stroke: #0b6bb0; stroke-dasharray: 7 4; } .ink1 { fill: #0b6bb0; }
-.look2 { stroke: #c04f00; } .ink2 { fill: #c04f00; }
-.look3 { stroke: #c04f00; stroke-dasharray: 7 4; } .ink3 { fill: #c04f00; }
-"""
 WORDS = 512
 TINY = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "length": 32}
 SMALL = {"width": 256, "layers": 4, "heads": 8, "feedforward": 1024, "length": 128}
@@ -307,8 +298,7 @@ def plan() -> tuple[list[dict[str, Any]], bytes]:
         "A simulated plan: share of a step that computes, 7 billion parameters", series,
         x_label="GPUs (H100)", y_label="share that computes", log_x=True, width=760,
     )  # fmt: skip
-    figure = chart.encode().replace(b">", f"><style>{STYLE}{LINES}</style>".encode(), 1)
-    return rows, figure
+    return rows, chart.drawing.svg("light").encode()
 
 
 def main(arguments: list[str] | None = None) -> None:

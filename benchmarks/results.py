@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from benchmarks.figure import ratios
-from regard.core.atomic_io import write_bytes, write_json
+from regard.core.atomic_io import write_json
 from regard.lab.cli.console import out, say
 
 PAPER = 220  # columns of a table in a file or a pipe
@@ -38,8 +38,7 @@ def write(folder: Path, name: str, result: dict[str, Any], *, figure: bool) -> N
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{name}.json", result)
     if figure:
-        chart = ratios(f"regard bench {name}", result["cases"])
-        write_bytes(folder / f"{name}.svg", chart.encode())
+        ratios(f"regard bench {name}", result["cases"]).save(folder / f"{name}.svg")
 
 
 def brief(case: dict[str, Any]) -> str:

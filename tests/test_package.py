@@ -39,7 +39,11 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
     recipe = (ROOT / "recipe/recipe.yaml").read_text("utf-8")
     run = recipe.partition("  run:\n")[2].partition("\ntests:")[0]
     there = {line.split()[1] for line in run.splitlines() if line.strip().startswith("- ")}
-    names = {"torch": "pytorch", "prometheus-client": "prometheus_client"}
+    names = {
+        "torch": "pytorch",
+        "prometheus-client": "prometheus_client",
+        "matplotlib": "matplotlib-base",
+    }
     needed = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["lab"]
     plain = {x.partition(">=")[0] for x in needed}
     assert there == {names.get(name, name) for name in plain} | {"python"}

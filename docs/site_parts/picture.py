@@ -4,7 +4,6 @@ python docs/site_parts/picture.py     # writes docs/pictures/ladder-light.svg an
 """
 
 import re
-from importlib import resources
 from pathlib import Path
 
 from regard.lab.reports.figures import Row, interval_chart
@@ -37,12 +36,7 @@ def rows() -> list[Row]:
 def drawing(theme: str) -> str:
     """Return the chart as an SVG file for the "light" or the "dark" theme."""
     chart = interval_chart(TITLE, rows(), x_label="accuracy, % (mean of 3 seeds, 95 %)")
-    style = resources.files("regard.lab.reports").joinpath("static/report.css").read_text("utf-8")
-    light, dark = (block for block in re.findall(r":root \{(.+?)\n\s*\}", style, re.S)[:2])
-    colours = light if theme == "light" else light + dark
-    rules = "\n".join(line for line in style.splitlines() if line.startswith("svg ."))
-    rules = f"svg {{{colours} font-family: sans-serif }} svg text {{ fill: var(--ink) }}\n{rules}"
-    return str(chart).replace("<title>", f"<style>{rules}</style><title>", 1) + "\n"
+    return f"{chart.drawing.svg(theme)}\n"
 
 
 def main() -> None:

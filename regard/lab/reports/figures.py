@@ -1,26 +1,30 @@
-"""SVG charts with axes: learning curves, intervals, cost against accuracy, histograms.
+"""Charts with axes, drawn by matplotlib: learning curves, intervals, cost, histograms.
 
-Pure functions from numbers to markup. Colours are classes that the style sheet defines for the
-light and the dark theme; families of arms also differ in shape, not only in colour.
+Functions from numbers to a `Chart`: SVG for a page, whose colours are variables of the page's
+style sheet, and a drawing that any `Axes` takes. Families of arms differ in shape, too.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
-from regard.lab.reports.markup import Html, join, shorten, tag
-from regard.lab.reports.scales import (
-    Scale,
-    duration,
-    number,
-    spanning,
-    spanning_time,
-    spread,
-    text_width,
+from regard.lab.reports.drawing import SAYS, SIZE, Chart, Drawing, colours, plain, size_of
+from regard.lab.reports.markup import shorten
+from regard.lab.reports.scales import duration, number, spread, text_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHAPES = {"attention": "o", "network": "D", "baseline": "s"}
+#: Dashes of the lines of a chart, in points; the first is solid.
+DASHES = ((), (7, 4), (2, 4), (9, 3, 2, 3), (12, 4), (4, 2))
+#: Ticks of a duration in seconds.
+TIMES = (
+    *(0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1200, 3600, 18_000, 86_400),
+    *(5 * 86_400, 20 * 86_400, 100 * 86_400),
 )
-
-SIZE = 15  # font size in units of a chart 640 wide: still legible at half the width
-SHAPES = {"attention": "circle", "network": "diamond", "baseline": "square"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def line_chart(
     same_scale: Sequence[Series] = (),
     log_x: bool = False,
     log_y: bool = False,
-) -> Html:
+) -> Chart:
     """Draw lines and points over common axes, with a name at the end of each line.
 
     The series in `same_scale` only widen the axes, so that several charts share one scale. A
@@ -91,27 +95,21 @@ def line_chart(
     scaled = drawn + [_finite(s, log_x, log_y) for s in same_scale]
     named = [s for s in drawn if not s.faint and s.name and len(s.x)]
     right = max((text_width(shorten(s.name, 24), SIZE) for s in named), default=0) + 22
-    x = spanning([v for s in scaled for v in s.x], 60, width - right, log=log_x)
-    heights = [v for s in scaled for v in (*s.y, *s.low, *s.high)]
-    y = spanning(heights, height - 52, 50, log=log_y)
-    lines = [_line(s, x, y) for s in sorted(drawn, key=lambda s: not s.faint) if len(s.x)]
-    ends = spread([y(s.y[-1]) for s in named], SIZE + 3, 58, height - 56)
-    labels = [
-        join(
-            [
-                tag("path", d=f"M{x(s.x[-1]) + 3:.1f} {y(s.y[-1]):.1f}L{width - right + 12:.1f} "
-                    f"{place:.1f}", class_="leader"),
-                tag("text", shorten(s.name, 24), x=width - right + 15, y=place + 5,
-                    class_=f"ink{s.look % 6}"),
-            ]
-        )
-        for s, place in zip(named, ends, strict=True)
-    ]  # fmt: skip
+
+    def draw(ax: "Axes") -> None:
+        fit(ax.xaxis, [v for s in scaled for v in s.x], log_x)
+        fit(ax.yaxis, [v for s in scaled for v in (*s.y, *s.low, *s.high)], log_y)
+        for one in drawn:
+            if len(one.x):
+                _line(ax, one)
+        _end_names(ax, named)
+        ax.set(xlabel=plain(x_label), ylabel=plain(y_label))
+
     text = "; ".join(
         f"{s.name or 'line'} from {number(s.y[0])} to {number(s.y[-1])}" for s in named
     )
-    body = [*_axes(x, y, x_label, y_label), *lines, *labels]
-    return picture(title, f"{y_label} over {x_label}. {text}", width, height, body)
+    text = f"{y_label} over {x_label}. {text}"
+    return Chart.of(Drawing(title, text, width, height, draw, right=right))
 
 
 def interval_chart(
@@ -123,7 +121,7 @@ def interval_chart(
     lines: Mapping[str, float] | None = None,
     digits: int = 1,
     width: int = 640,
-) -> Html:
+) -> Chart:
     """Draw a forest plot: each arm's mean as a mark, its interval as a bar, its values as dots.
 
     Dashed lines mark the mean of the reference arm and those `lines` that lie within the axis.
@@ -132,33 +130,38 @@ def interval_chart(
     shown = [row for row in rows if math.isfinite(row.mean)]
     left = max((text_width(shorten(r.name, 26), SIZE) for r in shown), default=60) + 20
     right = text_width("100.0 [100.0, 100.0]" if digits < 2 else "0.000 [0.000, 0.000]", SIZE) + 12
-    bottom = 56 + 30 * len(shown)
     values = [v for r in shown for v in (r.mean, r.low, r.high, *r.values)]
-    x = spanning(values, left, width - right)
-    parts = [_x_tick(x, tick, 50, bottom) for tick in x.ticks(5)]
-    parts += [tag("text", x_label, x=(left + width - right) / 2, y=bottom + 42, class_="mid")]
-    for row in shown:
-        if row.name == reference:
-            place = x(row.mean)
-            parts.append(tag("path", d=f"M{place:.1f} 46V{bottom}", class_="reference"))
-            parts.append(tag("text", shorten(row.name, 26), x=place, y=42, class_="mid soft"))
-    inside = {k: v for k, v in (lines or {}).items() if x.low <= v <= x.high and shown}
-    for place, (name, value) in enumerate(inside.items()):
-        foot = bottom + 62 + 20 * place
-        half = text_width(name, SIZE) / 2 + 4  # keeps the name inside the chart
-        middle = min(max(x(value), half), width - half)
-        parts.append(tag("path", d=f"M{x(value):.1f} 46V{bottom}", class_="reference"))
-        parts.append(tag("text", name, x=middle, y=foot, class_="mid soft"))
-    parts += [
-        _interval(row, 72.0 + 30 * i, x, left, width - right, digits) for i, row in enumerate(shown)
-    ]
+    ends = [v for v in values if math.isfinite(v)]
+    room = 0.05 * (max(ends) - min(ends)) if ends else 0.0
+    inside = {
+        name: value
+        for name, value in (lines or {}).items()
+        if ends and min(ends) - room <= value <= max(ends) + room
+    }
+
+    def draw(ax: "Axes") -> None:
+        colour = colours()
+        fit(ax.xaxis, [*values, *inside.values()])
+        ax.set_ylim(max(len(shown), 1) - 0.5, -0.9)
+        names = [shorten(plain(row.name), 26) for row in shown]
+        ax.set_yticks(range(len(shown)), names, color=colour["ink"], parse_math=False)
+        ax.grid(visible=False, axis="y")
+        for row in shown:
+            if row.name == reference:
+                name = shorten(plain(row.name), 26)
+                _upright(ax, row.mean, name, 4, "bottom")
+        for place, (name, value) in enumerate(inside.items()):
+            _upright(ax, value, plain(name), -50 - 20 * place, "top")
+        for place, row in enumerate(shown):
+            _interval(ax, place, row, digits)
+        ax.set_xlabel(plain(x_label))
+
     text = "; ".join(f"{row.name} {_with_interval(row, digits)}" for row in shown)
     text += "".join(f"; {name} {value:.{digits}f}" for name, value in (lines or {}).items())
-    return picture(title, f"{x_label}. {text}", width, bottom + 56 + 20 * len(inside), parts)
-
-
-def _with_interval(row: Row, digits: int) -> str:
-    return f"{row.mean:.{digits}f} [{row.low:.{digits}f}, {row.high:.{digits}f}]"
+    below = 56 + 20 * len(inside)
+    height = 56 + 30 * len(shown) + below
+    drawing = Drawing(title, f"{x_label}. {text}", width, height, draw, left, right, 46, below)
+    return Chart.of(drawing)
 
 
 def scatter(
@@ -171,27 +174,26 @@ def scatter(
     digits: int = 1,
     width: int = 640,
     height: int = 400,
-) -> Html:
+) -> Chart:
     """Draw named points over a logarithmic x axis; with `seconds` x is a duration."""
     shown = [p for p in points if math.isfinite(p.x) and math.isfinite(p.y) and p.x > 0]
-    x_format, costs = duration if seconds else number, [p.x for p in shown]
-    x = spanning(costs, 60, width - 34, log=True)
-    marks = None
-    if seconds:
-        x, marks = spanning_time(costs, 60, width - 34)
-    y = spanning([v for p in shown for v in (p.y, p.low, p.high)], height - 52, 50)
-    parts = _axes(x, y, x_label, y_label, x_format, marks=marks)
-    for p in shown:
-        if math.isfinite(p.low) and math.isfinite(p.high):
-            bar = f"M{x(p.x):.1f} {y(p.low):.1f}V{y(p.high):.1f}"
-            parts.append(tag("path", d=bar, class_=f"bar thin {p.family}"))
-    parts += [
-        mark(p.family, x(p.x), y(p.y), f"{p.name}: {x_format(p.x)}, {p.y:.{digits}f}", p.trained)
-        for p in shown
-    ]
-    parts += _names([(x(p.x), y(p.y), shorten(p.name, 24)) for p in shown], width, height - 52)
+    x_format = duration if seconds else number
+
+    def draw(ax: "Axes") -> None:
+        fit(ax.xaxis, [p.x for p in shown], log=True, marks=TIMES if seconds else ())
+        ax.xaxis.set_major_formatter(lambda value, _: x_format(value))
+        fit(ax.yaxis, [v for p in shown for v in (p.y, p.low, p.high)])
+        for p in shown:
+            if math.isfinite(p.low) and math.isfinite(p.high):
+                ax.vlines(p.x, p.low, p.high, colors=colours()[_family(p.family)], alpha=0.4)
+        for p in shown:
+            says = f"{p.name}: {x_format(p.x)}, {p.y:.{digits}f}"
+            mark(ax, p.x, p.y, p.family, says, p.trained)
+        _names(ax, [(p.x, p.y, shorten(plain(p.name), 24)) for p in shown])
+        ax.set(xlabel=plain(x_label), ylabel=plain(y_label))
+
     text = "; ".join(f"{p.name} {x_format(p.x)}, {p.y:.{digits}f}" for p in shown)
-    return picture(title, f"{y_label} against {x_label}. {text}", width, height, parts)
+    return Chart.of(Drawing(title, f"{y_label} against {x_label}. {text}", width, height, draw))
 
 
 def histogram(
@@ -204,112 +206,104 @@ def histogram(
     highest: float | None = None,
     width: int = 320,
     height: int = 220,
-) -> Html:
+) -> Chart:
     """Draw bars from edge to edge with heights `shares`; `highest` sets a common scale."""
-    top = max(highest or 0.0, *shares, 1e-9)
-    x = Scale(edges[0], edges[-1], 52, width - 14)
-    y = spanning([0.0, top], height - 50, 54)
-    bars = [
-        tag("rect", tag("title", f"{number(a)} to {number(b)}: {share:.0%}"), class_="column",
-            x=x(a) + 0.5, y=y(share), width=max(x(b) - x(a) - 1, 0.5), height=y(0) - y(share))
-        for a, b, share in zip(edges, edges[1:], shares, strict=False) if share > 0
-    ]  # fmt: skip
-    parts = [*_axes(x, y, x_label, y_label, most=4), *bars]
-    text = ", ".join(f"{share:.0%}" for share in shares)
-    return picture(title, f"{y_label} of {x_label}: {text}", width, height, parts)
+
+    def draw(ax: "Axes") -> None:
+        widths = [b - a for a, b in pairwise(edges)]
+        bars = ax.bar(edges[:-1], shares, widths, align="edge", color=colours()["attention"],
+                      edgecolor=colours()["ground"])  # fmt: skip
+        for bar, (a, b), share in zip(bars, pairwise(edges), shares, strict=True):
+            bar.set_gid(f"{SAYS}{number(a)} to {number(b)}: {share:.0%}")
+        fit(ax.xaxis, edges, room=0)
+        fit(ax.yaxis, [0.0, max(highest or 0.0, *shares, 1e-9)], room=0)
+        ax.set(xlabel=plain(x_label), ylabel=plain(y_label))
+
+    text = f"{y_label} of {x_label}: {', '.join(f'{share:.0%}' for share in shares)}"
+    return Chart.of(Drawing(title, text, width, height, draw, left=52, right=14, top=54))
 
 
-def picture(title: str, text: str, width: float, height: float, body: Sequence[Html]) -> Html:
-    """Return an SVG with a visible title, and title and description for screen readers."""
-    room = int(width / (SIZE * 0.62))
-    head = tag("text", shorten(title, room), x=8, y=20, class_="title")
-    return tag(
-        "svg", tag("title", title), tag("desc", shorten(text, 2_000)), head, *body,
-        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:.0f} {height:.0f}", role="img",
-        class_=_size_class(width), aria_label=title, font_size=SIZE,
-    )  # fmt: skip
+def mark(ax: "Axes", x: float, y: float, family: str, says: str, filled: bool = True) -> None:
+    """Draw the mark of a family of arms (circle, diamond or square) with a hover text."""
+    colour, ground = colours()[_family(family)], colours()["ground"]
+    ax.plot([x], [y], SHAPES[_family(family)], markersize=11.5 if filled else 10,
+            markerfacecolor=colour if filled else ground,
+            markeredgecolor=ground if filled else colour, markeredgewidth=1.5 if filled else 2.5,
+            zorder=4, gid=f"{SAYS}{plain(says)}")  # fmt: skip
 
 
-def _size_class(width: float) -> str:
-    return "wide" if width > 500 else "middle" if width > 400 else "small"
+def fit(
+    axis: Any,
+    values: Sequence[float],
+    log: bool = False,
+    room: float = 0.05,
+    marks: Sequence[float] = (),
+) -> None:
+    """Fit an axis to all finite values, with a share of `room` beyond them, and set its ticks."""
+    from matplotlib import ticker
+
+    name = axis.axis_name
+    finite = [v for v in values if math.isfinite(v) and (v > 0 or not log)] or [1.0, 10.0]
+    low, high = min(finite), max(finite)
+    if log:
+        low, high = math.log10(low), math.log10(high)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
+        room, low, high = 0.0, low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
+    low, high = low - room * (high - low), high + room * (high - low)
+    most = max(2, min(6, axis.get_tick_space()))
+    if log:
+        axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (10**low, 10**high)})
+        decades = high - low
+        firsts = (1, 2, 5) if 0.3 * size_of(axis.axes)[name == "y"] / decades > 45 else (1,)
+        axis.set_major_locator(ticker.LogLocator(subs=firsts, numticks=most + 4))
+        axis.set_minor_locator(ticker.NullLocator())
+        inside = [t for t in marks if 10**low <= t <= 10**high]
+        if len(inside) > 1:
+            step = math.ceil(len(inside) / (most + 2))
+            axis.set_major_locator(ticker.FixedLocator(inside[::step]))
+    else:
+        axis.axes.set(**{f"{name}lim": (low, high)})
+        axis.set_major_locator(ticker.MaxNLocator(most, steps=[1, 2, 5, 10]))
+    zero = 0.0 if log else 1e-9 * (high - low)
+    axis.set_major_formatter(lambda value, _: number(0.0 if abs(value) < zero else value))
 
 
-def mark(family: str, x: float, y: float, text: str, filled: bool = True) -> Html:
-    """Return the mark of a family of arms (circle, diamond or square) with a hover text."""
-    name = family if family in SHAPES else "attention"
-    shape, title = SHAPES[name], tag("title", text)
-    look = f"mark {name}" if filled else f"mark hollow {name}"
-    if shape == "circle":
-        return tag("circle", title, cx=x, cy=y, r=6, class_=look)
-    side, turn = (10, f"rotate(45 {x:.1f} {y:.1f})") if shape == "diamond" else (11, None)
-    return tag(
-        "rect", title, x=x - side / 2, y=y - side / 2, width=side, height=side, transform=turn,
-        class_=look,
-    )  # fmt: skip
-
-
-def _axes(
-    x: Scale,
-    y: Scale,
-    x_label: str,
-    y_label: str,
-    x_format: Callable[[float], str] = number,
-    most: int = 6,
-    marks: list[float] | None = None,
-) -> list[Html]:
-    """Draw grid, ticks and labels of a pair of axes; the y label stands above its axis."""
-    bottom, parts = y.begin, []
-    for tick in y.ticks(most):
-        parts.append(tag("path", d=f"M{x.begin:.1f} {y(tick):.1f}H{x.end:.1f}", class_="grid"))
-        parts.append(tag("text", number(tick), x=x.begin - 8, y=y(tick) + 5, class_="end soft"))
-    marks = x.ticks(most) if marks is None else marks
-    widest = max((text_width(x_format(t), SIZE) for t in marks), default=10) + 14
-    room = max(2, int((x.end - x.begin) / widest) + 1)
-    if len(marks) > room:
-        marks = [t for t in marks if math.log10(t) % 1 == 0] if x.log else x.ticks(room)
-    parts += [_x_tick(x, tick, y.end, bottom, x_format) for tick in marks]
-    parts.append(tag("path", d=f"M{x.begin:.1f} {bottom:.1f}H{x.end:.1f}", class_="axis"))
-    parts.append(tag("text", x_label, x=(x.begin + x.end) / 2, y=bottom + 42, class_="mid"))
-    parts.append(tag("text", y_label, x=8, y=y.end - 10, class_="soft"))
-    return parts
-
-
-def _x_tick(
-    x: Scale, tick: float, top: float, bottom: float, write: Callable[[float], str] = number
-) -> Html:
-    line = tag("path", d=f"M{x(tick):.1f} {top:.1f}V{bottom:.1f}", class_="grid")
-    return join([line, tag("text", write(tick), x=x(tick), y=bottom + 20, class_="mid soft")])
-
-
-def _line(series: Series, x: Scale, y: Scale) -> Html:
-    places = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(series.x, series.y, strict=True)]
-    if series.dots or series.low:
-        return _dots(series, x, y)
-    look = "line faint" if series.faint else f"line look{series.look % 6}"
-    if len(places) == 1 and not series.faint:
-        return mark("attention", x(series.x[0]), y(series.y[0]), series.name)
-    return tag("path", tag("title", series.name), d="M" + "L".join(places), class_=look)
-
-
-def _dots(series: Series, x: Scale, y: Scale) -> Html:
-    """Draw points with their bars, if any, and a line through them unless `dots` is set."""
-    look = f"look{series.look % 6}"
-    parts = []
+def _line(ax: "Axes", series: Series) -> None:
+    """Draw a series as a line, or as points with their bars, if any."""
+    colour = colours()["line" if series.faint else f"look{series.look % 6}"]
+    gid, order = f"{SAYS}{plain(series.name)}", 1.5 if series.faint else 3
+    if len(series.x) == 1 and not series.faint and not series.dots and not series.low:
+        mark(ax, series.x[0], series.y[0], "attention", series.name)
+        return
     if not series.dots:
-        places = [f"{x(a):.1f} {y(b):.1f}" for a, b in zip(series.x, series.y, strict=True)]
-        parts.append(tag("path", d="M" + "L".join(places), class_=f"line {look}"))
-    bars = "".join(
-        f"M{x(a):.1f} {y(low):.1f}V{y(high):.1f}"
-        for a, low, high in zip(series.x, series.low, series.high, strict=False)
-    )
-    if bars:
-        parts.append(tag("path", d=bars, class_=f"whisker {look}"))
-    size = "faint" if series.faint else ""
-    parts += [
-        tag("circle", cx=x(a), cy=y(b), r=2.2 if series.faint else 3.4, class_=f"dot {look} {size}")
-        for a, b in zip(series.x, series.y, strict=True)
-    ]
-    return tag("g", tag("title", series.name), *parts)
+        dashes = () if series.faint else DASHES[series.look % 6]
+        ax.plot(series.x, series.y, color=colour, linewidth=1.2 if series.faint else 2.2,
+                linestyle=(0, dashes) if dashes else "-", zorder=order, gid=gid,
+                solid_capstyle="round")  # fmt: skip
+    if series.low:
+        ax.vlines(series.x, series.low, series.high, colors=colour, linewidth=1.6, alpha=0.75,
+                  zorder=order, gid=gid)  # fmt: skip
+    if series.dots or series.low:
+        ax.plot(series.x, series.y, "o", color=colour, markeredgewidth=0, zorder=order, gid=gid,
+                markersize=4.4 if series.faint else 6.8,
+                alpha=0.45 if series.faint else 1.0)  # fmt: skip
+
+
+def _end_names(ax: "Axes", named: Sequence[Series]) -> None:
+    """Write the name of each line beside its end, with a leader if names had to move."""
+    import matplotlib
+    from matplotlib.transforms import ScaledTranslation
+
+    size, (_, height) = matplotlib.rcParams["font.size"], size_of(ax)
+    ends = [ax.transAxes.inverted().transform(ax.transData.transform((s.x[-1], s.y[-1])))
+            for s in named]  # fmt: skip
+    places = spread([end[1] * height for end in ends], size + 3, 0, height)
+    inches = ax.get_figure(root=True).dpi_scale_trans  # type: ignore[union-attr]
+    for one, end, place in zip(named, ends, places, strict=True):
+        moved = ScaledTranslation(15 / 72, (place - end[1] * height) / 72, inches)
+        ax.annotate(shorten(plain(one.name), 24), (one.x[-1], one.y[-1]), (1, end[1]),
+                    textcoords=ax.transAxes + moved, va="center_baseline", annotation_clip=False,
+                    color=colours()[f"look{one.look % 6}"], arrowprops=_leader())  # fmt: skip
 
 
 def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int = 400) -> Series:
@@ -328,60 +322,93 @@ def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int 
     return replace(series, x=x, y=y, low=low, high=high)
 
 
-def _interval(row: Row, y: float, x: Scale, left: float, right: float, digits: int) -> Html:
-    family = row.family if row.family in SHAPES else "attention"
-    text = _with_interval(row, digits)
-    low, high = x(row.low), x(row.high)
-    bar = f"M{low:.1f} {y - 5:.1f}V{y + 5:.1f}M{low:.1f} {y:.1f}H{high:.1f}"
-    return join(
-        [
-            tag("text", shorten(row.name, 26), x=left - 12, y=y + 5, class_="end"),
-            tag("path", d=f"{bar}M{high:.1f} {y - 5:.1f}V{y + 5:.1f}", class_=f"bar {family}"),
-            *(tag("circle", cx=x(v), cy=y + 10, r=2, class_="value") for v in row.values),
-            mark(family, x(row.mean), y, f"{row.name}: {text}", row.trained),
-            tag("text", text, x=right + 10, y=y + 5, class_="soft"),
-        ]
-    )
+def _family(name: str) -> str:
+    return name if name in SHAPES else "attention"
+
+
+def _with_interval(row: Row, digits: int) -> str:
+    return f"{row.mean:.{digits}f} [{row.low:.{digits}f}, {row.high:.{digits}f}]"
+
+
+def _interval(ax: "Axes", place: int, row: Row, digits: int) -> None:
+    text, colour = _with_interval(row, digits), colours()
+    own = colour[_family(row.family)]
+    if math.isfinite(row.low) and math.isfinite(row.high):
+        ax.hlines(place, row.low, row.high, colors=own, linewidth=2)
+        ax.vlines([row.low, row.high], place - 0.17, place + 0.17, colors=own, linewidth=2)
+    values = [value for value in row.values if math.isfinite(value)]
+    ax.plot(values, [place + 0.33] * len(values), "o", color=colour["soft"], markersize=4,
+            markeredgewidth=0, alpha=0.75)  # fmt: skip
+    mark(ax, row.mean, place, row.family, f"{row.name}: {text}", row.trained)
+    ax.annotate(text, (1, place), (10, 0), xycoords=ax.get_yaxis_transform(),
+                textcoords="offset points", va="center_baseline", color=colour["soft"],
+                annotation_clip=False)  # fmt: skip
+
+
+def _upright(ax: "Axes", value: float, name: str, offset: float, va: str) -> None:
+    """Draw a dashed line at a value, and its name above or below the axes, inside the figure."""
+    import matplotlib
+
+    soft, size = colours()["soft"], matplotlib.rcParams["font.size"]
+    ax.axvline(value, color=soft, linewidth=1.2, dashes=(5, 4), gid=f"{SAYS}{name}")
+    figure = ax.get_figure(root=True)
+    half = text_width(name, size) / 2 + 4
+    x = ax.transData.transform((value, 0))[0] * 72 / figure.dpi  # type: ignore[union-attr]
+    whole = figure.bbox.width * 72 / figure.dpi  # type: ignore[union-attr]
+    moved = min(max(x, half), max(whole - half, half)) - x
+    ax.annotate(name, (value, va == "bottom"), (moved, offset), color=soft, ha="center", va=va,
+                xycoords=ax.get_xaxis_transform(), textcoords="offset points",
+                annotation_clip=False)  # fmt: skip
+
+
+def _leader() -> dict[str, Any]:
+    """Return the looks of a line from a name to what it names."""
+    return {"arrowstyle": "-", "color": colours()["soft"], "linewidth": 0.8, "alpha": 0.7,
+            "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 3}  # fmt: skip
 
 
 Box = tuple[float, float, float, float]
 
 
-def _names(marks: Sequence[tuple[float, float, str]], width: float, bottom: float) -> list[Html]:
-    """Draw a name beside each mark, avoiding overlap with marks and other names."""
-    taken: list[Box] = [(x - 8, y - 8, x + 8, y + 8) for x, y, _ in marks]
-    parts = []
-    for x, y, name in sorted(marks):
-        places = _places(x, y, text_width(name, SIZE))
-        _, box = min(places, key=lambda p: (_overlap(p[1], taken, width, bottom), p[0]))
+def _names(ax: "Axes", marks: Sequence[tuple[float, float, str]]) -> None:
+    """Write a name beside each mark, avoiding overlap with marks and other names."""
+    import matplotlib
+
+    size, (width, height) = matplotlib.rcParams["font.size"], size_of(ax)
+    to_points = ax.transAxes.inverted()
+    places = [(*to_points.transform(ax.transData.transform((x, y))) * (width, height), name)
+              for x, y, name in marks]  # fmt: skip
+    taken: list[Box] = [(x - 8, y - 8, x + 8, y + 8) for x, y, _ in places]
+    for x, y, name in sorted(places):
+        boxes = _boxes(x, y, text_width(name, size), size + 3.0)
+        _, box = min(boxes, key=lambda p: (_overlap(p[1], taken, width, height), p[0]))
         taken.append(box)
         middle = (box[1] + box[3]) / 2
-        far = abs(middle - y) > 22 or box[0] - x > 14 or x - box[2] > 14
-        if far:
-            nearest = min(max(x, box[0]), box[2])
-            edge = box[3] if middle < y else box[1]
-            parts.append(
-                tag("path", d=f"M{x:.1f} {y:.1f}L{nearest:.1f} {edge:.1f}", class_="leader")
-            )
-        parts.append(tag("text", name, x=box[0], y=box[3] - 4, class_="name"))
-    return parts
+        if abs(middle - y) > 22 or box[0] - x > 14 or x - box[2] > 14:
+            edge = (min(max(x, box[0]), box[2]), box[1] if middle > y else box[3])
+            ax.annotate("", (x, y), edge, xycoords="axes points", textcoords="axes points",
+                        arrowprops=_leader())  # fmt: skip
+        ax.annotate(name, (box[0], middle), xycoords="axes points", va="center_baseline",
+                    color=colours()["ink"], annotation_clip=False, zorder=5,
+                    bbox={"color": colours()["ground"], "alpha": 0.7, "linewidth": 0,
+                          "pad": 0})  # fmt: skip
 
 
-def _places(x: float, y: float, width: float) -> list[tuple[int, Box]]:
+def _boxes(x: float, y: float, width: float, high: float) -> list[tuple[int, Box]]:
     """Return candidate boxes for a name, the best first: right, left, above, below, then away."""
-    high, places = SIZE + 3.0, []
+    places: list[tuple[float, float]] = []
     for ring in range(5):
         up = ring * 16.0
         for left in (x + 10, x - 10 - width):
-            places += [(left, y - high / 2 - up), (left, y - high / 2 + up)]
-        places += [(x - width / 2, y - 11 - high - up), (x - width / 2, y + 11 + up)]
+            places += [(left, y - high / 2 + up), (left, y - high / 2 - up)]
+        places += [(x - width / 2, y + 11 + up), (x - width / 2, y - 11 - high - up)]
     return [(i, (a, b, a + width, b + high)) for i, (a, b) in enumerate(places)]
 
 
-def _overlap(box: Box, taken: Sequence[Box], width: float, bottom: float) -> float:
-    """Return the area of a box on other boxes, plus a penalty outside the chart."""
-    outside = max(0.0, 62 - box[0]) + max(0.0, box[2] - width + 4)
-    outside += max(0.0, 50 - box[1]) + max(0.0, box[3] - bottom)
+def _overlap(box: Box, taken: Sequence[Box], width: float, height: float) -> float:
+    """Return the area of a box on other boxes, plus a penalty outside the axes."""
+    outside = max(0.0, 2 - box[0]) + max(0.0, box[2] - width - 30)
+    outside += max(0.0, -box[1]) + max(0.0, box[3] - height)
     return 100 * outside + sum(
         max(0.0, min(box[2], b[2]) - max(box[0], b[0]))
         * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from regard.lab.reports.figures import SIZE, picture
-from regard.lab.reports.markup import Html, join, shorten, tag
+from regard.lab.reports.markup import Html, framed, join, shorten, tag
 from regard.lab.reports.scales import number, text_width, ticks
 
+SIZE = 15  # font size
 LEVELS = 12  # shades of a hue
 NAMED = 14  # characters of a row's or a column's name
 FULL_LIFT = 16.0  # multiple of the average weight that has the full colour
@@ -69,7 +69,7 @@ def heat_map(
     parts.append(tag("text", x_label, x=(left + right) / 2, y=below, class_="mid"))
     parts.append(tag("text", y_label, x=8, y=top - 12 if columns is None else 42, class_="soft"))
     text = f"{height} by {breadth} cells from {number(low)} to {number(high)}. {y_label} {x_label}"
-    return picture(title, text, width, max(bottom, top + 90) + 56, parts)
+    return _picture(title, text, width, max(bottom, top + 90) + 56, parts)
 
 
 def mask_map(
@@ -106,7 +106,7 @@ def mask_map(
         parts.append(tag("text", words, x=place + 22, y=below + 13))
         place += 22 + text_width(words, SIZE) + 18
     text = f"{table.sum()} of {height} × {breadth} pairs are allowed. {y_label} {x_label}"
-    return picture(title, text, width, below + 26, parts)
+    return _picture(title, text, width, below + 26, parts)
 
 
 def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: int = 480) -> Html:
@@ -140,7 +140,7 @@ def confusion(title: str, labels: Sequence[str], counts: ArrayLike, *, width: in
         f"{labels[i]} predicted as {labels[j]}: {table[i, j]:.0f}"
         for i in range(len(labels)) for j in range(len(labels))
     )  # fmt: skip
-    return picture(title, text, width, 96 + cell_height * len(labels), parts)
+    return _picture(title, text, width, 96 + cell_height * len(labels), parts)
 
 
 def attention_strip(tokens: Sequence[str], weights: ArrayLike, *, most: int = 150) -> Html:
@@ -253,3 +253,9 @@ def _colour_bar(
         y = top + height * (1 - (value - low) / (high - low)) + 5
         parts.append(tag("text", number(value), x=left + 20, y=y, class_="soft"))
     return parts
+
+
+def _picture(title: str, text: str, width: float, height: float, body: Sequence[Html]) -> Html:
+    """Return an SVG with a visible title, and title and description for screen readers."""
+    head = tag("text", shorten(title, int(width / (SIZE * 0.62))), x=8, y=20, class_="title")
+    return framed(title, text, width, height, [head, *body])

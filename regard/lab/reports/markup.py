@@ -43,11 +43,13 @@ def escape(text: object) -> Html:
     >>> print(escape("safe\u202egnp.exe"))
     safe‹U+202E›gnp.exe
     """
-    if isinstance(text, Html):
-        return text
-    plain = _UNFIT.sub("\ufffd", _LINES.sub(" ", str(text)))
-    plain = _TURNING.sub(lambda match: f"‹U+{ord(match[0]):04X}›", plain)
-    return Html(markupsafe.escape(plain))
+    return text if isinstance(text, Html) else Html(markupsafe.escape(printable(str(text))))
+
+
+def printable(text: str) -> str:
+    """Return a text as `escape` shows it, before the signs of markup are escaped."""
+    fit = _UNFIT.sub("\ufffd", _LINES.sub(" ", text))
+    return _TURNING.sub(lambda match: f"‹U+{ord(match[0]):04X}›", fit)
 
 
 def tag(name: str, /, *content: object, **attributes: object) -> Html:
@@ -69,6 +71,16 @@ def tag(name: str, /, *content: object, **attributes: object) -> Html:
     if not content and name not in _NEVER_EMPTY:
         return Html(f"<{name}{written}/>" if name not in _VOID else f"<{name}{written}>")
     return Html(f"<{name}{written}>{join(content)}</{name}>")
+
+
+def framed(title: str, text: str, width: float, height: float, body: Iterable[Html]) -> Html:
+    """Return an SVG with title and description for screen readers."""
+    size = "wide" if width > 500 else "middle" if width > 400 else "small"
+    return tag(
+        "svg", tag("title", title), tag("desc", shorten(text, 2_000)), *body,
+        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:.0f} {height:.0f}", role="img",
+        class_=size, aria_label=title, font_size=15, font_family="sans-serif",
+    )  # fmt: skip
 
 
 def join(parts: Iterable[object], between: str = "") -> Html:

@@ -141,7 +141,8 @@ def test_an_arm_that_was_not_trained_to_its_end_is_marked_everywhere(made: Make)
     assert not any(sentence.startswith("Evidence of a gain") for sentence in says)
     text = write_report(marked, folder).read_text()
     assert "still rising (2 of 3)" in text
-    assert text.count("mark hollow network") == 2  # in the intervals and in what it costs
+    hollow = 'fill="var(--ground)" stroke="var(--network)"'
+    assert text.count(hollow) == 2  # in the intervals and in what it costs
 
 
 def test_a_rung_beside_the_reference_is_named_once(made: Make) -> None:
