@@ -6,9 +6,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from regard.lab.reports.drawing import SIZE, Drawing, colours, plain
+from regard.lab.reports.drawing import Drawing, colours, plain
 from regard.lab.reports.figures import fit, mark
-from regard.lab.reports.markup import shorten
+from regard.lab.reports.markup import SIZE, shorten
 from regard.lab.reports.scales import text_width
 
 #: Marks: the aim is reached, there is none or it was not judged, it is missed.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.core.trusted import trust
     from regard.lab.cli.calls import compare, train
     from regard.lab.reports.notebook import html, look
+    from regard.lab.reports.plots import plot
     from regard.lab.runs import load
     from regard.lab.runs.estimators import TextClassifier, TextRegressor
     from regard.lab.runs.kernel_estimator import KernelRegression
@@ -47,6 +48,7 @@ __all__ = [
     "html",
     "load",
     "look",
+    "plot",
     "train",
     "trust",
     "use",
@@ -60,6 +62,7 @@ _HOMES = {
     "html": "regard.lab.reports.notebook",
     "load": "regard.lab.runs",
     "look": "regard.lab.reports.notebook",
+    "plot": "regard.lab.reports.plots",
     "train": "regard.lab.cli.calls",
     "trust": "regard.core.trusted",
 }

@@ -45,7 +45,7 @@ assert not any(name.startswith("regard.lab.") for name in sys.modules)
 """
 OF_THE_LABORATORY = {
     "KernelRegression", "TextClassifier", "TextRegressor", "compare", "html", "load", "look",
-    "train",
+    "plot", "train",
 }  # fmt: skip
 
 

@@ -104,6 +104,8 @@ def f():
     [
         ("import regard; regard.attend", "pydantic sklearn scipy pandas triton rich"),
         ("import regard; regard.load", "sklearn scipy.stats pandas triton"),
+        ("import regard; regard.html; regard.plot", "matplotlib"),
+        ("import regard.lab.labs, regard.lab.web.api, regard.lab.cli.main", "matplotlib"),
     ],
 )
 def test_a_library_that_takes_long_is_imported_when_it_is_used(use: str, unused: str) -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
     "show": "Show which words of a text a model attends to.",
     "serve": "Explore answers and attention of models in the browser.",
     "report": "Write an HTML report of a run with answers to a few texts.",
+    "plot": "Draw a run or a comparison as a figure for a paper.",
     "export": "Export a run for transformers, CTranslate2 or onnxruntime.",
     "bench": "Measure speed against other packages, or numerical accuracy.",
     "doctor": "Check this machine and suggest a fix for each problem.",

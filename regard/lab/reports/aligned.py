@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from regard.core.errors import RegardError
 from regard.lab.reports.evidence import Answer, Arm
-from regard.lab.reports.figures import SIZE as LETTERS
 from regard.lab.reports.maps import NAMED, heat_map
+from regard.lab.reports.markup import SIZE as LETTERS
 from regard.lab.reports.markup import Html, shorten, tag
 from regard.lab.reports.page import static
 from regard.lab.reports.scales import text_width

@@ -3,13 +3,14 @@
 import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.atomic_io import write_bytes
 from regard.lab.reports import aligned, attended, mistakes, search, written
 from regard.lab.reports.answer import answer, percent
+from regard.lab.reports.drawing import Chart
 from regard.lab.reports.evidence import Arm, arms_of, read_json
 from regard.lab.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
 from regard.lab.reports.findings import Section, claims_list, machine, section_html
@@ -48,6 +49,11 @@ class Story:
     def unit(self) -> Unit:
         """Return the unit of the metric."""
         return unit_of(self.metric)
+
+    @property
+    def reference(self) -> str:
+        """Return the name of the arm that the others are compared with, "" without one."""
+        return str(self.comparison.get("reference") or "")
 
     @property
     def heading(self) -> str:
@@ -163,7 +169,7 @@ COSTS = (
 def _table(story: Story) -> list[Html]:
     comparison = story.comparison
     best, unit = max(story.scored, key=lambda arm: arm.rank, default=None), story.unit
-    reference = str(comparison.get("reference") or "")
+    reference = story.reference
     also = list(dict.fromkeys(name for arm in story.scored for name in _also(arm)))
     others = {arm.name: [_also(arm).get(name, math.nan) for name in also] for arm in story.arms}
     heads = ["arm", story.heading, "95 % interval"]
@@ -200,7 +206,7 @@ def _table(story: Story) -> list[Html]:
         tag("h2", "Results"),
         tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="results"),
         *(tag("p", GUESSES[name], class_="note") for name in story.trivial if name in GUESSES),
-        _forest(story, reference),
+        _forest(story),
         *_verdicts(comparison),
     ]
 
@@ -210,8 +216,8 @@ def _training(arm: Arm) -> list[Html]:
     return [tag("td", arm.training or "–", class_=None if arm.trained else "wrong")]
 
 
-def _forest(story: Story, reference: str) -> Html:
-    """Draw every arm with its interval, and explain the chart."""
+def intervals(story: Story) -> Chart:
+    """Draw every arm with its interval."""
     times = story.unit.times
     rows = [
         Row(a.name, times * a.mean, times * a.low, times * a.high, a.family,
@@ -220,11 +226,15 @@ def _forest(story: Story, reference: str) -> Html:
     ]  # fmt: skip
     title = f"{story.metric[:1].upper()}{story.metric[1:]}, 95 % intervals"
     lines = {name: times * value for name, value in story.trivial.items()}
-    chart = interval_chart(title, rows, x_label=story.heading, reference=reference, lines=lines,
-                           digits=story.unit.digits)  # fmt: skip
+    return interval_chart(title, rows, x_label=story.heading, reference=story.reference,
+                          lines=lines, digits=story.unit.digits)  # fmt: skip
+
+
+def _forest(story: Story) -> Html:
+    """Draw every arm with its interval, and explain the chart."""
     trained = any(arm.models.get(arm.model) for arm in story.arms)
     how = f"{LEGEND} {HOW_TO_READ}" if trained else HOW_TO_READ
-    return _figure(chart, how if rows else "No arm has a result.")
+    return _figure(intervals(story), how if story.scored else "No arm has a result.")
 
 
 LEGEND = (
@@ -355,8 +365,8 @@ def _pair(pair: Mapping[str, Any]) -> Html:
     return tag("figure", tag("div", table, class_="scroll"))
 
 
-def _curves(story: Story) -> list[Html]:
-    """Draw a small chart for each arm: its seeds, and the other arms' first seeds in grey."""
+def validated(story: Story) -> tuple[dict[str, list[Series]], str]:
+    """Return the validation curves of each trained arm, a line for each seed, and their label."""
     # For a loss the column "validation" has exp(−loss), which is hard to read.
     by_loss = story.metric in BY_LOSS
     gain = story.unit.lower and not by_loss  # the gain over a constant prediction, as a share
@@ -366,21 +376,35 @@ def _curves(story: Story) -> list[Html]:
         arm.name: seeds
         for arm in story.arms
         if arm.family != "baseline"
-        and (seeds := [c for f in arm.folders if (c := arm.curve(f, key)) and c.x])
+        and (seeds := [c.times(times) for f in arm.folders if (c := arm.curve(f, key)).x])
     }
+    metric = f"gain in {story.metric}, %" if gain else story.heading
+    return curves, f"validation, {'loss in nats' if by_loss else metric}"
+
+
+def learning(story: Story) -> Chart | None:
+    """Draw the validation curves of all seeds of all arms over common axes; None without any."""
+    curves, label = validated(story)
+    lines = [
+        replace(one, look=look, name="" if i else name)
+        for look, (name, seeds) in enumerate(curves.items())
+        for i, one in enumerate(seeds)
+    ]
+    return line_chart("Learning curves", lines, x_label="epochs", y_label=label) if lines else None
+
+
+def _curves(story: Story) -> list[Html]:
+    """Draw a small chart for each arm: its seeds, and the other arms' first seeds in grey."""
+    curves, label = validated(story)
     if not curves:
         return []
-    firsts = [Series("", c[0].x, [times * v for v in c[0].y], faint=True) for c in curves.values()]
-    every = [Series("", c.x, [times * v for v in c.y]) for seeds in curves.values() for c in seeds]
-    metric = f"gain in {story.metric}, %" if gain else story.heading
-    metric = "loss in nats" if by_loss else metric
-    charts = []
-    for name, seeds in curves.items():
-        own = [Series("", c.x, [times * v for v in c.y], look=i) for i, c in enumerate(seeds)]
-        charts.append(
-            line_chart(name, [*firsts, *own], x_label="epochs", width=320,
-                       height=230, y_label=f"validation, {metric}", same_scale=every)
-        )  # fmt: skip
+    firsts = [replace(seeds[0], faint=True) for seeds in curves.values()]
+    every = [one for seeds in curves.values() for one in seeds]
+    charts = [
+        line_chart(name, [*firsts, *(replace(one, look=i) for i, one in enumerate(seeds))],
+                   x_label="epochs", y_label=label, width=320, height=230, same_scale=every)
+        for name, seeds in curves.items()
+    ]  # fmt: skip
     how = (
         "Each coloured line is a seed; grey lines are the first seeds of the other arms. All "
         "panels share one scale. Validation texts are held out of the training set; the test set "
@@ -397,7 +421,8 @@ def _search(story: Story) -> list[Html]:
     return search.section(tuning) if isinstance(tuning, Mapping) else []
 
 
-def _cost(story: Story) -> list[Html]:
+def cost(story: Story) -> Chart | None:
+    """Draw the score of each arm over its training time; None if no time is known."""
     times = story.unit.times
     points = [
         Point(a.name, a.number("seconds"), times * a.mean, times * a.low, times * a.high, a.family,
@@ -405,11 +430,17 @@ def _cost(story: Story) -> list[Html]:
         for a in story.scored
     ]  # fmt: skip
     if not any(p.x > 0 for p in points):
-        return []
-    chart = scatter(
+        return None
+    return scatter(
         f"Cost against {story.metric}", points, x_label="training time of one seed (log scale)",
         y_label=story.heading, seconds=True, digits=story.unit.digits,
     )  # fmt: skip
+
+
+def _cost(story: Story) -> list[Html]:
+    chart = cost(story)
+    if chart is None:
+        return []
     better = "lower" if story.unit.lower else "higher"
     how = f"Further left is cheaper, {better} is better. Bars are 95 % intervals."
     return [tag("h2", "Cost"), _figure(chart, how)]

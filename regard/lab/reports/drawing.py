@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from regard.core.atomic_io import write_bytes
-from regard.lab.reports.markup import Html, framed, printable, shorten, tag
+from regard.lab.reports.markup import SIZE, Html, framed, printable, shorten, tag
 from regard.lab.reports.page import static
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SIZE = 15  # font size in units of a chart 640 wide: still legible at half the width
 #: Settings of matplotlib for every chart: the typeface comes with it, so that every machine
 #: measures the same widths; a dollar sign does not begin a formula; text stays text.
 STYLE = {
@@ -63,30 +62,39 @@ class Drawing:
     bottom: float = 52
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the chart on axes, by default those of a new figure, and return them."""
+        """Draw the chart on axes, by default those of a new figure of pyplot, and return them.
+
+        A notebook shows such a figure below the cell.
+        """
         if ax is None:
+            from matplotlib import pyplot
+
             with _style():
-                return self._figure().axes[0]
+                return self._on(pyplot.figure)[1]
         with _style(size=None):
             self._fill(ax)
         return ax
 
     def save(self, path: Path) -> None:
         """Write the chart to a file in the format of its suffix. Raises: the disk is full."""
+        from matplotlib.figure import Figure
+
         kind = path.suffix.lower().removeprefix(".")
         if kind == "svg":
             write_bytes(path, self.svg("light").encode())
             return
         file, date = io.BytesIO(), {"CreationDate": None} if kind == "pdf" else {}
         with _style():
-            self._figure().savefig(file, format=kind, dpi=144, metadata=date)
+            self._on(Figure)[0].savefig(file, format=kind, dpi=144, metadata=date)
         write_bytes(path, file.getvalue())
 
     def svg(self, theme: str | None = None) -> Html:
         """Return the chart as SVG, with the variables of the page or the colours of a theme."""
+        from matplotlib.figure import Figure
+
         file = io.StringIO()
         with _style():
-            figure = self._figure()
+            figure, _ = self._on(Figure)
             figure.patch.set_visible(theme is not None)
             figure.savefig(file, format="svg", facecolor=colours()["ground"])
         root = ElementTree.fromstring(file.getvalue())  # noqa: S314 (matplotlib wrote it)
@@ -99,23 +107,26 @@ class Drawing:
         body = [part for node in root for part in _markup(node, shapes, variables, {})]
         return framed(self.title, self.text, self.width, self.height, body)
 
-    def _figure(self) -> "Figure":
-        from matplotlib.figure import Figure
-
-        figure = Figure((self.width / 72, self.height / 72), dpi=72)
-        room = [self.width - self.left - self.right, self.height - self.top - self.bottom]
-        place = [self.left / self.width, self.bottom / self.height]
-        self._fill(figure.add_axes((*place, room[0] / self.width, room[1] / self.height)))
-        return figure
+    def _on(self, new: "Callable[..., Figure]") -> "tuple[Figure, Axes]":
+        """Draw the chart on the axes of a new figure of its size, and return both."""
+        figure = new(figsize=(self.width / 72, self.height / 72), dpi=72)
+        width, height = self.width - self.left - self.right, self.height - self.top - self.bottom
+        ax = figure.add_axes((self.left / self.width, self.bottom / self.height,
+                              width / self.width, height / self.height))  # fmt: skip
+        self._fill(ax)
+        return figure, ax
 
     def _fill(self, ax: "Axes") -> None:
+        import matplotlib
+
         colour = colours()
         ax.patch.set_visible(False)
         for side, spine in ax.spines.items():
             spine.set(visible=side == "bottom", color=colour["soft"], linewidth=1)
         ax.grid(visible=True, color=colour["grid"], linewidth=1)
         ax.set_axisbelow(True)
-        ax.tick_params(which="both", length=0, pad=8, labelcolor=colour["soft"])
+        ax.tick_params(which="both", length=0, pad=8, labelcolor=colour["soft"],
+                       labelsize=matplotlib.rcParams["font.size"])  # fmt: skip
         self.draw(ax)
         for label in (ax.xaxis.label, ax.yaxis.label):
             label.set_parse_math(False)

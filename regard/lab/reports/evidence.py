@@ -157,7 +157,7 @@ class Arm:
         """Return a column of a run's metrics.jsonl over epochs, or over steps."""
         rows = [row for row in read_lines(folder / "metrics.jsonl") if row.get(key) is not None]
         x = [_number(row.get("epoch", row.get("step"))) for row in rows]
-        return Series(folder.name, x, [_number(row[key]) for row in rows])
+        return Series("", x, [_number(row[key]) for row in rows])
 
     @cached_property
     def answers(self) -> list[Answer]:

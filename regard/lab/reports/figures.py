@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from regard.lab.reports.drawing import SAYS, SIZE, Chart, Drawing, colours, plain, size_of
-from regard.lab.reports.markup import shorten
+from regard.lab.reports.drawing import SAYS, Chart, Drawing, colours, plain, size_of
+from regard.lab.reports.markup import SIZE, shorten
 from regard.lab.reports.scales import duration, number, spread, text_width
 
 if TYPE_CHECKING:
@@ -43,6 +43,14 @@ class Series:
     dots: bool = False
     low: Sequence[float] = ()
     high: Sequence[float] = ()
+
+    def times(self, factor: float) -> "Series":
+        """Return the series with each y multiplied by a factor.
+
+        >>> Series("a", [1], [0.5]).times(100).y
+        [50.0]
+        """
+        return replace(self, y=[factor * value for value in self.y])
 
 
 @dataclass(frozen=True)

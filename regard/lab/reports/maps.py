@@ -9,10 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from regard.lab.reports.markup import Html, framed, join, shorten, tag
+from regard.lab.reports.markup import SIZE, Html, framed, join, shorten, tag
 from regard.lab.reports.scales import number, text_width, ticks
 
-SIZE = 15  # font size
 LEVELS = 12  # shades of a hue
 NAMED = 14  # characters of a row's or a column's name
 FULL_LIFT = 16.0  # multiple of the average weight that has the full colour

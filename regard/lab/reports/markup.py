@@ -7,6 +7,8 @@ from typing import Any
 
 import markupsafe
 
+SIZE = 15  # font size in units of a chart 640 wide: still legible at half the width
+
 
 class Html(markupsafe.Markup):
     """Trusted markup that a page inserts verbatim.
@@ -79,7 +81,7 @@ def framed(title: str, text: str, width: float, height: float, body: Iterable[Ht
     return tag(
         "svg", tag("title", title), tag("desc", shorten(text, 2_000)), *body,
         xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:.0f} {height:.0f}", role="img",
-        class_=size, aria_label=title, font_size=15, font_family="sans-serif",
+        class_=size, aria_label=title, font_size=SIZE, font_family="sans-serif",
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from regard.lab.reports.drawing import Chart
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Table
 from regard.lab.reports.markup import Html, tag
@@ -64,7 +65,6 @@ class Scale(NamedTuple):
 def section(tuning: Mapping[str, Any]) -> list[Html]:
     """Return the report's section on the search: results, curves, cost and ranges."""
     arms: Mapping[str, Mapping[str, Any]] = tuning["arms"]
-    searched = {name: arm for name, arm in arms.items() if arm.get("expected")}
     trials, sampler = int(tuning["trials"]), str(tuning["sampler"])
     intro = (
         f"Every arm had {trials} trials, the first with its default settings, each with the budget "
@@ -73,13 +73,20 @@ def section(tuning: Mapping[str, Any]) -> list[Html]:
         "split. The best validation score is biased upwards by selection; the test score is not."
     )
     parts = [tag("h2", "Hyperparameter search"), tag("p", intro), search_table(tuning).html()]
-    if searched:
-        scale = Scale.of(tuning)
-        curves = _curves(searched, scale)
-        charts = tag("div", *(tag("figure", chart) for chart in curves), class_="grid")
+    chart = by_time(tuning)
+    if chart is not None:
+        curves = _curves(searched(tuning), Scale.of(tuning))
+        charts = tag("div", *(tag("figure", curve) for curve in curves), class_="grid")
         parts += [charts, tag("p", HOW[sampler], class_="note")]
-        parts.append(_by_time(searched, scale))
+        how = "The same curves over k times the arm's mean trial time: left is cheaper."
+        caption = tag("figcaption", how)
+        parts.append(tag("figure", tag("div", chart, class_="scroll"), caption))
     return [*parts, _space_table(arms).html(), *_failed(arms)]
+
+
+def searched(tuning: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the arms whose search has a result."""
+    return {name: arm for name, arm in tuning["arms"].items() if arm.get("expected")}
 
 
 def search_table(tuning: Mapping[str, Any]) -> Table:
@@ -150,20 +157,23 @@ def _series(
     return Series(name, x, mean, low=low, high=high)
 
 
-def _by_time(arms: Mapping[str, Mapping[str, Any]], scale: Scale) -> Html:
-    """Draw all arms over the time of their trials, to compare them at equal cost."""
-    lines = []
+def by_time(tuning: Mapping[str, Any]) -> Chart | None:
+    """Draw all arms over the time of their trials, to compare them at equal cost.
+
+    None if no search has a result.
+    """
+    arms, scale, lines = searched(tuning), Scale.of(tuning), []
     for look, (name, arm) in enumerate(arms.items()):
         pace = float(arm["seconds"]) / len(arm["trials"])
         line = _series(name, arm["expected"], scale, pace)
         lines.append(Series(name, line.x, line.y, look=look))
-    chart = line_chart(
+    if not lines:
+        return None
+    return line_chart(
         "Best validation score by search time", lines,
         x_label="training time of all trials so far, s (log scale)",
         y_label=f"best validation {scale.heading}", log_x=True,
     )  # fmt: skip
-    how = "The same curves with k times the arm's mean trial time on the x axis: left is cheaper."
-    return tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", how))
 
 
 def _space_table(arms: Mapping[str, Mapping[str, Any]]) -> Table:

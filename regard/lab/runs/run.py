@@ -16,7 +16,7 @@ from regard.attention.kernels.choose import Constants, using
 from regard.core import atomic_io
 from regard.core.errors import RegardError
 from regard.core.plugins import changed
-from regard.core.shown import shown
+from regard.core.shown import plotted, shown
 from regard.lab.data.examples import Example
 from regard.lab.runs.build import build_network, prepare, tokenizer_kind
 from regard.lab.runs.config import Config
@@ -49,6 +49,7 @@ class Run:
         return f"<Run {self.folder.path}: {self.config.model} on {what}, {state}>"
 
     _repr_html_ = shown
+    plot = plotted
 
     @property
     def complete(self) -> bool:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from regard.core.atomic_io import write_json
 from regard.core.reading import checked, read_json
-from regard.core.shown import shown
+from regard.core.shown import plotted, shown
 from regard.lab.runs.convergence import CONVERGED, ONE_LABEL, TRIVIAL
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.statistics import Difference
@@ -141,6 +141,7 @@ class Comparison:
         return f"<Comparison on {self.task}, {arms}>\n{self.table()}"
 
     _repr_html_ = shown
+    plot = plotted
 
     def json(self) -> dict[str, Any]:
         """Return the result as ``--json`` prints it, with ``tuning`` if settings were searched."""
