@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SHAPES = {"attention": "o", "network": "D", "baseline": "s"}
 #: Dashes of the lines of a chart, in points; the first is solid.
 DASHES = ((), (7, 4), (2, 4), (9, 3, 2, 3), (12, 4), (4, 2))
+MOST = 1e300  # values from here on are not drawn: the length of their axis would overflow
 #: Ticks of a duration in seconds.
 TIMES = (
     *(0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1200, 3600, 18_000, 86_400),
@@ -135,11 +136,11 @@ def interval_chart(
     Dashed lines mark the mean of the reference arm and those `lines` that lie within the axis.
     Values have the unit of `x_label`.
     """
-    shown = [row for row in rows if math.isfinite(row.mean)]
+    shown = [row for row in rows if _drawable(row.mean)]
     left = max((text_width(shorten(r.name, 26), SIZE) for r in shown), default=60) + 20
     right = text_width("100.0 [100.0, 100.0]" if digits < 2 else "0.000 [0.000, 0.000]", SIZE) + 12
     values = [v for r in shown for v in (r.mean, r.low, r.high, *r.values)]
-    ends = [v for v in values if math.isfinite(v)]
+    ends = [v for v in values if _drawable(v)]
     room = 0.05 * (max(ends) - min(ends)) if ends else 0.0
     inside = {
         name: value
@@ -184,7 +185,7 @@ def scatter(
     height: int = 400,
 ) -> Chart:
     """Draw named points over a logarithmic x axis; with `seconds` x is a duration."""
-    shown = [p for p in points if math.isfinite(p.x) and math.isfinite(p.y) and p.x > 0]
+    shown = [p for p in points if _drawable(p.x) and _drawable(p.y) and p.x > 0]
     x_format = duration if seconds else number
 
     def draw(ax: "Axes") -> None:
@@ -192,7 +193,7 @@ def scatter(
         ax.xaxis.set_major_formatter(lambda value, _: x_format(value))
         fit(ax.yaxis, [v for p in shown for v in (p.y, p.low, p.high)])
         for p in shown:
-            if math.isfinite(p.low) and math.isfinite(p.high):
+            if _drawable(p.low) and _drawable(p.high):
                 ax.vlines(p.x, p.low, p.high, colors=colours()[_family(p.family)], alpha=0.4)
         for p in shown:
             says = f"{p.name}: {x_format(p.x)}, {p.y:.{digits}f}"
@@ -251,7 +252,7 @@ def fit(
     from matplotlib import ticker
 
     name = axis.axis_name
-    finite = [v for v in values if math.isfinite(v) and (v > 0 or not log)] or [1.0, 10.0]
+    finite = [v for v in values if _drawable(v) and (v > 0 or not log)] or [1.0, 10.0]
     low, high = min(finite), max(finite)
     if log:
         low, high = math.log10(low), math.log10(high)
@@ -261,8 +262,8 @@ def fit(
     most = max(2, min(6, axis.get_tick_space()))
     if log:
         axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (10**low, 10**high)})
-        decades = high - low
-        firsts = (1, 2, 5) if 0.3 * size_of(axis.axes)[name == "y"] / decades > 45 else (1,)
+        length, label = (size_of(axis.axes)[0], 45) if name == "x" else (size_of(axis.axes)[1], 25)
+        firsts = (1, 2, 5) if 0.3 * length / (high - low) > label else (1,)
         axis.set_major_locator(ticker.LogLocator(subs=firsts, numticks=most + 4))
         axis.set_minor_locator(ticker.NullLocator())
         inside = [t for t in marks if 10**low <= t <= 10**high]
@@ -319,7 +320,7 @@ def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int 
     ends = [series.low or series.y, series.high or series.y]
     rows = [
         row for row in zip(series.x, series.y, *ends, strict=True)
-        if all(map(math.isfinite, row)) and (row[0] > 0 or not log_x)
+        if all(map(_drawable, row)) and (row[0] > 0 or not log_x)
         and (min(row[1:]) > 0 or not log_y)
     ]  # fmt: skip
     if len(rows) > most:
@@ -328,6 +329,11 @@ def _finite(series: Series, log_x: bool = False, log_y: bool = False, most: int 
     if not series.low:
         low, high = [], []
     return replace(series, x=x, y=y, low=low, high=high)
+
+
+def _drawable(value: float) -> bool:
+    """Return whether a value is finite and not so large that the length of an axis overflows."""
+    return abs(value) < MOST
 
 
 def _family(name: str) -> str:
@@ -341,10 +347,10 @@ def _with_interval(row: Row, digits: int) -> str:
 def _interval(ax: "Axes", place: int, row: Row, digits: int) -> None:
     text, colour = _with_interval(row, digits), colours()
     own = colour[_family(row.family)]
-    if math.isfinite(row.low) and math.isfinite(row.high):
+    if _drawable(row.low) and _drawable(row.high):
         ax.hlines(place, row.low, row.high, colors=own, linewidth=2)
         ax.vlines([row.low, row.high], place - 0.17, place + 0.17, colors=own, linewidth=2)
-    values = [value for value in row.values if math.isfinite(value)]
+    values = [value for value in row.values if _drawable(value)]
     ax.plot(values, [place + 0.33] * len(values), "o", color=colour["soft"], markersize=4,
             markeredgewidth=0, alpha=0.75)  # fmt: skip
     mark(ax, row.mean, place, row.family, f"{row.name}: {text}", row.trained)

@@ -182,7 +182,7 @@ def test_a_long_text_is_cut_with_a_mark() -> None:
     assert "… and 350 more words, 70% of the weight" in strip
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e308])
 def test_numbers_that_are_none_are_left_out(bad: float) -> None:
     for svg in (
         line_chart("T", [Series("a", [0, 1, 2], [1, bad, 3])], x_label="x", y_label="y"),
