@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from regard.core.atomic_io import write_bytes
+from regard.core.errors import RegardError
 from regard.lab.reports.markup import SIZE, Html, framed, printable, shorten, tag
 from regard.lab.reports.page import static
 
@@ -41,6 +42,7 @@ USUAL = {
     ("font-size", f"{SIZE}px"),
 }  # fmt: skip
 XLINK = "{http://www.w3.org/1999/xlink}href"
+GLYPH = "Glyph .* missing from font"  # a warning of matplotlib
 SAYS = "says:"  # begins the id of an element with a hover text
 
 
@@ -71,12 +73,15 @@ class Drawing:
 
             with _style():
                 return self._on(pyplot.figure)[1]
-        with _style(size=None):
+        with _style(own=False):
             self._fill(ax)
         return ax
 
     def save(self, path: Path) -> None:
-        """Write the chart to a file in the format of its suffix. Raises: the disk is full."""
+        """Write the chart to a file in the format of its suffix.
+
+        Raises: a character that the typeface lacks, unless the file is an SVG; the disk is full.
+        """
         from matplotlib.figure import Figure
 
         kind = path.suffix.lower().removeprefix(".")
@@ -84,8 +89,12 @@ class Drawing:
             write_bytes(path, self.svg("light").encode())
             return
         file, date = io.BytesIO(), {"CreationDate": None} if kind == "pdf" else {}
-        with _style():
-            self._on(Figure)[0].savefig(file, format=kind, dpi=144, metadata=date)
+        try:
+            with _style(), warnings.catch_warnings():
+                warnings.filterwarnings("error", GLYPH)
+                self._on(Figure)[0].savefig(file, format=kind, dpi=144, metadata=date)
+        except UserWarning as error:
+            raise RegardError(f"{path}: {error} Write an .svg, whose viewer has it") from None
         write_bytes(path, file.getvalue())
 
     def svg(self, theme: str | None = None) -> Html:
@@ -93,7 +102,8 @@ class Drawing:
         from matplotlib.figure import Figure
 
         file = io.StringIO()
-        with _style():
+        with _style(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", GLYPH)  # the reader's browser has other typefaces
             figure, _ = self._on(Figure)
             figure.patch.set_visible(theme is not None)
             figure.savefig(file, format="svg", facecolor=colours()["ground"])
@@ -170,16 +180,11 @@ def colours(theme: str = "light") -> dict[str, str]:
     return dict(re.findall(r"--([\w-]+): (#\w{6})", light + (dark if theme == "dark" else "")))
 
 
-@contextmanager
-def _style(size: int | None = SIZE) -> Iterator[None]:
-    """Draw in the style of every chart; without a size in that of the user's notebook."""
+def _style(own: bool = True) -> AbstractContextManager[None]:
+    """Draw in the style of every chart, or else in that of the user's notebook."""
     import matplotlib.style
 
-    with warnings.catch_warnings(), matplotlib.style.context(
-        ["default", STYLE] if size else {"text.parse_math": False}
-    ):  # fmt: skip
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the reader has others
-        yield
+    return matplotlib.style.context(["default", STYLE] if own else {"text.parse_math": False})
 
 
 def size_of(ax: "Axes") -> tuple[float, float]:

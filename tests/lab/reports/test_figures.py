@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from regard.analysis.layer_attention import LayerAttention
+from regard.core.errors import RegardError
 from regard.lab.reports.aligned import maps
 from regard.lab.reports.drawing import colours
 from regard.lab.reports.figures import (
@@ -102,6 +103,10 @@ def test_a_chart_is_drawn_on_axes_and_into_files(tmp_path: Path) -> None:
         chart.drawing.save(path)
         assert path.read_bytes() == written, "the same data are the same bytes"
     assert "var(" not in (tmp_path / "chart.svg").read_text("utf-8")
+    chart = line_chart("注意力", [Series("a", [1, 2], [3, 4])], x_label="x", y_label="y")
+    chart.drawing.save(tmp_path / "chart.svg")
+    with pytest.raises(RegardError, match=r"chart\.pdf: Glyph .* missing .* Write an \.svg"):
+        chart.drawing.save(tmp_path / "chart.pdf")
     assert colours("dark")["ink"] in chart.drawing.svg("dark")
 
 
