@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parent.parent
 OWN = {"regard", "benchmarks", "tests", "examples"}
 #: Distributions whose module has another name.
-MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL", "markdown-it-py": "markdown_it"}
 #: Distributions that are run, or that a tool looks for, and that nobody imports.
 TOOLS = {"pytest-cov", "pytest-xdist", "ruff", "mypy", "scipy-stubs"} | {
     "sphinx", "myst-nb", "furo", "sphinx-copybutton", "sphinx-design", "ipykernel"

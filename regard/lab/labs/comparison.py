@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.core.errors import RegardError
 from regard.core.settings import Settings, build, key_value
 from regard.lab.labs import LabRequest, Say, Show
-from regard.lab.labs.lab import FLAGS, Claim, Lab, LabReport
+from regard.lab.labs.lab import FLAGS, Claim, Described, Findings, Lab, LabReport
 from regard.lab.labs.running import follow, forecast, pretrain
 from regard.lab.reports.answer import answer, percent
 from regard.lab.reports.evidence import Arm as Evidence
@@ -231,7 +231,8 @@ class ComparisonLab(Lab):
     all data without a preset. Without such a preset other data are an error, which ends with
     `other_data_hint`. `options`: the lab's own settings; every other ``key=value`` is a setting of
     the runs. `adapt` changes the plan beyond the presets. `measure` evaluates the trained runs;
-    `figures`, `claims` and `answer` describe the results.
+    `findings` and the `page` describe the results, or else `figures`, `claims` and `answer`. A page
+    can show the ``summary`` of the comparison.
 
     >>> lab = ComparisonLab(question="Which?", task="classification", arms=["mean", "rnn"])
     >>> lab.plan(LabRequest(seeds=2, overrides=["steps=9"])).overrides
@@ -245,6 +246,8 @@ class ComparisonLab(Lab):
     options: type[Settings] = Settings
     adapt: Callable[[Plan], Plan] = lambda plan: plan
     measure: Callable[[Result], Any] = lambda result: None
+    page: Path | None = None
+    findings: Callable[[Result], Findings] = lambda result: Findings({})
     figures: Callable[[Result], Iterable[Section]] = lambda result: ()
     claims: Callable[[Result], Iterable[Claim]] = lambda result: ()
     answer: Callable[[Result], Iterable[str]] = lambda result: result.summary
@@ -291,15 +294,24 @@ class ComparisonLab(Lab):
 
     def report(self, result: Result, comparison: "Comparison") -> LabReport:
         """Describe the results."""
-        record = result.record
+        record, described = result.record, self.describe(result)
         return LabReport(
-            [*self.answer(result)],
-            [*self.figures(result)],
-            [*self.claims(result)],
+            described.answer,
+            described.sections,
+            described.claims,
             self.next if isinstance(self.next, str) else self.next(result),
             trained=comparison,
             record={key: record[key] for key in record.keys() - comparison.record().keys()},
         )
+
+    def describe(self, result: Result) -> Described:
+        """Return the answer, sections and claims about the results."""
+        if not self.page:
+            parts = (self.answer(result), self.figures(result), self.claims(result))
+            return Described(*map(list, parts))
+        found = self.findings(result)
+        values = {"summary": result.summary, **found.values}
+        return replace(found, values=values).described(self.page)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Run some steps of each arm and forecast the time and memory of all."""

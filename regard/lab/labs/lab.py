@@ -3,7 +3,7 @@
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, nan
 from pathlib import Path
@@ -16,7 +16,9 @@ from regard.core.reading import read_json
 from regard.core.settings import Settings, build, split
 from regard.lab.labs import LabRequest, Questioned, Say, Show
 from regard.lab.reports.comparison import write_report
-from regard.lab.reports.findings import Section, Table, write_findings
+from regard.lab.reports.findings import Cell, Section, Table, write_findings
+from regard.lab.reports.markup import Html
+from regard.lab.reports.prose import read_page
 from regard.lab.reports.scales import duration
 from regard.lab.reports.scales import forecast as ahead
 from regard.lab.runs.places import default_folder
@@ -40,6 +42,53 @@ def claim(says: str, value: float, holds: bool) -> Claim:
     True
     """
     return {"says": says, "value": float(value) if isfinite(value) else None, "holds": bool(holds)}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The result of a lab with a page: values for its sentences, claims, figures and tables.
+
+    `claims`: the value of each claim and whether it holds, by key; a page reads the value as
+    ``claims.KEY``. `tables`: columns and rows. Titles, captions and notes stand in the page.
+    """
+
+    claims: Mapping[str, tuple[float, bool]]
+    values: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Html] = field(default_factory=dict)
+    tables: Mapping[str, tuple[Sequence[str], Sequence[Sequence[Cell]]]] = field(
+        default_factory=dict
+    )
+
+    @classmethod
+    def joined(cls, parts: Iterable["Findings"]) -> "Findings":
+        """Join the findings of parts of a lab; they need different names."""
+        several = [*parts]
+        return cls(*(
+            {name: value for part in several for name, value in getattr(part, kind).items()}
+            for kind in ("claims", "values", "figures", "tables")
+        ))  # fmt: skip
+
+    def described(self, page: Path) -> "Described":
+        """Fill in the page.
+
+        Raises: a claim without a sentence, or a sentence without a claim; what `read_page` raises.
+        """
+        tables = {name: Table("", *content) for name, content in self.tables.items()}
+        values = {key: value for key, (value, _) in self.claims.items()}
+        prose = read_page(page, {**self.values, "claims": values}, self.figures, tables)
+        if odd := sorted(prose.claims.keys() ^ self.claims.keys()):
+            raise RegardError(f"{page}: claims of the lab and the page differ: {', '.join(odd)}")
+        claims = [claim(prose.claims[key], *found) for key, found in self.claims.items()]
+        return Described(prose.answer, prose.sections, claims)
+
+
+@dataclass(frozen=True)
+class Described:
+    """The words of a lab's result: the answer in a few sentences, sections, claims."""
+
+    answer: Sequence[str]
+    sections: Sequence[Section]
+    claims: Sequence[Claim]
 
 
 @dataclass(frozen=True)
@@ -220,16 +269,18 @@ class ReferenceTime:
 class MeasuringLab(Lab, Generic[S, M]):
     """A lab that measures without training runs.
 
-    `measure` returns the measurements; `figures`, `claims` and `answer` describe them, the first
-    two from ``measured.parts`` by default. A lab without a setting `seeds` repeats the measurement
-    for each further seed, and its claims must hold for all seeds.
+    `measure` returns the measurements; `findings` and the `page` describe them, or else `figures`,
+    `claims` and `answer`, the first two from ``measured.parts`` by default. A lab without a setting
+    `seeds` repeats the measurement for each further seed, and its claims must hold for all seeds.
     """
 
     settings: type[S]
     reference_time: ReferenceTime
     measure: Callable[[S, Say, Show], M]
-    answer: Callable[[M], str]
     next: str | Callable[[M], str]
+    page: Path | None = None
+    findings: Callable[[M], Findings] = lambda measured: measured
+    answer: Callable[[M], str] = lambda measured: ""
     figures: Callable[[M], Sequence[Section]] = lambda measured: sections_of(measured)
     claims: Callable[[M], Sequence[Claim]] = lambda measured: claims_of(measured)
     compared: Callable[[M], Compared] = lambda measured: Compared()
@@ -243,17 +294,24 @@ class MeasuringLab(Lab, Generic[S, M]):
         first, *others = self.all_settings(request)
         say(self.question)
         measured = self.measure(first, say, show)
-        sections, claims = [*self.figures(measured)], [*self.claims(measured)]
+        described = self.describe(measured)
+        sections, claims = [*described.sections], [*described.claims]
         if others:
-            repeated = [self.claims(self.measure(settings, say, show)) for settings in others]
+            repeated = [self.describe(self.measure(one, say, show)).claims for one in others]
             table, claims = over_seeds([claims, *repeated])
             sections.append(Section("Do the claims hold with other seeds?", tables=[table]))
         next_command = self.next if isinstance(self.next, str) else self.next(measured)
         report = LabReport(
-            [self.answer(measured)], sections, claims, next_command, self.compared(measured)
+            described.answer, sections, claims, next_command, self.compared(measured)
         )
         data = request.data or "built-in data"
         return self.finish(request, report, self.place(request), data, say)
+
+    def describe(self, measured: M) -> Described:
+        """Return the answer, sections and claims about the measurements."""
+        if self.page:
+            return self.findings(measured).described(self.page)
+        return Described([self.answer(measured)], self.figures(measured), self.claims(measured))
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Check the settings and estimate the time from that of a run with the defaults."""

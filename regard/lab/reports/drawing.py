@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from regard.core.atomic_io import write_bytes
 from regard.core.errors import RegardError
-from regard.lab.reports.markup import SIZE, Html, framed, printable, shorten, tag
+from regard.lab.reports.markup import SIZE, Html, framed, show_hidden, shorten, tag
 from regard.lab.reports.page import static
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Chart(Html):
 
 def plain(text: str) -> str:
     """Return a text in one line, without the characters that no picture can show."""
-    return " ".join(printable(text).split())
+    return " ".join(show_hidden(text).split())
 
 
 @cache

@@ -45,13 +45,17 @@ def escape(text: object) -> Html:
     >>> print(escape("safe\u202egnp.exe"))
     safe‹U+202E›gnp.exe
     """
-    return text if isinstance(text, Html) else Html(markupsafe.escape(printable(str(text))))
+    return text if isinstance(text, Html) else Html(markupsafe.escape(show_hidden(str(text))))
 
 
-def printable(text: str) -> str:
-    """Return a text as `escape` shows it, before the signs of markup are escaped."""
-    fit = _UNFIT.sub("\ufffd", _LINES.sub(" ", text))
-    return _TURNING.sub(lambda match: f"‹U+{ord(match[0]):04X}›", fit)
+def show_hidden(text: str) -> str:
+    """Replace characters that a page cannot contain, or that would disguise other characters.
+
+    >>> show_hidden("safe\u202egnp.exe")
+    'safe‹U+202E›gnp.exe'
+    """
+    plain = _UNFIT.sub("\ufffd", _LINES.sub(" ", text))
+    return _TURNING.sub(lambda match: f"‹U+{ord(match[0]):04X}›", plain)
 
 
 def tag(name: str, /, *content: object, **attributes: object) -> Html:
