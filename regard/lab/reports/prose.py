@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from jinja2 import FileSystemLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -43,7 +44,8 @@ PLACE = re.compile("\ue000([0-9]+)\ue001")  # stands for a value while Markdown 
 FORMATS = {
     "percent": lambda value, digits=0: f"{value:.{digits}%}",
     "points": lambda value, digits=1: f"{100 * value:.{digits}f}",
-    "fixed": lambda value, digits=0: f"{value:,.{digits}f}",
+    "fixed": lambda value, digits=0: f"{value:.{digits}f}",
+    "count": lambda value, digits=0: f"{value:,.{digits}f}",
     "scientific": lambda value, digits=1: f"{value:.{digits}e}",
     "short": lambda value, digits=6: f"{value:.{digits}g}",
 }
@@ -63,8 +65,8 @@ def read_page(
 ) -> Prose:
     """Fill in a page. Figures and tables get their captions, titles and notes from it.
 
-    `values` are shown by the filters ``percent``, ``points``, ``fixed``, ``scientific`` and
-    ``short``, each with a number of digits: ``{{ share | percent(1) }}``.
+    `values` are shown by the filters ``percent``, ``points``, ``fixed``, ``count`` (with commas),
+    ``scientific`` and ``short``, each with a number of digits: ``{{ share | percent(1) }}``.
 
     Raises: a value that is missing or has the wrong type, with file and line; a figure or table
     that the page does not show, or shows without having it; a part that is no heading, paragraph,
@@ -115,6 +117,8 @@ def _put_back(tokens: Sequence[Token], shown: Sequence[str]) -> None:
 
     for token in tokens:
         token.content = put(token.content)
+        if token.type == "image":
+            token.attrs["src"] = unquote(str(token.attrs["src"]))
         token.attrs = {key: put(value) for key, value in token.attrs.items()}
         _put_back(token.children or [], shown)
 

@@ -31,11 +31,18 @@ A second answer.
 *Why* {{ name }}
 holds.
 
-![A chart of {{ name }}.](chart "small")
+![A chart of {{ name }}.]({{ which }} "small")
 
 ![Rows of {{ name }}](rows "All {{ share | points }} of them.")
 """
-VALUES = {"slope": 0.5, "share": 0.25, "name": "q·k", "more": False, "arms": ["a*", "b_c_"]}
+VALUES = {
+    "slope": 0.5,
+    "share": 0.25,
+    "name": "q·k",
+    "more": False,
+    "which": "chart",
+    "arms": ["a*", "b_c_"],
+}
 
 
 def read(

@@ -1,9 +1,9 @@
-"""The words, figures and claims on which scores need scaling, and on the softmax of a loss."""
+"""The figures and claims on which scores need scaling, and on the softmax of a loss."""
 
 import math
 
 from regard.lab.labs import Show
-from regard.lab.labs.lab import Part, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.softmax_gradient.findings import AIM, dots, rooted
 from regard.lab.labs.softmax_gradient.saturation import (
     MOST,
@@ -13,13 +13,13 @@ from regard.lab.labs.softmax_gradient.saturation import (
     steps_to_turn,
 )
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Cell, Figure, Section, Table
+from regard.lab.reports.findings import Cell
 
 GAPS = [0.5 * i for i in range(19)]
 
 
-def scores(found: Found) -> Part:
-    """Return the section on the scores that need the scaling."""
+def scores(found: Found) -> Findings:
+    """Return the findings on the scores that need the scaling."""
     cure = {
         "dot": "divide by √d",
         "scaled-dot": "nothing",
@@ -38,7 +38,7 @@ def scores(found: Found) -> Part:
              math.exp(first.entropy.value), math.exp(last.entropy.value), cure[name]]
         )  # fmt: skip
     looks = {"scaled-dot": 0, "dot": 1, "additive": 2, "cosine": 3, "gaussian": 4}
-    charts = []
+    charts = {}
     for what, title, label in (
         ("variance", "Variance of six scores over the width", "variance over the keys"),
         ("entropy", "Entropy under six scores", "entropy, nats"),
@@ -51,57 +51,27 @@ def scores(found: Found) -> Part:
                 Series(name, at, [m.value for m in means], look=looks.get(name, 5), low=low,
                        high=high)
             )  # fmt: skip
-        charts.append(
-            line_chart(title, series, x_label="width d", y_label=label, log_x=True,
-                       log_y=what == "variance", height=400)
+        charts[f"scores-{what}"] = line_chart(
+            title, series, x_label="width d", y_label=label, log_x=True, log_y=what == "variance",
+            height=400,
         )  # fmt: skip
-    expected, wide = additive_variance(), found.many("additive", "variance")[1][-1]
-    section = Section(
-        "Which scores need it?",
-        [
-            "Gaussian (w = 1): −‖q − k‖²/2 holds q·k and a half of ‖k‖², variance 1.5 d: it "
-            "freezes as q·k does; w² = 1/√d cures it (regard's start when the width is told).",
-            "Additive, w·tanh(W_q q + W_k k + b): every hidden unit is at most 1, so no score "
-            "leaves ± Σ|w_i|, and with weights uniform in ± 1/√fan-in the variance is "
-            f"{expected:.4f} however wide. It needs no division; if anything it starts too calm.",
-            "Cosine lies in ± 1 and has variance 1/d: wide vectors are all nearly orthogonal, and "
-            "softmax sees no difference. It needs the opposite: a factor of √d, the start of "
-            "cosine-temperature, whose factor is then learned.",
-        ],
-        [
-            Figure(charts[0], "What to see: two rise with d, three stay, one falls."),
-            Figure(charts[1], "What to see: at the top, attention is a plain mean; at the bottom, "
-                   "one key."),
-        ],
-        [
-            Table(
-                "Scores at their start",
-                ["score", "slope of ln variance in ln d", f"variance, d = {found.widths[0]}",
-                 "variance, widest", "keys seen", "keys seen, widest", "needs"],
-                rows,
-            )
-        ],
+    columns = ["score", "slope of ln variance in ln d", f"variance, d = {found.widths[0]}",
+               "variance, widest", "keys seen", "keys seen, widest", "needs"]  # fmt: skip
+    still, cosine, heated = (slopes[name] for name in ("additive", "cosine", "cosine-temperature"))
+    return Findings(
+        {
+            "additive": (still.value, still.low <= 0.03 and still.high >= -0.03),
+            "cosine": (cosine.value, abs(cosine.value + 1) <= AIM and abs(heated.value) <= AIM),
+        },
+        {"additive_widest": found.many("additive", "variance")[1][-1].value,
+         "additive_theory": additive_variance(), "slopes": slopes},
+        charts,
+        {"scores": (columns, rows)},
     )  # fmt: skip
-    claims = [
-        claim(
-            f"additive scores keep their variance: {wide.value:.4f} at the widest, by theory "
-            f"{expected:.4f}; slope {slopes['additive']}",
-            slopes["additive"].value,
-            slopes["additive"].low <= 0.03 and slopes["additive"].high >= -0.03,
-        ),
-        claim(
-            f"cosine's variance falls as 1/d: slope {slopes['cosine']}; with a factor of √d "
-            f"{slopes['cosine-temperature']}",
-            slopes["cosine"].value,
-            abs(slopes["cosine"].value + 1) <= AIM
-            and abs(slopes["cosine-temperature"].value) <= AIM,
-        ),
-    ]
-    return Part(section, claims)
 
 
-def losses(found: Found, show: Show) -> Part:
-    """Return the section on why the softmax inside dies and that of the loss does not."""
+def losses(found: Found, show: Show) -> Findings:
+    """Return the findings on why the softmax inside dies and that of the loss does not."""
     n = found.keys
     spreads = [0.1 * (found.theory.high / 0.1) ** (i / 50) for i in range(51)]
     theory = [found.theory.at(spread) for spread in spreads]
@@ -137,50 +107,15 @@ def losses(found: Found, show: Show) -> Part:
         ],
         x_label="lead of the wrong key's score", y_label="steps", log_y=True,
     )  # fmt: skip
-    slow, quick = pairs[-1][1], log[GAPS.index(pairs[-1][0])]
-    section = Section(
-        "Why a lone softmax saturates (001, exercise 1)",
-        [
-            "Inside attention the loss reaches the scores through the weights: ∂L/∂s = J ∂L/∂w, "
-            "and every entry of J holds a factor w_i. When one weight is 1, J is 0, whatever the "
-            "loss wants. In the last layer softmax is not alone: ∂(−ln w_y)/∂s = J (−e_y / w_y) = "
-            "w − e_y. The logarithm divides by the very w_y that made J small; the gradient is "
-            "small only when the answer is right, and √2 when softmax is sure and wrong.",
-            "So attention has to be started where J lives: hence √d. A loss of logits needs no "
-            "such care.",
-            "Two keys, gradient descent with rate 1, from a score gap in favour of the wrong one: "
-            "through the output, ½‖c − v_right‖², the speed is proportional to w_right and the "
-            "time grows as e^gap; through the logarithm the speed is constant and the time grows "
-            "as the gap.",
-        ],
-        [
-            Figure(chart, "The label y of −ln w_y is drawn without looking at the scores. What to "
-                   "see: its gradient grows to √2; that of a softmax inside dies, the median "
-                   "exponentially."),
-            Figure(turning, f"At most {MOST:,} steps. What to see: a straight line on a "
-                   "logarithmic axis, against one that hardly rises."),
-        ],
-        [
-            Table("Steps until the right key has half of the weight",
-                  ["lead of the wrong key", "through c", "through −ln w"],
-                  [[gap, a, b] for gap, a, b in zip(GAPS, output, log, strict=True)],
-                  f"A dash: over {MOST:,} steps.")
-        ],
-    )  # fmt: skip
+    lead, slow = pairs[-1]
     sure = labels[-1].value
-    claims = [
-        claim(
-            f"as the scores' deviation grows to {sizes[-1]:.0f}, the gradient of −ln w_y grows "
-            f"to {sure:.2f} (√2 = 1.41) while the median ‖J‖ goes to {medians[-1]:.1e}",
-            sure,
-            labels[0].value < sure <= math.sqrt(2) and medians[-1] < max(medians) / 2,
-        ),
-        claim(
-            f"from a lead of {pairs[-1][0]:g} a softmax inside takes {slow:.0f} steps to turn, one "
-            f"under a logarithm {quick:.0f}; each unit of lead takes e^{rate:.2f} times as long "
-            "(theory: e)",
-            rate,
-            abs(rate - 1) <= 0.1,
-        ),
-    ]
-    return Part(section, claims)
+    dying = labels[0].value < sure <= math.sqrt(2) and medians[-1] < max(medians) / 2
+    columns = ["lead of the wrong key", "through c", "through −ln w"]
+    rows = [[gap, a, b] for gap, a, b in zip(GAPS, output, log, strict=True)]
+    return Findings(
+        {"label": (sure, dying), "turning": (rate, abs(rate - 1) <= 0.1)},
+        {"widest_deviation": sizes[-1], "last_median": medians[-1], "longest_lead": lead,
+         "steps_inside": slow, "steps_under_log": log[GAPS.index(lead)], "most_steps": MOST},
+        {"losses": chart, "steps": turning},
+        {"steps-table": (columns, rows)},
+    )  # fmt: skip

@@ -1,11 +1,11 @@
-"""The words, figures and claims on the variance of q·k, and on what softmax makes of it."""
+"""The figures and claims on the variance of q·k, and on what softmax makes of it."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from regard.lab.labs import Show
-from regard.lab.labs.lab import Part, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.softmax_gradient.gaussian import Saturation
 from regard.lab.labs.softmax_gradient.saturation import (
     DEAD,
@@ -16,7 +16,8 @@ from regard.lab.labs.softmax_gradient.saturation import (
     sorted_weights,
 )
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Cell, Figure, Section, Table, film
+from regard.lab.reports.findings import Cell, film
+from regard.lab.reports.markup import Html
 
 NAMES = {"dot": "q·k", "scaled-dot": "q·k/√d"}
 POWERS = [i / 2 for i in range(-8, 9)]  # temperatures are √d · 2^power
@@ -24,16 +25,7 @@ RANKS = 16
 AIM = 0.02  # how far the slope of the variance may be from 1
 
 
-CAPTIONS = {
-    "entropy": "What to see: for q·k the entropy is gone soon after ln n − d/2 meets 0.",
-    "largest": "What to see: one key takes everything; after division nothing depends on d.",
-    "jacobian": "What to see: for q·k it rises first (a choice between two keys passes most), then "
-    "falls without end.",
-    "dead": "What to see: the wider the queries, the more of them learn nothing at this start.",
-}
-
-
-def variance(found: Found) -> Part:
+def variance(found: Found) -> Findings:
     """Return row S3: the variance of q·k over d."""
     widths, means = found.widths, [found.products[d] for d in found.widths]
     logs, straight = slope_of_logs(found), fit(widths, means)
@@ -69,41 +61,22 @@ def variance(found: Found) -> Part:
         ["ln variance over ln d", logs.value, str(logs)],
         ["variance over d", straight.value, str(straight)],
     ]
-    section = Section(
-        "The variance of q·k is d",
-        [
-            "q·k = Σ q_i k_i is a sum of d products of independent numbers of mean 0 and variance "
-            "1: each product has mean 0 and variance 1, so the sum has mean 0 and variance d "
-            "(Vaswani et al. 2017, footnote 4). Dividing by √d makes that 1 at every width.",
-        ],
-        [
-            Figure(chart, "Bars are 95 % intervals, pale lines the theory: d and 1."),
-            Figure(share, "The same, so that the intervals can be seen."),
-        ],
-        [
-            Table("Slopes, each point weighed by its standard error",
-                  ["fitted", "slope", "with 95 % interval"], fits),
-            Table("The variance of a score", ["d", "q·k", "95 % interval", "q·k, over d", "q·k/√d"],
-                  rows),
-        ],
-    )  # fmt: skip
-    claims = [
-        *(
-            claim(
-                f"the slope of {what} is {slope} (aim: 1.00 ± {AIM})",
-                slope.value,
-                slope.low >= 1 - AIM and slope.high <= 1 + AIM,
-            )
-            for what, slope in (("ln variance in ln d", logs), ("the variance in d", straight))
-        ),
-        claim(
-            f"divided by √d the variance is 1 at every width: the furthest is {worst.value:.3f} "
-            f"± {worst.error:.3f}",
-            worst.value,
-            abs(worst.value - 1) <= 4 * worst.error,
-        ),
-    ]
-    return Part(section, claims)
+    columns = ["d", "q·k", "95 % interval", "q·k, over d", "q·k/√d"]
+    return Findings(
+        {
+            **{
+                key: (slope.value, slope.low >= 1 - AIM and slope.high <= 1 + AIM)
+                for key, slope in (("slope-of-logs", logs), ("slope", straight))
+            },
+            "divided": (worst.value, abs(worst.value - 1) <= 4 * worst.error),
+        },
+        {"logs": logs, "straight": straight, "aim": AIM, "worst": worst},
+        {"variance": chart, "variance-share": share},
+        {
+            "slopes": (["fitted", "slope", "with 95 % interval"], fits),
+            "variances": (columns, rows),
+        },
+    )
 
 
 def slope_of_logs(found: Found) -> Slope:
@@ -111,7 +84,7 @@ def slope_of_logs(found: Found) -> Slope:
     return fit(found.widths, [found.products[d] for d in found.widths], logs=True)
 
 
-def saturation(found: Found) -> Part:
+def saturation(found: Found) -> Findings:
     """Return what softmax makes of the two, beside the theory."""
     n, widths, last = found.keys, found.widths, found.widths[-1]
     fine = [widths[0] * (last / widths[0]) ** (i / 60) for i in range(61)]
@@ -120,7 +93,7 @@ def saturation(found: Found) -> Part:
     energy = [max(0.0, math.log(n) - d / 2) for d in fine]
 
     def chart(title: str, what: str, label: str, *extra: Series, root: bool = False,
-              log_y: bool = False) -> Figure:  # fmt: skip
+              log_y: bool = False) -> Html:  # fmt: skip
         series = [
             Series("", fine, [power(getattr(s, what), root) for s in curve], faint=True)
             for curve in curves if what != "dead"
@@ -130,10 +103,9 @@ def saturation(found: Found) -> Part:
             series.append(
                 dots(NAMES[name], at, [rooted(m) if root else m for m in means], look, 0.0)
             )
-        drawn = line_chart(
+        return line_chart(
             title, [*series, *extra], x_label="width d", y_label=label, log_x=True, log_y=log_y
         )
-        return Figure(drawn, CAPTIONS[what])
 
     medians = [
         Series(f"{NAMES[name]}, {kind}", widths, [value(found.seen[name, d]) for d in widths],
@@ -144,47 +116,20 @@ def saturation(found: Found) -> Part:
             ("median", looks[1], lambda s: s.gradient_median),
         )
     ]  # fmt: skip
-    section = Section(
-        "What softmax makes of it",
-        [
-            f"{n} scores that are independent and normal with variance σ² are Derrida's random "
-            f"energy model (1981). As long as σ² < 2 ln n = {frozen:.1f}, the entropy is about "
-            "ln n − σ²/2: many keys share the weight. Beyond, it freezes: the largest score alone "
-            "decides, and the entropy goes to 0. Pale lines are exact for this n: given q, the "
-            "scores are normal with variance ‖q‖², and the mean of each quantity is an integral.",
-            "The Jacobian of softmax is J = diag(w) − wwᵀ: the gradient of the scores is J times "
-            "that of the weights, and for weights' gradients of variance 1 its mean square is "
-            "‖J‖². J is 0 when one weight is 1. The mean falls slowly, since a few queries with "
-            "two nearly equal leaders pass all the gradient there is, and for q·k it is multiplied "
-            "by long keys on its way to q; the median query passes none. So gradients do not "
-            "just get small: most vanish, and a few are large. Both are gone after division by "
-            "√d.",
-        ],
-        [
-            chart("Entropy of the weights", "entropy", "entropy, nats",
-                  Series("ln n − d/2", fine, energy, look=4)),
-            chart("The largest weight", "largest", "largest weight, mean"),
-            chart("The Jacobian of softmax", "jacobian", "‖J‖, root mean square", root=True,
-                  log_y=True),
-            chart("Queries that pass no gradient", "dead", f"share of queries with ‖J‖ < {DEAD:g}"),
-            Figure(
-                line_chart("The gradient that reaches a query", medians, x_label="width d",
-                           y_label="‖∂loss/∂q‖", log_x=True, log_y=True),
-                "What to see: for q·k the mean grows while the median falls by orders of "
-                "magnitude; for q·k/√d the two stay together and the same at every width.",
-            ),
-        ],
-        [
-            Table(
-                f"Softmax of {said} over {n} keys",
-                ["d", "entropy", "theory", "largest", "theory", "‖J‖", "theory", "median ‖J‖",
-                 "dead", "gradient of q", "median"],
-                [row(found, name, d) for d in widths],
-                "Root mean squares for ‖J‖ and the gradient of q.",
-            )
-            for name, said in NAMES.items()
-        ],
-    )  # fmt: skip
+    figures = {
+        "entropy": chart("Entropy of the weights", "entropy", "entropy, nats",
+                         Series("ln n − d/2", fine, energy, look=4)),
+        "largest": chart("The largest weight", "largest", "largest weight, mean"),
+        "jacobian": chart("The Jacobian of softmax", "jacobian", "‖J‖, root mean square",
+                          root=True, log_y=True),
+        "dead": chart("Queries that pass no gradient", "dead",
+                      f"share of queries with ‖J‖ < {DEAD:g}"),
+        "gradient": line_chart("The gradient that reaches a query", medians, x_label="width d",
+                               y_label="‖∂loss/∂q‖", log_x=True, log_y=True),
+    }  # fmt: skip
+    columns = ["d", "entropy", "theory", "largest", "theory", "‖J‖", "theory", "median ‖J‖",
+               "dead", "gradient of q", "median"]  # fmt: skip
+    tables = {f"softmax-{name}": (columns, [row(found, name, d) for d in widths]) for name in NAMES}
     away = [
         abs(getattr(found.seen[name, d], what).value - getattr(theory, what))
         / getattr(found.seen[name, d], what).error
@@ -194,27 +139,21 @@ def saturation(found: Found) -> Part:
         for what in ("entropy", "largest", "jacobian")
     ]
     plain, scaled = (found.seen[name, last] for name in NAMES)
-    claims = [
-        claim(
-            f"at d = {last} softmax of q·k sees {math.exp(plain.entropy.value):.2f} of {n} keys "
-            f"(e to the entropy); of q·k/√d {math.exp(scaled.entropy.value):.1f}",
-            math.exp(plain.entropy.value),
-            plain.entropy.high < scaled.entropy.low,
-        ),
-        claim(
-            f"there {plain.dead.value:.1%} of the queries are dead (‖J‖ < {DEAD:g}), and "
-            f"{scaled.dead.value:.1%} with the division; the median ‖J‖ is "
-            f"{plain.jacobian_median:.1e} and {scaled.jacobian_median:.3f}",
+    seen = math.exp(plain.entropy.value)
+    claims = {
+        "keys-seen": (seen, plain.entropy.high < scaled.entropy.low),
+        "dead": (
             plain.dead.value,
             plain.dead.value > scaled.dead.value and scaled.dead.value < 0.001,
         ),
-        claim(
-            f"all {len(away)} measured entropies, largest weights and ‖J‖² are those of theory: "
-            f"the furthest is {max(away):.1f} standard errors off",
-            max(away),
-            max(away) <= 5,  # of some 66, by Student's t with as few as 15 degrees of freedom
-        ),
-    ]
+        # of some 66, by Student's t with as few as 15 degrees of freedom
+        "theory": (max(away), max(away) <= 5),
+    }
+    values = {
+        "last": last, "keys": n, "plain": plain, "scaled": scaled, "dead": DEAD, "frozen": frozen,
+        "keys_seen_scaled": math.exp(scaled.entropy.value), "compared": len(away), "names": NAMES,
+        "falling": None,
+    }  # fmt: skip
     far = [d for d in widths if d >= 4 * frozen]
     if len(far) >= 3:
         means = [found.seen["dot", d].jacobian for d in far]
@@ -223,19 +162,13 @@ def saturation(found: Found) -> Part:
             for d, mean in zip(far, means, strict=True)
         ]
         falling, wanted = fit(far, means, logs=True), fit(far, exact, logs=True).value
-        claims.append(
-            claim(
-                f"the mean dies slowly, the median fast: from d = {far[0]} on the mean of "
-                f"‖J‖² falls as d^{falling} (theory: −{-wanted:.3f} here, −½ for d → ∞, by queries "
-                "with two nearly equal leaders)",
-                falling.value,
-                falling.low - 0.05 <= wanted <= falling.high + 0.05,
-            )
-        )
-    return Part(section, claims)
+        near = falling.low - 0.05 <= wanted <= falling.high + 0.05
+        claims["falling"] = (falling.value, near)
+        values |= {"falling": falling, "falling_from": far[0], "falling_theory": wanted}
+    return Findings(claims, values, figures, tables)
 
 
-def temperature(found: Found, show: Show) -> Part:
+def temperature(found: Found, show: Show) -> Findings:
     """Return what a temperature does: softmax(q·k / T), step by step."""
     d, n = found.width, found.keys
     curves, rows, frames, sights = {}, [], [], {}
@@ -266,11 +199,6 @@ def temperature(found: Found, show: Show) -> Part:
     spreads = [math.sqrt(sight.variance.value) for sight in sights.values()]
     best = max(sights, key=lambda hot: sights[hot].jacobian.value)
     kind = list(curves)
-    moving = Figure(
-        film("Temperature", frames),
-        "Move the slider. What to see: cold (small T), one key has it all; hot, all are alike; "
-        "between T = √d/4 and 4√d lies all there is to choose.",
-    )
     over = line_chart(
         "Temperature: what softmax passes",
         [
@@ -281,38 +209,16 @@ def temperature(found: Found, show: Show) -> Part:
         ],
         x_label="temperature T", y_label="share", log_x=True,
     )  # fmt: skip
-    section = Section(
-        f"Temperature: softmax(q·k / T) at d = {d}",
-        [
-            "Dividing by √d is one temperature among all. It is not the one at which softmax "
-            f"passes most gradient (of those tried that is T = {best:.3g}, where "
-            f"{math.exp(sights[best].entropy.value):.1f} keys are seen), but the one "
-            "at which a new network starts with a variance of 1 whatever its width, so that "
-            "training, by the length of q and k, may choose its own.",
-        ],
-        [moving, Figure(over, "What to see: ‖J‖ has its top between freezing and indifference.")],
-        [
-            Table(
-                "Rows of the slider",
-                ["T", "T/√d", "variance", "entropy", "theory", "keys seen", "largest", "‖J‖",
-                 "dead"],
-                rows,
-            )
-        ],
+    cold, hot = (sights[kind[i]].entropy.value for i in (0, -1))
+    most = math.log(n)
+    columns = ["T", "T/√d", "variance", "entropy", "theory", "keys seen", "largest", "‖J‖", "dead"]
+    return Findings(
+        {"temperature": (hot, cold < 0.5 * hot and hot > 0.99 * most)},
+        {"width": d, "best": best, "best_keys_seen": math.exp(sights[best].entropy.value),
+         "coldest": spreads[0], "hottest": spreads[-1], "cold_entropy": cold, "log_keys": most},
+        {"temperature": film("Temperature", frames), "passed": over},
+        {"temperatures": (columns, rows)},
     )  # fmt: skip
-    ends = [sights[kind[0]], sights[kind[-1]]]
-    claims = [
-        claim(
-            f"a temperature does all that the division does: from T = √d/16 to 16√d (scores' "
-            f"deviation {spreads[0]:.1f} to {spreads[-1]:.2f}) the entropy goes from "
-            f"{ends[0].entropy.value:.2f} to {ends[1].entropy.value:.2f} of ln n = "
-            f"{math.log(n):.2f} nats",
-            ends[1].entropy.value,
-            ends[0].entropy.value < 0.5 * ends[1].entropy.value
-            and ends[1].entropy.value > 0.99 * math.log(n),
-        )
-    ]
-    return Part(section, claims)
 
 
 def scale(name: str, width: float) -> float:

@@ -5,7 +5,7 @@ stands in `saturation`, the theory in `analysis.gaussian_softmax`.
 """
 
 import math
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -14,18 +14,17 @@ from scipy.stats import chi2
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.labs import Say, Show
-from regard.lab.labs.lab import MeasuringLab, Part, ReferenceTime
+from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.labs.softmax_gradient.cures import losses, scores
 from regard.lab.labs.softmax_gradient.findings import (
     NAMES,
     POWERS,
     saturation,
-    slope_of_logs,
     temperature,
     variance,
 )
 from regard.lab.labs.softmax_gradient.gaussian import Theory
-from regard.lab.labs.softmax_gradient.saturation import DEAD, Found, product_variance, see
+from regard.lab.labs.softmax_gradient.saturation import Found, product_variance, see
 
 OTHERS = ("gaussian", "additive", "cosine", "cosine-temperature")
 
@@ -74,40 +73,18 @@ def over_widths(settings: SoftmaxGradientSettings, show: Show) -> Found:
     return Found(widths, products, seen, theory, *rest)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The measurements over d, and the parts of the report."""
-
-    found: Found
-    parts: list[Part]
-
-
-def measure(settings: SoftmaxGradientSettings, say: Say, show: Show) -> Measured:
+def measure(settings: SoftmaxGradientSettings, say: Say, show: Show) -> Findings:
     """Draw, attend, fit."""
     found = over_widths(settings, show)
     show(72, 100, "temperatures")
     parts = [variance(found), saturation(found), temperature(found, show)]
-    return Measured(found, [*parts, scores(found), losses(found, show)])
-
-
-def answer(measured: Measured) -> str:
-    """Return what the variance does to softmax, and what the division does to the variance."""
-    found, last = measured.found, measured.found.widths[-1]
-    plain, scaled = (found.seen[name, last] for name in NAMES)
-    return (
-        f"The variance of q·k grows as d^{slope_of_logs(found)}. At d = {last} softmax then "
-        f"puts {plain.largest.value:.0%} of its weight on one of {found.keys} keys and "
-        f"{plain.dead.value:.0%} of the queries pass no gradient (‖J‖ < {DEAD:g}). "
-        f"Divided by √d the variance is 1 at every width, the largest weight "
-        f"{scaled.largest.value:.0%}, and {scaled.dead.value:.0%} are dead. Only the "
-        f"variance matters: past 2 ln n = {2 * math.log(found.keys):.1f} softmax freezes."
-    )
+    return Findings.joined([*parts, scores(found), losses(found, show)])
 
 
 LAB = MeasuringLab(
     settings=SoftmaxGradientSettings,
     reference_time=ReferenceTime(18, "one core", scales_with=("blocks",)),
     measure=measure,
-    answer=answer,
+    page=Path(__file__).with_suffix(".md"),
     next="regard lab exploration",
 )
