@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from regard.lab.data.synthetic import reviews
 from regard.lab.data.tokenizers import train_tokenizer
 from regard.lab.labs import Show
-from regard.lab.labs.lab import Part, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.normalisation.norms import Labeller
-from regard.lab.reports.findings import Cell, Section, Table
+from regard.lab.reports.findings import Cell
 
 ARMS = ("layer norm", "batch norm", "no norm")
 READ = ("running means", "the batch", "one by one")  # how BatchNorm gets statistics in the test
@@ -96,7 +96,7 @@ def points(values: Sequence[float]) -> str:
 
 
 def ablation(batches: Sequence[int], steps: int, width: int, layers: int, seeds: Sequence[int],
-             show: Show) -> Part:  # fmt: skip
+             show: Show) -> Findings:  # fmt: skip
     """Reason 4: train with each norm at several batch sizes, on as many texts each."""
     training, test = data(4000, seeds[0])
     found: dict[tuple[str, int, str], list[float]] = {}
@@ -114,52 +114,25 @@ def described(
     batches: Sequence[int],
     seeds: int,
     texts: int,
-) -> Part:
-    """Return the table, the claims and the sentence of the ablation."""
+) -> Findings:
+    """Return the table and the claims of the ablation."""
     rows: list[list[Cell]] = [
         [norm if norm != "batch norm" else f"batch norm, tested by {read}", str(batch),
          points(values)]
         for (norm, batch, read), values in found.items()
     ]  # fmt: skip
-    claims, sentences = [], []
+    claims, leads = {}, {}
     for batch in batches:
         layer, normed = (
             np.array(found[norm, batch, READ[0]]) for norm in ("layer norm", "batch norm")
         )
-        lead, low, high = (100 * value for value in interval(layer - normed))
-        holds = low > 0
-        says = "better" if holds else "not shown to be better"
-        claims.append(
-            claim(
-                f"4: in batches of {batch} LayerNorm is {says} than BatchNorm: {lead:.1f} points "
-                f"({low:.1f} to {high:.1f})",
-                lead,
-                holds,
-            )
-        )
-        sentences.append(f"{lead:.1f} points ({low:.1f} to {high:.1f}) in batches of {batch}")
+        lead, low, _ = leads[batch] = [100 * value for value in interval(layer - normed)]
+        claims[f"batches-{batch}"] = (lead, low > 0)
     small = batches[0]
     running, alone = (np.mean(found["batch norm", small, read]) for read in (READ[0], READ[2]))
     mismatch = 100 * float(running - alone)
-    claims.append(
-        claim(
-            f"4: BatchNorm answers otherwise by the statistics of single texts: {mismatch:.1f} "
-            f"points below its running means (trained in batches of {small})",
-            mismatch,
-            mismatch > 1,
-        )
+    return Findings(
+        {**claims, "mismatch": (mismatch, mismatch > 1)},
+        {"leads": leads, "small": small, "texts": texts, "seeds": seeds, "test_texts": TEST},
+        tables={"accuracy": (["norm", "batch", "accuracy"], rows)},
     )
-    section = Section(
-        "4. Ablation: accuracy with each norm",
-        [
-            f"A Transformer on the built-in reviews, {texts:,} texts read at every batch size, "
-            f"{seeds} seeds, differences paired by seed. BatchNorm is trained by the statistics of "
-            "its batch and tested by their running means: the two differ, most of all for small "
-            "batches. The other two rows test it by the statistics of test batches.",
-        ],
-        tables=[
-            Table("Accuracy in the test, % (95 %)", ["norm", "batch", "accuracy"], rows,
-                  f"{TEST} test reviews; one by one: the first 200.")
-        ],
-    )  # fmt: skip
-    return Part(section, claims, f"LayerNorm leads BatchNorm by {' and '.join(sentences)}.")

@@ -4,7 +4,7 @@ The reasons are those of seed 002: lengths differ; residual networks; words that
 their own; ablations. Shen et al. 2020 (PowerNorm) measure the second and the fourth at full size.
 """
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.labs import Say, Show
-from regard.lab.labs.lab import MeasuringLab, Part, ReferenceTime
+from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.labs.normalisation.ablation import ablation
 from regard.lab.labs.normalisation.reasons import lengths_differ, mixed, residuals
 
@@ -44,14 +44,7 @@ class NormalisationSettings(Settings):
         return self
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The four parts."""
-
-    parts: list[Part]
-
-
-def measure(settings: NormalisationSettings, say: Say, show: Show) -> Measured:
+def measure(settings: NormalisationSettings, say: Say, show: Show) -> Findings:
     """Measure the three reasons on vectors, and train for the fourth."""
     show(0, 100, "lengths")
     parts = [lengths_differ(settings.width, settings.seed)]
@@ -61,7 +54,7 @@ def measure(settings: NormalisationSettings, say: Say, show: Show) -> Measured:
     seeds = range(settings.seed, settings.seed + settings.seeds)
     sizes = (settings.small, settings.large)
     parts.append(ablation(sizes, settings.steps, settings.width, settings.layers, seeds, show))
-    return Measured(parts)
+    return Findings.joined(parts)
 
 
 LAB = MeasuringLab(
@@ -70,6 +63,6 @@ LAB = MeasuringLab(
         78, "one core of an AMD EPYC (processor time)", scales_with=("steps",)
     ),
     measure=measure,
-    answer=lambda measured: " ".join(part.answer for part in measured.parts),
+    page=Path(__file__).with_suffix(".md"),
     next="regard lab sentiment",
 )

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from regard.lab.labs.lab import Part, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.normalisation.norms import NORMS, BatchNorm, Block, LayerNorm
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Cell, Figure, Section, Table
+from regard.lab.reports.findings import Cell
 
 WORDS = 12  # of the text that is watched
 DRAWS = 40  # batches around it
@@ -45,7 +45,7 @@ def change(norm: nn.Module, batch: int, width: int, seed: int) -> float:
     return float((seen - seen.mean(0)).norm() / seen.norm())
 
 
-def lengths_differ(width: int, seed: int) -> Part:
+def lengths_differ(width: int, seed: int) -> Findings:
     """Reason 1: texts differ in length. The same text in other batches, and with padding."""
     norms = {
         "layer norm": LayerNorm(width).train(),
@@ -58,9 +58,9 @@ def lengths_differ(width: int, seed: int) -> Part:
     slope = float(torch.linalg.lstsq(torch.stack([logs, logs**0], 1), ys[:, None]).solution[0])
     try:
         BatchNorm(width).train()(torch.ones(1, 1, width), torch.ones(1, 1, dtype=torch.bool))
-        alone = "computes something"
-    except ValueError:
-        alone = "is refused by torch (no variance)"
+        refused = False
+    except ValueError:  # no variance
+        refused = True
     rows: list[list[Cell]] = [
         [str(batch), *(100 * values[i] for values in moved.values())]
         for i, batch in enumerate(BATCHES)
@@ -75,44 +75,22 @@ def lengths_differ(width: int, seed: int) -> Part:
         x_label="texts in the batch", y_label="change of a word's vector, %",
         log_x=True, log_y=True,
     )  # fmt: skip
-    layer, batch = max(moved["layer norm"]), moved["batch norm, words alone"]
-    section = Section(
-        "1. Texts differ in length: LayerNorm is more stable",
-        [
-            "BatchNorm takes the mean of a batch, so a text's vectors depend on the texts beside "
-            "it, on how many they are and how long. LayerNorm takes the mean of one word's own "
-            f"numbers: nothing around it matters. A batch of one word {alone} with BatchNorm.",
-        ],
-        [Figure(chart, f"One text of {WORDS} words among texts of 4 to 20 words, {DRAWS} batches. "
-                "LayerNorm is 0 at every size and has no place on a logarithmic axis.")],
-        [Table("Change of the same text from batch to batch, %", ["texts", *norms], rows)],
+    alone, batch = max(moved["layer norm"]), moved["batch norm, words alone"]
+    padded = moved["batch norm, padding too"][2]
+    return Findings(
+        {
+            "alone": (alone, alone <= EXACT),
+            "slope": (slope, abs(slope + 0.5) <= 0.15),
+            "padding": (padded, padded > batch[2]),
+        },
+        {"batches": BATCHES, "batch_moves": batch, "refused": refused, "watched_words": WORDS,
+         "draws": DRAWS},
+        {"moves": chart},
+        {"moves-table": (["texts", *norms], rows)},
     )  # fmt: skip
-    claims = [
-        claim(
-            f"1: with LayerNorm a text does not depend on its batch: it moves by {layer:.1e}",
-            layer,
-            layer <= EXACT,
-        ),
-        claim(
-            f"1: with BatchNorm it moves by {batch[0]:.0%} in batches of {BATCHES[0]} and by "
-            f"{batch[-1]:.1%} in batches of {BATCHES[-1]}, as the batch to the power of "
-            f"{slope:.2f} (theory: −0.5 for large batches)",
-            slope,
-            abs(slope + 0.5) <= 0.15,
-        ),
-        claim(
-            "1: counting padding in the statistics makes it worse: "
-            f"{moved['batch norm, padding too'][2]:.1%}, not {batch[2]:.1%}, in batches of "
-            f"{BATCHES[2]}",
-            moved["batch norm, padding too"][2],
-            moved["batch norm, padding too"][2] > batch[2],
-        ),
-    ]
-    return Part(section, claims, f"A text's vectors move by {batch[0]:.0%} from batch to batch of "
-                f"{BATCHES[0]} with BatchNorm, and not at all with LayerNorm.")  # fmt: skip
 
 
-def residuals(width: int, layers: int, seed: int) -> Part:
+def residuals(width: int, layers: int, seed: int) -> Findings:
     """Reason 2: the norm helps residual networks. Size of states and gradients over the depth."""
     sizes, slopes = {}, {}
     for name, make in NORMS.items():
@@ -138,44 +116,30 @@ def residuals(width: int, layers: int, seed: int) -> Part:
         [Series(name, depth, values, look=i) for i, (name, values) in enumerate(sizes.items())],
         x_label="block", y_label="mean square of a state", log_y=True,
     )  # fmt: skip
-    rows: list[list[Cell]] = [
-        [name, values[0], values[-1], values[-1] / values[layers // 2 - 1], slopes[name]]
-        for name, values in sizes.items()
-    ]
     half = {name: values[-1] / values[layers // 2 - 1] for name, values in sizes.items()}
-    section = Section(
-        "2. A norm helps residual networks, either norm",
-        [
-            "Each block adds f(x) to x. Without a norm f(x) is as large as x, so the states double "
-            "again and again with the depth. With a norm inside the block f sees inputs of one "
-            "size, and what is added stays the same: states grow in proportion to the depth, and a "
-            "late block changes them by less (De & Smith 2020). This reason speaks for a norm; it "
-            "does not tell LayerNorm from BatchNorm.",
-        ],
-        [Figure(chart, f"{layers} blocks x + f(norm x), whose weights keep the size of inputs.")],
-        [Table("States and gradients", ["norm", "block 1", f"block {layers}", "second half, times",
-                                        "‖gradient of the input‖"], rows)],
-    )  # fmt: skip
-    both = max(half["layer norm"], half["batch norm"])
-    claims = [
-        claim(
-            f"2: without a norm the second half of {layers} blocks makes the states "
-            f"{half['no norm']:,.0f} times as large; with a norm {half['layer norm']:.1f} (layer) "
-            f"and {half['batch norm']:.1f} times (batch)",
-            half["no norm"],
-            half["no norm"] > 10 * both,
-        ),
-        claim(
-            "2: BatchNorm does it as well as LayerNorm: the growths differ by less than a half",
-            half["batch norm"] / half["layer norm"],
-            2 / 3 < half["batch norm"] / half["layer norm"] < 1.5,
-        ),
+    columns = [
+        "norm",
+        "block 1",
+        f"block {layers}",
+        "second half, times",
+        "‖gradient of the input‖",
     ]
-    return Part(section, claims, "Residual networks need a norm; either of the two keeps the "
-                "states in bounds.")  # fmt: skip
+    rows: list[list[Cell]] = [
+        [name, values[0], values[-1], half[name], slopes[name]] for name, values in sizes.items()
+    ]
+    none, layer, batch = half["no norm"], half["layer norm"], half["batch norm"]
+    return Findings(
+        {
+            "growth": (none, none > 10 * max(layer, batch)),
+            "either-norm": (batch / layer, 2 / 3 < batch / layer < 1.5),
+        },
+        {"depth": layers, "growth": half},
+        {"states": chart},
+        {"states-table": (columns, rows)},
+    )
 
 
-def mixed(width: int, seed: int) -> Part:
+def mixed(width: int, seed: int) -> Findings:
     """Reason 3: words have roles of their own, and BatchNorm mixes them."""
     generator = torch.Generator().manual_seed(seed)
     x, real = companions(8, width, generator)
@@ -198,34 +162,14 @@ def mixed(width: int, seed: int) -> Part:
     rows: list[list[Cell]] = [
         [name, *(100 * part for part in parts), 100 * later[name]] for name, parts in shares.items()
     ]
-    foreign = sum(shares["batch norm"][1:])
-    section = Section(
-        "3. Each word has a role of its own, and BatchNorm mixes the words",
-        [
-            "The gradient of one word's normalised vector shows what it was computed from. "
-            "LayerNorm: from that word. BatchNorm: from every word of every text in the batch. "
-            "What is mixed in says nothing about it; and where a model must not see later words, "
-            "BatchNorm shows them: changing the words from the fourth on changes the first three.",
-        ],
-        tables=[Table("What a normalised word depends on",
-                      ["norm", "itself, %", "other words of its text, %", "words of other texts, %",
-                       "moved by later words, %"], rows,
-                      "Shares of the sum of absolute gradients; a batch of 8 texts.")],
-    )  # fmt: skip
-    claims = [
-        claim(
-            f"3: with LayerNorm a word depends on itself alone: "
-            f"{sum(shares['layer norm'][1:]):.0%} from others, moved by later words by "
-            f"{later['layer norm']:.1e}",
-            sum(shares["layer norm"][1:]),
-            sum(shares["layer norm"][1:]) == 0 and later["layer norm"] <= EXACT,
-        ),
-        claim(
-            f"3: with BatchNorm {foreign:.0%} of what a word depends on are other words, and later "
-            f"words move earlier ones by {later['batch norm']:.1%}",
-            foreign,
-            foreign > 0.05 and later["batch norm"] > 0.001,
-        ),
-    ]
-    return Part(section, claims, f"With BatchNorm {foreign:.0%} of what a word's vector depends on "
-                "are other words, later ones included.")  # fmt: skip
+    columns = ["norm", "itself, %", "other words of its text, %", "words of other texts, %",
+               "moved by later words, %"]  # fmt: skip
+    own, foreign = (sum(shares[name][1:]) for name in ("layer norm", "batch norm"))
+    return Findings(
+        {
+            "own": (own, own == 0 and later["layer norm"] <= EXACT),
+            "foreign": (foreign, foreign > 0.05 and later["batch norm"] > 0.001),
+        },
+        {"later": later},
+        tables={"shares": (columns, rows)},
+    )
