@@ -7,17 +7,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.lab.labs.exploration.varying_key import orthonormal
-from regard.lab.labs.lab import Part, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Figure, Section
 from regard.lab.reports.maps import heat_map
 
 EXACT = 1e-12  # what "exactly" may mean for sums of a thousand float64 numbers
 ANGLES = (5, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 
 
-def extraction(most: int, bases: int, seed: int) -> Part:
-    """Return part (b.1): M = Σ a aᵀ / (aᵀa) takes v_a from s = v_a + v_b for orthogonal bases."""
+def extraction(most: int, bases: int, seed: int) -> Findings:
+    """Test (b.1): M = Σ a aᵀ / (aᵀa) takes v_a from s = v_a + v_b for orthogonal bases."""
     generator = torch.Generator().manual_seed(seed + 1)
     widths, errors = [], []
     for _ in range(bases):
@@ -40,71 +39,36 @@ def extraction(most: int, bases: int, seed: int) -> Part:
     far = max(abs(x - y) for x, y in zip(leaks, theory, strict=True))
     names = [f"a{i + 1}" for i in range(5)] + [f"b{i + 1}" for i in range(7)]
     floor = [max(error, 1e-17) for error in errors]
-    section = Section(
-        "(b.1) Taking v_a out of a sum",
-        [
-            "v_a lies in the span of a_1 … a_m, v_b in that of b_1 … b_p, all orthogonal to each "
-            "other but of any length. M = Σ a_i a_iᵀ / (a_iᵀ a_i) then gives "
-            "M(v_a + v_b) = v_a (004, equation a5.1.4): M keeps every a_i and takes every b_j to "
-            "zero. So a sum of values can be read, as long as they live in orthogonal spaces.",
-            "Where they do not, M v_b is what is left of v_b: ‖v_b‖ cos θ at an angle of θ. What "
-            "still works is M = A (Pᵀ A)⁻¹ Pᵀ with P the part of A that is orthogonal to B (the "
-            "oblique projection), at the price of errors that grow as 1 / sin θ.",
-        ],
-        [
-            Figure(
-                heat_map("M, in the usual coordinates", matrix.numpy(), diverging=True, width=340),
-                "In its usual coordinates M is a dense matrix that says little to the eye.",
-                True,
-            ),
-            Figure(
-                heat_map("VᵀMV, V the a_i and b_j", inner.numpy(), rows=names,
-                         columns=names, diverging=True, width=340),
-                "What to see: 1 for each a_i, 0 for each b_j, and for each pair.",
-                True,
-            ),
-            Figure(
-                line_chart(
-                    "M(v_a + v_b) is v_a to rounding",
-                    [Series("", widths, floor, dots=True, faint=True)],
-                    x_label="dimensions", y_label="‖Ms − v_a‖", log_y=True, width=340, height=250,
-                ),
-                f"400 of {bases:,} draws of bases, lengths from 0.1 to 10.",
-                True,
-            ),
-            Figure(
-                line_chart(
-                    "Spaces that are not orthogonal",
-                    [
-                        Series("cos θ", ANGLES, theory, look=1),
-                        Series("M", ANGLES, leaks, dots=True),
-                        Series("oblique", ANGLES, cured, look=2),
-                    ],
-                    x_label="angle of b_i to a_i, degrees", y_label="‖Ms − v_a‖ / ‖v_b‖",
-                    width=340, height=250,
-                ),
-                f"What to see: M leaks cos θ of v_b; the oblique projection errs by "
-                f"{max(cured):.0e} at most.",
-                True,
-            ),
-        ],
-    )  # fmt: skip
-    claims = [
-        claim(
-            f"(b.1) over {bases:,} draws of orthogonal bases in 2 to {most} "
-            f"dimensions, ‖Ms − v_a‖ is at most {worst:.1e} (aim: {EXACT:g})",
-            worst,
-            worst <= EXACT,
+    figures = {
+        "matrix": heat_map("M, in the usual coordinates", matrix.numpy(), diverging=True,
+                           width=340),
+        "inner": heat_map("VᵀMV, V the a_i and b_j", inner.numpy(), rows=names, columns=names,
+                          diverging=True, width=340),
+        "extracted": line_chart(
+            "M(v_a + v_b) is v_a to rounding",
+            [Series("", widths, floor, dots=True, faint=True)],
+            x_label="dimensions", y_label="‖Ms − v_a‖", log_y=True, width=340, height=250,
         ),
-        claim(f"(b.1) VᵀMV is 1 on each a, 0 elsewhere, to {off:.1e}", off, off <= EXACT),
-        claim(
-            f"(b.1) at an angle of θ, M leaves cos θ of v_b: from {leaks[0]:.3f} at {ANGLES[0]}° "
-            f"to {leaks[-1]:.1e} at 90°, within {far:.1e} of theory",
-            far,
-            far <= EXACT,
+        "angles": line_chart(
+            "Spaces that are not orthogonal",
+            [
+                Series("cos θ", ANGLES, theory, look=1),
+                Series("M", ANGLES, leaks, dots=True),
+                Series("oblique", ANGLES, cured, look=2),
+            ],
+            x_label="angle of b_i to a_i, degrees", y_label="‖Ms − v_a‖ / ‖v_b‖", width=340,
+            height=250,
         ),
-    ]
-    return Part(section, claims)
+    }  # fmt: skip
+    return Findings(
+        {
+            "extracted": (worst, worst <= EXACT),
+            "inner": (off, off <= EXACT),
+            "angles": (far, far <= EXACT),
+        },
+        {"bases": bases, "leaks": leaks, "angles": ANGLES, "oblique_error": max(cured)},
+        figures,
+    )
 
 
 def two_bases(

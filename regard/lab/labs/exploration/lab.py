@@ -5,7 +5,7 @@ two; one head and a key of varying norm; two heads. The last two stand in `two_h
 """
 
 import math
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -20,9 +20,9 @@ from regard.lab.labs import Say, Show
 from regard.lab.labs.exploration import two_heads, varying_key
 from regard.lab.labs.exploration.extraction import EXACT, extraction, mix, projector, two_bases
 from regard.lab.labs.exploration.varying_key import expected, orthonormal
-from regard.lab.labs.lab import MeasuringLab, Part, ReferenceTime, claim
+from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Figure, Section, Table
+from regard.lab.reports.findings import Cell
 
 TRIES = 500  # draws of keys where more would show no more
 ALPHAS = (1e-6, 1e-4, 1e-2)
@@ -57,16 +57,7 @@ class ExplorationSettings(Settings):
         return self
 
 
-@dataclass(frozen=True)
-class Explored:
-    """The parts of the lab, and the numbers of the last."""
-
-    settings: ExplorationSettings
-    parts: list[Part]
-    varying: varying_key.Measured
-
-
-def measure(settings: ExplorationSettings, say: Say, show: Show) -> Explored:
+def measure(settings: ExplorationSettings, say: Say, show: Show) -> Findings:
     """Do the four parts."""
     show(0, 10, "copying")
     parts = [copying(settings)]
@@ -78,34 +69,20 @@ def measure(settings: ExplorationSettings, say: Say, show: Show) -> Explored:
         settings.d, settings.keys, settings.alpha, settings.beta, settings.draws, settings.seed
     )
     measured = varying_key.measure(study, lambda done: show(3 + 7 * done, 10, "one head and two"))
-    return Explored(settings, [*parts, two_heads.part(study, measured)], measured)
-
-
-def answer(found: Explored) -> str:
-    """Return the result in two sentences."""
-    settings, varying = found.settings, found.varying
-    single, pair, ratio = varying.single.variance, varying.pair.variance, varying.ratio
-    return (
-        f"One head copies v_j when k_j·q leads the other scores by more than ln(n − 1) = "
-        f"{math.log(settings.keys - 1):.2f}; from there each further unit divides the error "
-        "by e. It averages two values only as well as their two scores agree, and they do not "
-        f"when the norm of one key varies: over {settings.draws:,} draws the share of v_a in "
-        f"the output has variance {single} with one head and {pair} with two, "
-        f"{ratio.value:.1f} [{ratio.low:.1f}, {ratio.high:.1f}] times less."
-    )
+    return Findings.joined([*parts, two_heads.findings(study, measured)])
 
 
 LAB = MeasuringLab(
     settings=ExplorationSettings,
     reference_time=ReferenceTime(5, "one core", scales_with=("draws", "bases")),
     measure=measure,
-    answer=answer,
+    page=Path(__file__).with_suffix(".md"),
     next="regard lab softmax-gradient",
 )
 
 
-def copying(settings: ExplorationSettings) -> Part:
-    """Return part (a): q = βk_j, for orthonormal keys and for random keys of length 1."""
+def copying(settings: ExplorationSettings) -> Findings:
+    """Test (a): q = βk_j, for orthonormal keys and for random keys of length 1."""
     n, generator = settings.keys, torch.Generator().manual_seed(settings.seed)
     betas = torch.tensor(BETAS, dtype=torch.float64)
     keys, values = orthonormal(generator, settings.d, n), unit_rows(generator, n, settings.d)
@@ -153,58 +130,22 @@ def copying(settings: ExplorationSettings) -> Part:
         [f"{e:g}", half + math.log(widest / e - 1), exact_from]
         for e in (0.1, 0.01, 1e-3, 1e-6, 1e-9, 1e-12)
     ]
-    section = Section(
-        "(a) Copying: when is c = v_j?",
-        [
-            "α_j = exp(k_j·q) / Σ exp(k_i·q). Let γ be the lead of k_j·q over the largest other "
-            "score. The other n − 1 keys together have at most (n − 1)e^(−γ) / (1 + (n − 1)e^(−γ)) "
-            "of the weight (all of it when their scores are equal), and ‖c − v_j‖ is at most that "
-            f"times max‖v_i − v_j‖. So c ≈ v_j when γ passes ln(n − 1) = {half:.2f}.",
-            "Softmax never copies exactly. Sparsemax (Martins & Astudillo 2016) gives zeros, and "
-            "does so from a lead of 1 on.",
-        ],
-        [
-            Figure(
-                over_beta,
-                f"n = {n} keys of d = {settings.d}. What to see: a straight fall, error ∝ e^(−β); "
-                "random keys are not quite orthogonal, lead by less than β, and need a longer q; "
-                "sparsemax drops to the rounding of float64.",
-            ),
-            Figure(turn, "What to see: the whole turn takes some 6 units about ln(n − 1).", True),
-            Figure(under, f"400 of {leads.numel():,} draws. The lead alone decides.", True),
-        ],
-        [
-            Table(
-                "The lead that a copy takes",
-                ["error at most", "softmax: lead", "sparsemax: lead"],
-                rows,
-                "Softmax by the bound; sparsemax: the smallest lead tried that was exact.",
-            )
-        ],
-    )
-    claims = [
-        claim(
-            f"(a) every copying error is under its bound: the nearest is {tightest:.4f} of it",
-            tightest,
-            tightest <= 1 + 1e-3,  # rounding, where an error is itself of its size
-        ),
-        claim(
-            f"(a) with a lead of ln(n − 1) = {half:.3f} key j has weight {weight:.6f}: half",
-            weight,
-            abs(weight - 0.5) <= EXACT,
-        ),
-        claim(
-            f"(a) sparsemax copies to {EXACT:g} from a lead of {exact_from:.2f} on (theory: 1); "
-            f"softmax is still {float(error[-1]):.1e} off at {BETAS[-1]:.0f}",
-            exact_from,
-            exact_from <= 1.2,
-        ),
-    ]
-    return Part(section, claims)
+    return Findings(
+        {
+            # rounding, where an error is itself of its size
+            "copy-bound": (tightest, tightest <= 1 + 1e-3),
+            "copy-half": (weight, abs(weight - 0.5) <= EXACT),
+            "copy-sparse": (exact_from, exact_from <= 1.2),
+        },
+        {"half": half, "exact": EXACT, "last_copy_error": float(error[-1]), "keys": n,
+         "d": settings.d, "copies": leads.numel()},
+        {"copying": over_beta, "turn": turn, "bound": under},
+        {"leads": (["error at most", "softmax: lead", "sparsemax: lead"], rows)},
+    )  # fmt: skip
 
 
-def average(settings: ExplorationSettings) -> Part:
-    """Return parts (b.2) and (c.1): q = β(k_a + k_b), for exact keys and for keys that vary."""
+def average(settings: ExplorationSettings) -> Findings:
+    """Test (b.2) and (c.1): q = β(k_a + k_b), for exact keys and for keys that vary."""
     n, d = settings.keys, settings.d
     generator = torch.Generator().manual_seed(settings.seed + 2)
     betas = torch.tensor(BETAS, dtype=torch.float64)
@@ -244,66 +185,29 @@ def average(settings: ExplorationSettings) -> Part:
     output = attend(query, means, inside, DOT).output[0]
     read = float((2 * projector(a) @ output - inside[0]).norm())
     lost = float((n - 2) / (2 * math.exp(settings.beta) + n - 2))
-    rows: list[list[str | float]] = [
+    rows: list[list[Cell]] = [
         [f"{alpha:g}", BETAS[at], float(curves[alpha][at]), float(curves[alpha][-1])]
         for alpha, at in best.items()
     ]
     rows.insert(0, ["0", BETAS[-1], float(clean[-1]), float(clean[-1])])
     noisy = ALPHAS[1]
-    section = Section(
-        "(b.2, c.1) The average of two values",
-        [
-            "With orthonormal keys, q = β(k_a + k_b) scores β with a and with b and 0 with the "
-            "rest: α_a = α_b = e^β / (2e^β + n − 2). The n − 2 others keep "
-            "(n − 2) / (2e^β + n − 2) of the weight, which falls as e^(−β). "
-            "Only lengths matter for the balance: k_a·(k_a + k_b) − k_b·(k_a + k_b) = "
-            "‖k_a‖² − ‖k_b‖².",
-            "With keys k_i ~ N(μ_i, αI) and q = β(μ_a + μ_b) the two scores differ by a normal "
-            "number of variance 4αβ², so α_a = 1 / (1 + e^(−difference)): the longer the query, "
-            "the less the weights agree. Leakage falls, imbalance grows, and a best β lies "
-            "between.",
-        ],
-        [
-            Figure(
-                chart,
-                f"n = {n}, d = {d}; α > 0: {TRIES} draws of keys, pale lines are the theory. What "
-                "to see: exact keys gain from every bit of β; noisy keys have a best β, and past "
-                "it the error rises as β√α.",
-            )
-        ],
-        [
-            Table(
-                "How well one head averages two values",
-                ["variance α of the keys", "best β of those tried", "error there",
-                 f"error at β = {BETAS[-1]:.0f}"],
-                rows,
-            )
-        ],
+    curve, first, last = curves[noisy], float(clean[0]), float(clean[-1])
+    least = float(curve.min())
+    columns = ["variance α of the keys", "best β of those tried", "error there",
+               f"error at β = {BETAS[-1]:.0f}"]  # fmt: skip
+    return Findings(
+        {
+            "average": (last, off <= 1e-3),
+            "balance": (least, best[noisy] < len(BETAS) - 1),
+            "read-back": (read, read <= 3 * lost + EXACT),
+        },
+        {"first_average_error": first, "first_beta": BETAS[0], "last_beta": BETAS[-1],
+         "off_theory": off, "noisy": noisy, "best_beta": BETAS[best[noisy]],
+         "rise": float(curve[-1] / curve.min()), "beta": settings.beta, "leakage": 3 * lost,
+         "tries": TRIES},
+        {"average": chart},
+        {"averages": (columns, rows)},
     )  # fmt: skip
-    claims = [
-        claim(
-            f"(b.2) with orthonormal keys the average is {float(clean[0]):.2f} off at β = "
-            f"{BETAS[0]:g} and {float(clean[-1]):.1e} at β = {BETAS[-1]:.0f}, by theory to "
-            f"{off:.0e}",
-            float(clean[-1]),
-            off <= 1e-3,
-        ),
-        claim(
-            f"(c.1) what limits it is the balance: with α = {noisy:g} the error is least, "
-            f"{float(curves[noisy].min()):.4f}, at β = {BETAS[best[noisy]]:.1f}, and "
-            f"{float(curves[noisy][-1] / curves[noisy].min()):.1f} times that at β = "
-            f"{BETAS[-1]:.0f}",
-            float(curves[noisy].min()),
-            best[noisy] < len(BETAS) - 1,
-        ),
-        claim(
-            f"(b.1) and (b.2) together: at β = {settings.beta:g}, 2Mc of attention's own output is "
-            f"v_a to {read:.1e} (bound: {3 * lost:.1e} by leakage, {EXACT:g} by rounding)",
-            read,
-            read <= 3 * lost + EXACT,
-        ),
-    ]
-    return Part(section, claims)
 
 
 def copy_errors(
