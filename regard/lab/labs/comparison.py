@@ -309,9 +309,7 @@ class ComparisonLab(Lab):
         if not self.page:
             parts = (self.answer(result), self.figures(result), self.claims(result))
             return Described(*map(list, parts))
-        found = self.findings(result)
-        values = {"summary": result.summary, **found.values}
-        return replace(found, values=values).described(self.page)
+        return self.findings(result).described(self.page, summary=result.summary)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Run some steps of each arm and forecast the time and memory of all."""

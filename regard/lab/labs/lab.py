@@ -68,14 +68,14 @@ class Findings:
             for kind in ("claims", "values", "figures", "tables")
         ))  # fmt: skip
 
-    def described(self, page: Path) -> "Described":
-        """Fill in the page.
+    def described(self, page: Path, **more: object) -> "Described":
+        """Fill in the page; `more` are further values.
 
         Raises: a claim without a sentence, or a sentence without a claim; what `read_page` raises.
         """
         tables = {name: Table("", *content) for name, content in self.tables.items()}
         values = {key: value for key, (value, _) in self.claims.items()}
-        prose = read_page(page, {**self.values, "claims": values}, self.figures, tables)
+        prose = read_page(page, {**self.values, **more, "claims": values}, self.figures, tables)
         if odd := sorted(prose.claims.keys() ^ self.claims.keys()):
             raise RegardError(f"{page}: claims of the lab and the page differ: {', '.join(odd)}")
         claims = [claim(prose.claims[key], *found) for key, found in self.claims.items()]

@@ -4,8 +4,9 @@ The seed's lab 6: a GRU reads a random string and a GRU writes it in reverse. Wi
 the string must fit into one state; with attention the decoder looks at the letters themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
@@ -14,9 +15,9 @@ from pydantic import Field
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, pairs
-from regard.lab.labs.lab import Claim, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.evidence import Arm as Evidence
-from regard.lab.reports.findings import Cell, Section, Table
+from regard.lab.reports.findings import Cell
 from regard.lab.studies.arms import Arm
 
 AIM, LONG_AIM = 0.99, 0.97  # share of strings without error: for 10 letters, and for LONG or more
@@ -61,26 +62,26 @@ def adapt(plan: Plan) -> Plan:
     )
 
 
-def claims(result: Result) -> list[Claim]:
-    """Return the claims with the numbers of this run."""
-    means, letters = result.means, result.plan.options.letters
-    rows = []
+def findings(result: Result) -> Findings:
+    """Return the claims, and the table of attention weights while writing."""
+    means, letters, at = result.means, result.plan.options.letters, result.measured.get("lab-6")
+    claims = {}
+    aim = LONG_AIM if letters >= LONG else AIM
     if "lab-6" in means:
-        says = f"with attention, strings of {letters} letters are reversed without error"
-        share, aim = means["lab-6"], LONG_AIM if letters >= LONG else AIM
-        rows.append(claim(f"{says} in {share:.1%} ({aim:.0%} or more)", share, share >= aim))
+        claims["exact"] = (means["lab-6"], means["lab-6"] >= aim)
     if {"lab-6", "gru"} <= means.keys():
         lead = means["lab-6"] - means["gru"]
-        says = f"attention is better than a single state by {100 * lead:.1f} points"
-        rows.append(claim(says, lead, lead > 0))
-    at = result.measured.get("lab-6")
+        claims["lead"] = (lead, lead > 0)
     if at is not None:
-        says = (
-            "lab-6 looks at the letter just written, one position off the anti-diagonal: "
-            f"{at.before:.0%} of its weight is there, {at.here:.0%} on the letter to write next"
-        )
-        rows.append(claim(says, at.before, at.before > MOST))
-    return rows
+        claims["before"] = (at.before, at.before > MOST)
+    columns = ["arm", "letter to write, %", "letter just written, %",
+               "letter after that, %", "elsewhere, %"]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [name, *(round(100 * share, 1) for share in (of.here, of.before, of.after, of.rest))]
+        for name, of in result.measured.items()
+    ]
+    values = {"letters": letters, "aim": aim, "at": at, "most": MOST, "texts": TEXTS, "rows": rows}
+    return Findings(claims, values, tables={"weights": (columns, rows)} if rows else {})
 
 
 @dataclass(frozen=True)
@@ -141,52 +142,6 @@ def weight_of(arm: Evidence) -> Places | None:
     return Places.of(tables) if tables else None
 
 
-def figures(result: Result) -> list[Section]:
-    """Return the table of attention weights while writing, and its explanation."""
-    if not result.measured:
-        return []
-    columns = ["arm", "letter to write, %", "letter just written, %",
-               "letter after that, %", "elsewhere, %"]  # fmt: skip
-    rows: list[list[Cell]] = [
-        [name, *(round(100 * share, 1) for share in (at.here, at.before, at.after, at.rest))]
-        for name, at in result.measured.items()
-    ]
-    note = (
-        f"Weights in {TEXTS} test strings per seed, over all letters but the first, which has "
-        "no predecessor. The first column is the anti-diagonal."
-    )
-    table = Table("Attention weights while a letter is written", columns, rows, note)
-    sentences = explanation(result.measured)
-    return [
-        Section(
-            "Which letter does it look at?", [" ".join(sentences)] if sentences else [], (), [table]
-        )
-    ]
-
-
-def explanation(measured: Mapping[str, Places]) -> list[str]:
-    """Explain lab 6's alignment with the measured shares."""
-    at = measured.get("lab-6")
-    if at is None:
-        return []
-    shares = (
-        f"lab-6 puts {at.before:.0%} of its weight on the letter that it has just written and "
-        f"{at.here:.0%} on the letter that it is about to write."
-    )
-    if at.here > MOST:
-        return [f"{shares} Its alignment is the anti-diagonal."]
-    if at.before <= MOST:
-        return [f"{shares} Neither has the majority: no alignment was learned in these steps."]
-    return [
-        f"{shares} Its alignment is one position off the anti-diagonal, for a reason:",
-        "The query of step t is the state s(t−1), before it reads the letter just written. That "
-        "state has just produced this letter, so by content it can find the letter's position.",
-        "The encoder reads from left to right, so its state at that position has just read the "
-        "letter and still encodes its predecessor in the source, which is the letter to write now.",
-        "Weights show where a model looks, not what it reads there.",
-    ]
-
-
 def following(result: Result) -> str:
     """Return the command for longer strings."""
     letters = result.plan.options.letters
@@ -214,8 +169,7 @@ LAB = ComparisonLab(
     options=ReverseOptions,
     adapt=adapt,
     measure=measure,
-    figures=figures,
-    claims=claims,
-    answer=lambda result: [*result.summary, *explanation(result.measured)],
+    page=Path(__file__).with_suffix(".md"),
+    findings=findings,
     next=following,
 )

@@ -1,6 +1,7 @@
 """The lab of strings written backwards: its settings, its claims, a small run."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.labs import LabRequest, open_lab, reverse
 from regard.lab.labs.comparison import Plan, Result
+from regard.lab.labs.lab import Described
 from regard.lab.runs.config import Config
 
 
@@ -45,7 +47,7 @@ def result(arms: list[Any], seen: Any) -> Result:
 
 def test_claims_tell_the_numbers() -> None:
     arms = [{"name": "gru", "mean": 0.4}, {"name": "lab-6", "mean": 0.995}]
-    told = reverse.claims(result(arms, {}))
+    told = described(result(arms, {})).claims
     assert [(c["value"], c["holds"]) for c in told] == [(0.995, True), (pytest.approx(0.595), True)]
     assert "59.5 points" in told[1]["says"]
 
@@ -61,25 +63,33 @@ def test_where_the_weight_lies_by_hand() -> None:
     assert even.rest == pytest.approx(1 - 0.5 - even.after)
 
 
-def place_claims(looked: Any) -> list[Any]:
-    return reverse.claims(result([], looked))
+def described(result: Result) -> Described:
+    return reverse.findings(result).described(Path(reverse.__file__).with_suffix(".md"), summary=[])
+
+
+def place_claims(looked: Any) -> Sequence[Any]:
+    return described(result([], looked)).claims
+
+
+def explanation(looked: Any) -> str:
+    return " ".join(described(result([], looked)).answer)
 
 
 def test_lab_6_is_explained_by_what_was_measured() -> None:
     beside = {"lab-6": reverse.Places(0.02, 0.97, 0.0, 0.01)}
-    told = " ".join(reverse.explanation(beside))
+    told = explanation(beside)
     assert "97% of its weight on the letter that it has just written and 2%" in told
     assert "one position off the anti-diagonal, for a reason" in told
     (claimed,) = place_claims(beside)
     assert (claimed["value"], claimed["holds"]) == (0.97, True)
     exact = {"lab-6": reverse.Places(0.9, 0.05, 0.0, 0.05)}
-    assert "for a reason" not in " ".join(reverse.explanation(exact))
+    assert "for a reason" not in explanation(exact)
     assert not place_claims(exact)[0]["holds"]
-    assert "is the anti-diagonal." in " ".join(reverse.explanation(exact))
+    assert "is the anti-diagonal." in explanation(exact)
     undecided = {"lab-6": reverse.Places(0.16, 0.19, 0.12, 0.53)}
-    assert "no alignment was learned" in " ".join(reverse.explanation(undecided))
+    assert "no alignment was learned" in explanation(undecided)
     assert not place_claims(undecided)[0]["holds"]
-    assert reverse.explanation({}) == []
+    assert explanation({}) == ""
     assert place_claims({"bahdanau": reverse.Places(1, 0, 0, 0)}) == []
 
 
