@@ -6,6 +6,7 @@ The sine positions looked at (`sines`), then nine positions by small networks (`
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -14,7 +15,7 @@ from pydantic import Field, model_validator
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.labs import Say, Show
-from regard.lab.labs.lab import Compared, MeasuringLab, Part, ReferenceTime
+from regard.lab.labs.lab import Compared, Findings, MeasuringLab, ReferenceTime
 from regard.lab.labs.positions.findings import ASKED, probes, trees
 from regard.lab.labs.positions.reach import compared, copies
 from regard.lab.labs.positions.sines import sines
@@ -102,11 +103,11 @@ def numbers(key: str, text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of every network, and the parts of the report."""
+    """The results of every network, and the findings."""
 
     settings: PositionsSettings
     found: Mapping[Experiment, Found]
-    parts: list[Part]
+    findings: Findings
 
 
 def measure(settings: PositionsSettings, say: Say, show: Show) -> Measured:
@@ -117,7 +118,8 @@ def measure(settings: PositionsSettings, say: Say, show: Show) -> Measured:
     looked = sines(drawn, settings.all_widths, settings.all_shifts, settings.farthest)
     found = train_all(experiments, settings.workers, show)
     far = copies(found, settings.trained, settings.back)
-    return Measured(settings, found, [*looked, probes(found, settings.length), trees(found), far])
+    parts = [looked, probes(found, settings.length), trees(found), far]
+    return Measured(settings, found, Findings.joined(parts))
 
 
 def plan(settings: PositionsSettings) -> list[Experiment]:
@@ -210,7 +212,8 @@ LAB = MeasuringLab(
         steps=("steps", "copy_steps"),
     ),
     measure=measure,
-    answer=lambda measured: " ".join(part.answer for part in measured.parts if part.answer),
+    page=Path(__file__).with_suffix(".md"),
+    findings=lambda measured: measured.findings,
     next="regard compare classification --data reviews --arms "
     "transformer:position=rotary,transformer:position=relative-keys",
     compared=rows_of,

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.positions.sines import rotation, sinusoidal
-from regard.lab.labs.lab import Part, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Figure, Section, Table, film
+from regard.lab.reports.findings import film
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
 from regard.lab.reports.scales import number
@@ -47,7 +47,7 @@ def turned(width: int, shift: int, farthest: int) -> Turned:
     return Turned(width, shift, float(by_place.max()), by_place, alone)
 
 
-def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: int) -> list[Part]:
+def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: int) -> Findings:
     """Return what the sine positions are, and how far the rotation that moves them is exact."""
     table = sinusoidal(torch.arange(DRAWN), width, torch.float64)
     rotations = [turned(w, s, farthest) for w in widths for s in shifts]
@@ -55,25 +55,17 @@ def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: in
     products = table @ table.T
     diagonals = [products.diagonal(d) for d in range(DRAWN)]
     uneven = max(float(d.max() - d.min()) for d in diagonals)
-    claims = [
-        claim(
-            f"M_δ p_i is p_(i+δ) to {most:.1e} in float64 for all positions up to {farthest:,}, "
-            f"{len(widths)} widths and {len(shifts)} shifts (aim: {LIMIT:.0e})",
-            most,
-            most <= LIMIT,
-        ),
-        claim(
-            f"p_i · p_j depends on j − i alone: along a diagonal of pe·pe it varies by {uneven:.1e}"
-            + (" (an odd width has a sine without its cosine)" if width % 2 else ""),
-            uneven,
-            uneven <= 1e-10,
-        ),
-    ]
-    answer = f"M_δ p_i is p_(i+δ) to {most:.0e}."
-    return [Part(_formula(table, products), claims, answer), Part(_rotation(rotations, farthest))]
+    first = Findings(
+        {"rotation": (most, most <= LIMIT), "products": (uneven, uneven <= 1e-10)},
+        {"farthest": farthest, "widths": len(widths), "shifts": len(shifts), "limit": LIMIT,
+         "width": width},
+        _formula(table, products),
+    )  # fmt: skip
+    return Findings.joined([first, _rotation(rotations)])
 
 
-def _formula(table: Tensor, products: Tensor) -> Section:
+def _formula(table: Tensor, products: Tensor) -> dict[str, Html]:
+    """Return charts of the positions, their products and their wavelengths."""
     width = table.shape[1]
     lengths = {w: wavelengths(w) for w in sorted({max(2, width // 2), width, 2 * width})}
     waves = line_chart(
@@ -84,36 +76,17 @@ def _formula(table: Tensor, products: Tensor) -> Section:
         ],
         x_label="column 2j", y_label="wavelength, positions", log_y=True,
     )  # fmt: skip
-    return Section(
-        "The sine positions",
-        [
-            "p[i, 2j] = sin(i / 10000^(2j/d)), p[i, 2j+1] = cos(i / 10000^(2j/d)). Vaswani et al. "
-            "2017, section 3.5. Each pair of columns is a hand of a clock: it goes round once in "
-            "2π · 10000^(2j/d) positions, the first in 6.28, the last so slowly that no text sees "
-            "it come round.",
-            "pe·pe, the product of every two positions, is Σ_j cos((j' − i') / 10000^(2j/d)) for "
-            "positions i' and j': d/2 on the diagonal, and a function of the distance alone. "
-            "Neighbours are alike and no position is another.",
-        ],
-        [
-            Figure(
-                heat_map(f"p: sine positions of width {width}", table, x_label="column",
-                         y_label="position i", diverging=True),
-                "What to see: columns on the left turn fast, those on the right hardly move. The "
-                "fast ones tell near positions apart, the slow ones far ones.",
-            ),
-            Figure(
-                heat_map(f"pe·pe: p_i · p_j at width {width}", products, x_label="position j",
-                         y_label="position i"),
-                "What to see: the same value along every diagonal, the largest where i = j.",
-            ),
-            Figure(
-                waves,
-                "What to see: a straight line by logarithm: each pair turns slower than the last "
-                "by the same factor, 10000^(2/d). A wider one has more hands for the same span.",
-            ),
-        ],
-    )  # fmt: skip
+    return {
+        "positions": heat_map(
+            f"p: sine positions of width {width}", table, x_label="column", y_label="position i",
+            diverging=True,
+        ),
+        "products": heat_map(
+            f"pe·pe: p_i · p_j at width {width}", products, x_label="position j",
+            y_label="position i",
+        ),
+        "wavelengths": waves,
+    }  # fmt: skip
 
 
 def wavelengths(width: int) -> list[float]:
@@ -125,10 +98,12 @@ def wavelengths(width: int) -> list[float]:
     return [2 * math.pi * 10_000 ** (2 * j / width) for j in range(width // 2)]
 
 
-def _rotation(found: Sequence[Turned], farthest: int) -> Section:
+def _rotation(found: Sequence[Turned]) -> Findings:
+    """Return charts and the table of the rotation."""
     small, shift = 16, 5
     longest = max(found, key=lambda one: one.width)
-    octaves = [2**k for k in range(farthest.bit_length()) if 2**k < len(longest.by_place)]
+    size = len(longest.by_place)
+    octaves = [2**k for k in range(size.bit_length()) if 2**k < size]
     errors = [float(longest.by_place[k : 2 * k].max()) for k in octaves]
     grows = line_chart(
         f"What M_δ p_i misses p_(i+δ) by, width {longest.width}, δ = {longest.shift}",
@@ -139,43 +114,24 @@ def _rotation(found: Sequence[Turned], farthest: int) -> Section:
         ],
         x_label="position i", y_label="largest error from i to 2i", log_x=True, log_y=True,
     )  # fmt: skip
-    return Section(
-        "Moving by δ is turning: M_δ p_i = p_(i+δ)",
-        [
-            "For each pair of columns the matrix [[cos δω, sin δω], [−sin δω, cos δω]], with ω = "
-            "10000^(−2j/d), turns p_i to p_(i+δ), whatever i is. So W = M_δ in a score qᵀWk is an "
-            "attention to the position δ further on: a head can learn to look at the word before. "
-            "The last column of an odd width is a sine without its cosine: nothing can turn it, "
-            "and it is exempt.",
-        ],
-        [
-            Figure(
-                heat_map(f"M_δ for δ = {shift}, width {small}", rotation(shift, small),
-                         x_label="column of p_i", y_label="column of p_(i+δ)", diverging=True),
-                "What to see: two by two on the diagonal and zeros elsewhere; the slow pairs on "
-                "the right are nearly the identity.",
+    hands = film("Four pairs of columns turning",
+                 [(f"position {i}", clock(i, small)) for i in range(TURNS + 1)])  # fmt: skip
+    return Findings(
+        {},
+        figures={
+            "rotation": heat_map(
+                f"M_δ for δ = {shift}, width {small}", rotation(shift, small),
+                x_label="column of p_i", y_label="column of p_(i+δ)", diverging=True,
             ),
-            Figure(
-                film("Four pairs of columns turning",
-                     [(f"position {i}", clock(i, small)) for i in range(TURNS + 1)]),
-                "What to see: from one position to the next every hand turns by its own fixed "
-                "angle. Where the hands stand together is what tells a position from all others.",
-            ),
-            Figure(
-                grows,
-                "What to see: the error is that of rounding the angle i·ω twice, which grows with "
-                "i: never more than two roundings. The formula itself is exact.",
-            ),
-        ],
-        [
-            Table(
-                "The rotation's error",
+            "clock": hands,
+            "errors": grows,
+        },
+        tables={
+            "rotations": (
                 ["width", "shift δ", "largest error", "largest error, last odd column"],
                 [[str(one.width), one.shift, one.most, one.alone] for one in found],
-                f"Both positions lie in 0 … {farthest:,}; float64. An angle below 8,192 is rounded "
-                "by at most 2⁻⁴¹ = 4.5e-13, and two of them are compared.",
             )
-        ],
+        },
     )  # fmt: skip
 
 

@@ -13,12 +13,10 @@ def test_the_rotation_misses_by_rounding_alone() -> None:
 
 
 def test_what_is_said_of_the_sines() -> None:
-    parts = sines(64, [6, 7], [1, -2], 200)
-    sections, claims = [part.section for part in parts], parts[0].claims
-    assert [found["holds"] for found in claims] == [True, True]
-    assert claims[0]["value"] <= 1e-12
-    rows = sections[1].tables[0].rows
+    found = sines(64, [6, 7], [1, -2], 200)
+    assert [holds for _, holds in found.claims.values()] == [True, True]
+    assert found.claims["rotation"][0] <= 1e-12
+    _, rows = found.tables["rotations"]
     assert [row[:2] for row in rows] == [["6", 1], ["6", -2], ["7", 1], ["7", -2]]
-    assert not sines(7, [7], [1], 100)[0].claims[1]["holds"], (
-        "a sine alone is no function of distance"
-    )
+    _, holds = sines(7, [7], [1], 100).claims["products"]
+    assert not holds, "a sine alone is no function of distance"
