@@ -37,6 +37,7 @@ from markupsafe import Markup
 from regard.core.errors import RegardError
 from regard.lab.reports.findings import Figure, Section, Table
 from regard.lab.reports.markup import Html, show_hidden
+from regard.lab.reports.scales import duration, number
 
 CLAIMS = "Claims"
 SMALL = "small"
@@ -48,6 +49,8 @@ FORMATS = {
     "count": lambda value, digits=0: f"{value:,.{digits}f}",
     "scientific": lambda value, digits=1: f"{value:.{digits}e}",
     "short": lambda value, digits=6: f"{value:.{digits}g}",
+    "number": number,
+    "duration": duration,
 }
 
 
@@ -66,7 +69,8 @@ def read_page(
     """Fill in a page. Figures and tables get their captions, titles and notes from it.
 
     `values` are shown by the filters ``percent``, ``points``, ``fixed``, ``count`` (with commas),
-    ``scientific`` and ``short``, each with a number of digits: ``{{ share | percent(1) }}``.
+    ``scientific`` and ``short``, each with a number of digits: ``{{ share | percent(1) }}``, and
+    by `number` and `duration` of `regard.lab.reports.scales`.
 
     Raises: a value that is missing or has the wrong type, with file and line; a figure or table
     that the page does not show, or shows without having it; a part that is no heading, paragraph,

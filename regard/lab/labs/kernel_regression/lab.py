@@ -7,6 +7,7 @@ Learning, section 11.2.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from shlex import quote
 
 import numpy as np
@@ -16,9 +17,9 @@ from regard.lab.labs.kernel_regression import memory as kernel_memory
 from regard.lab.labs.kernel_regression import pictures as kernel_pictures
 from regard.lab.labs.kernel_regression.arms import AVERAGE, LEARNED, Lab, compute
 from regard.lab.labs.kernel_regression.points import KernelRegressionSettings, load
-from regard.lab.labs.lab import Claim, Compared, MeasuringLab, Part, ReferenceTime, arm_row, claim
-from regard.lab.reports.findings import Cell, Section, Table
-from regard.lab.reports.scales import duration, number
+from regard.lab.labs.lab import Compared, Findings, MeasuringLab, ReferenceTime, arm_row
+from regard.lab.reports.findings import Cell
+from regard.lab.reports.scales import number
 from regard.lab.studies.statistics import Difference, arm_interval, judge
 from regard.nn.models.kernel_regression import KERNELS
 
@@ -27,11 +28,10 @@ LOOP = 40  # held-out points of the double loop
 
 @dataclass(frozen=True)
 class Measured:
-    """The fits, the table of errors, and the parts of the report."""
+    """The fits and the findings."""
 
     lab: Lab
-    table: Table
-    parts: list[Part]
+    findings: Findings
 
 
 def measure(how: KernelRegressionSettings, say: Say, show: Show) -> Measured:
@@ -43,22 +43,17 @@ def measure(how: KernelRegressionSettings, say: Say, show: Show) -> Measured:
     for note in points.notes:
         say(f"note: {note}")
     fitted = compute(points, how, show)
-    table = judged(fitted)
-    parts = [
-        Part(first_section(fitted, table), [parity(fitted), *claims_of(fitted)]),
-        Part(learning_section(fitted)),
-    ]
-    if points.x.shape[1] > 1:
-        parts.append(Part(columns_section(fitted)))
-    parts.append(Part(kernels_section(fitted)))
+    parts = [described(fitted)]
+    if len(points.names) > 1:
+        parts.append(columns(fitted))
     if how.keys:
         show(1, 1, f"{how.keys:,} keys")
         parts.append(many_keys(how.keys))
-    return Measured(fitted, table, parts)
+    return Measured(fitted, Findings.joined(parts))
 
 
-def parity(lab: Lab) -> Claim:
-    """Return row K2: the Gaussian by attention and by a double loop in float64."""
+def parity(lab: Lab) -> tuple[float, bool]:
+    """Return row K2, a claim: the Gaussian by attention and by a double loop in float64."""
     points, said = lab.points, lab.fitted[lab.fixed].said[:LOOP]
     worst = 0.0
     for x, found in zip(points.new_x[:LOOP], said, strict=True):
@@ -69,35 +64,53 @@ def parity(lab: Lab) -> Claim:
         total = sum(w * y for w, y in zip(weights, points.y.tolist(), strict=True))
         worst = max(worst, abs(total / sum(weights) - found))
     relative = worst / (float(np.abs(points.y).max()) or 1.0)
-    exact = "differs from a double loop in float64 by at most"
-    return claim(f"attention with the Gaussian score {exact} {worst:.1e}", worst, relative <= 1e-6)
+    return worst, relative <= 1e-6
 
 
-def claims_of(lab: Lab) -> list[Claim]:
-    """Yield row K3 and the claim about leaving one out."""
+def described(lab: Lab) -> Findings:
+    """Return the errors of all arms, how w was learned, and the kernels; row K3 is `learned`."""
+    points, how, grid = lab.points, lab.how, lab.grid
     (difference,) = compared(lab, [(LEARNED, lab.fixed)])
-    claims = [claim(
-        f"the learned w beats w = {lab.how.w:g} on what was held out: {percent(lab, LEARNED)} % of "
-        f"the variance of {lab.points.target} is left, not {percent(lab, lab.fixed)} %",
-        difference.mean, difference.low > 0,
-    )]  # fmt: skip
-    if len(lab.w) == 1:
-        ratio = lab.w[0] / lab.grid.best[0]
-        claims.append(claim(
-            f"the learned w is within 10 % of the best of {len(lab.grid.tried)} on a grid: "
-            f"{lab.w[0]:.3g} beside {lab.grid.best[0]:.3g}, {ratio - 1:+.1%}".replace("-", "−"),
-            ratio, 1 / 1.1 <= ratio <= 1.1,
-        ))  # fmt: skip
-    else:
-        claims.append(claim(
-            f"the leave-one-out error of the learned w is within 2 % of the best of "
-            f"{len(lab.grid.tried)} on a grid: {lab.grid.ratio:.3f} times it",
-            lab.grid.ratio, lab.grid.ratio <= 1.02,
-        ))  # fmt: skip
-    return claims
+    several, ratio = len(lab.w) > 1, lab.w[0] / grid.best[0]
+    near = (grid.ratio, grid.ratio <= 1.02) if several else (ratio, 1 / 1.1 <= ratio <= 1.1)
+    rows = judged(lab)
+    scale = points.scale if several else np.ones(1)
+    return Findings(
+        {
+            "parity": parity(lab),
+            "learned": (difference.mean, difference.low > 0),
+            "grid": near,
+        },
+        {
+            "several": several, "names": points.names, "target": points.target,
+            "points": len(points.x), "held_out": len(points.new_y), "notes": points.notes,
+            "built_in": points.built_in, "small": points.small, "fixed": lab.fixed,
+            "learned": LEARNED, "w": lab.w, "fixed_w": how.w, "best_w": grid.best[0],
+            "fixed_shown": 1 / float(points.unit[0]),
+            "scaled_w": [w * float(s) for w, s in zip(lab.w, scale, strict=True)],
+            "per_deviation": not points.built_in and how.standardize is not False,
+            "tried": len(grid.tried), "grid_rows": grid.rows, "steps": how.steps,
+            "steps_taken": lab.learned.history_[-1].number,
+            "seconds": lab.fitted[LEARNED].seconds, "best": rows[0], "many": None,
+            "drawn": min(kernel_pictures.SQUARE, len(points.x)),
+            "learned_left": left(lab, LEARNED), "fixed_left": left(lab, lab.fixed),
+            "average_left": left(lab, AVERAGE),
+        },
+        {
+            **kernel_pictures.fits(lab, rows),
+            **kernel_pictures.learning(lab),
+            "shapes": kernel_pictures.shapes(),
+        },
+        {
+            "left": (["arm", "left %", "low", "high", "w", "seconds", "chosen"], rows),
+            "kernels": (
+                ["kernel", "weights"], [[name, one.formula] for name, one in KERNELS.items()]
+            ),
+        },
+    )  # fmt: skip
 
 
-def many_keys(keys: int) -> Part:
+def many_keys(keys: int) -> Findings:
     """Measure seconds and memory of many keys, and of a quarter of them."""
     costs = [kernel_memory.measure(count) for count in (max(1, keys // 4), keys)]
     few, many = costs
@@ -107,22 +120,11 @@ def many_keys(keys: int) -> Part:
         [f"{c.keys:,}", c.seconds, c.extra_mb, 1e6 * c.extra_mb / c.keys] for c in costs
     ]
     whole = 4e-6 * kernel_memory.QUERIES * keys
-    table = Table(
-        f"{kernel_memory.QUERIES:,} queries at once",
-        ["keys", "seconds", "MB beside the inputs", "bytes a key"],
-        rows,
-        f"The table of weights alone would take {number(whole)} MB.",
+    return Findings(
+        {"memory": (many.extra_mb, growth <= 1.1)},
+        {"many": many, "growth": growth, "queries": kernel_memory.QUERIES, "whole_mb": whole},
+        tables={"many-keys": (["keys", "seconds", "MB beside the inputs", "bytes a key"], rows)},
     )
-    says = (
-        "Each query looks at every key, but the weights are never all there: torch's fused kernel "
-        "goes over the keys block by block. So memory grows with the keys, not with the pairs."
-    )
-    result = claim(
-        f"{many.keys:,} keys fit in O(n) memory: {many.seconds:.2g} s and {many.extra_mb:.0f} MB "
-        f"beside the inputs, growing with the keys to the power {growth:.2f}",
-        many.extra_mb, growth <= 1.1,
-    )  # fmt: skip
-    return Part(Section("Many keys", [says], tables=[table]), [result])
 
 
 def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
@@ -132,12 +134,12 @@ def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
     return [replace(found, unit="of the variance") for found in judge(gains, pairs)]
 
 
-def percent(lab: Lab, name: str) -> str:
-    """Return what an arm leaves of y's variance, in percent."""
-    return f"{100 * lab.errors(name).mean():.1f}"
+def left(lab: Lab, name: str) -> float:
+    """Return the share of y's variance that an arm leaves."""
+    return float(lab.errors(name).mean())
 
 
-def judged(lab: Lab) -> Table:
+def judged(lab: Lab) -> list[list[Cell]]:
     """Return every arm with its error and interval, the least first."""
     rows: list[list[Cell]] = []
     several = lab.points.x.shape[1] > 1
@@ -157,113 +159,26 @@ def judged(lab: Lab) -> Table:
         ]
         rows.append([name, *cells])
     rows.sort(key=lambda row: float(row[1]))
-    return Table(
-        f"What is left of the variance of {lab.points.target} at {len(lab.points.new_y):,} "
-        "held-out points, %",
-        ["arm", "left %", "low", "high", "w", "seconds", "chosen"],
-        rows,
-        "Mean square error over the variance of y; 95 % intervals from t over the held-out points. "
-        "w is one over the width, one a column, in the columns' own units.",
-    )
+    return rows
 
 
-def first_section(lab: Lab, table: Table) -> Section:
-    """Return the fits and the errors of all arms."""
-    says = [
-        "A kernel regression answers with a mean of the y that were seen, each weighed by how near "
-        "its x is: f(x) = Σ K(x, xᵢ) yᵢ / Σ K(x, xᵢ) (Nadaraya 1964; Watson 1964). It is "
-        "attention: x is the query, the xᵢ are keys, the yᵢ values. With the Gaussian kernel the "
-        "weights are softmax(−(w (x − xᵢ))² / 2), where w is one over the width.",
-        *lab.points.notes,
-    ]
-    if not lab.points.built_in and lab.how.standardize is not False:
-        says.append(
-            f"Columns differ in their units, so w = {lab.how.w:g} is per standard deviation."
-        )
-    if not lab.points.small:
-        says.append(
-            f"With {len(lab.points.x):,} points not every arm may ask everything: "
-            f"{len(lab.points.new_x):,} points are held out, {lab.grid.rows:,} ask in the grid "
-            "search, bounded kernels take the width that the Gaussian has learned, and "
-            "scikit-learn's ridge learns from a share."
-        )
-    return Section("Who predicts best", says, kernel_pictures.fits(lab, table), [table])
-
-
-def learning_section(lab: Lab) -> Section:
-    """Return how w was learned, and why one is left out."""
-    says = [
-        "w is learned by gradient on the squared error of each point as all the others predict it. "
-        "A point that may ask itself is its own nearest neighbour: the error then falls to 0 as w "
-        "grows, and nothing is learned.",
-    ]
-    return Section("Learning w", says, kernel_pictures.learning(lab))
-
-
-def columns_section(lab: Lab) -> Section:
+def columns(lab: Lab) -> Findings:
     """Return which column matters."""
-    base = float(lab.errors(LEARNED).mean())
+    base = left(lab, LEARNED)
     rows = [
         [name, w, float(h), w * s, 100 * base, 100 * without]
         for name, w, h, s, without in zip(
             lab.points.names, lab.w, lab.learned.widths_, lab.points.scale, lab.without, strict=True
         )
     ]
-    table = Table(
-        "Columns",
-        ["column", "w", "width", "w per standard deviation", "left %", "left % without it"],
-        rows,
-        "w and width in the column's own units. Without it: its w at 0, the others as they are.",
-    )
-    says = (
-        f"{matters(lab)} A column with a large w per standard deviation decides who counts as "
-        "near; one whose w goes to 0 has no say."
-    )
-    return Section("Which column matters", [says], kernel_pictures.columns(lab), [table])
-
-
-def matters(lab: Lab) -> str:
-    """Return the sentence about the column that the prediction rests on."""
-    base = 100 * float(lab.errors(LEARNED).mean())
-    place = int(np.argmax(lab.without))
-    least = int(np.argmin(lab.without))
-    return (
-        f"{lab.points.names[place]} matters most: without it {100 * lab.without[place]:.1f} % of "
-        f"the variance is left, not {base:.1f} %; without {lab.points.names[least]} "
-        f"{100 * lab.without[least]:.1f} %."
-    )
-
-
-def kernels_section(lab: Lab) -> Section:
-    """Return the kernels by formula and by shape."""
-    rows = [[name, kernel.formula] for name, kernel in KERNELS.items()]
-    table = Table("Kernels", ["kernel", "weights"], rows)
-    says = (
-        "The Gaussian never forgets a point; Epanechnikov (1969) and the boxcar end, and where "
-        "nothing is in their reach the answer is the mean of y. The inner product of dot looks for "
-        "what lies farthest out on x's side, near x or not. The cosine sees the direction of x "
-        "alone, so that in one dimension only its sign counts, and its softmax hardly leaves the "
-        "average. k-nearest reaches as far as it must for k points."
-    )
-    return Section("Kernels", [says], kernel_pictures.shapes(), [table])
-
-
-def answer(measured: Measured) -> str:
-    """Return what w is learned, and what each arm leaves of the variance."""
-    lab, best = measured.lab, measured.table.rows[0]
-    w = ", ".join(
-        f"{value:.3g}" + (f" for {name}" if len(lab.w) > 1 else "")
-        for name, value in zip(lab.points.names, lab.w, strict=True)
-    )
-    steps = lab.learned.history_[-1].number
-    says = (
-        f"By gradient, {steps} steps in {duration(lab.fitted[LEARNED].seconds)}, w becomes {w}; "
-        f"{percent(lab, LEARNED)} % of the variance of {lab.points.target} is left at "
-        f"{len(lab.points.new_y):,} held-out points; w = {lab.how.w:g} leaves "
-        f"{percent(lab, lab.fixed)} %, the average {percent(lab, AVERAGE)} %. Least of all leaves "
-        f"{best[0]}: {float(best[1]):.1f} %."
-    )
-    return f"{says} {matters(lab)}" if lab.without else says
+    heads = ["column", "w", "width", "w per standard deviation", "left %", "left % without it"]
+    return Findings(
+        {},
+        {"most": int(np.argmax(lab.without)), "least": int(np.argmin(lab.without)),
+         "without": lab.without, "residual_columns": kernel_pictures.RESIDUALS},
+        kernel_pictures.columns(lab),
+        {"columns-table": (heads, rows)},
+    )  # fmt: skip
 
 
 def rows_of(measured: Measured) -> Compared:
@@ -292,7 +207,8 @@ LAB = MeasuringLab(
         note="with a table of 100,000 rows of your own, a minute",
     ),
     measure=measure,
-    answer=answer,
+    page=Path(__file__).with_suffix(".md"),
+    findings=lambda measured: measured.findings,
     next=following,
     compared=rows_of,
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 from regard.lab.labs.kernel_regression.arms import AVERAGE, LEARNED
 from regard.lab.labs.kernel_regression.points import Numbers, Points, variance
 from regard.lab.reports.figures import Row, Series, interval_chart, line_chart
-from regard.lab.reports.findings import Figure, Table, film
+from regard.lab.reports.findings import film
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
 from regard.lab.runs.kernel_estimator import KernelRegression
@@ -22,38 +22,30 @@ ALONG = 160  # places that a curve is drawn at
 FRAMES = 14
 SHOWN = 400  # points of a cloud
 SQUARE = 60  # rows of a heat map
+RESIDUALS = 4  # columns over which residuals are drawn
 PEERS = ("KNeighborsRegressor", "KernelRidge")
 
 
-def fits(lab: "Lab", table: Table) -> list[Figure]:
+def fits(lab: "Lab", rows: "Sequence[Sequence[Cell]]") -> dict[str, Html]:
     """Return the errors of all; the fits, or what was said beside what was true."""
-    rows = [_row(cells) for cells in table.rows]
     errors = interval_chart(
         f"What each arm leaves of the variance of {lab.points.target}",
-        rows, x_label="% of the variance at held-out points", reference=lab.fixed,
+        [_row(cells) for cells in rows], x_label="% of the variance at held-out points",
+        reference=lab.fixed,
     )  # fmt: skip
-    look = "The further left the better. Bars: 95 % intervals over the held-out points; squares: "
-    parts = [Figure(errors, f"{look}scikit-learn. The dashed line is {lab.fixed}.")]
     if len(lab.w) > 1:
-        return [*parts, *_said_and_true(lab)]
+        return {"errors": errors, **_said_and_true(lab)}
     first = [AVERAGE, lab.fixed, LEARNED]
     second = ["Epanechnikov", "boxcar", "k-nearest", "KernelRidge"]
     what = f"{lab.points.target} over {lab.points.names[0]}"
-    see = "w = 1 smooths over a width of 1; the learned w follows the curve and not the noise."
-    if not lab.points.built_in:
-        see = "The fixed w smooths over a standard deviation; the learned w as far as the data say."
-    if lab.points.built_in:
-        see += " Faint: the curve without its noise."
-    return [
-        Figure(_fit_chart(lab, "The average, the fixed w, the learned w", first), see),
-        *parts,
-        Figure(
-            _fit_chart(lab, f"Other kernels: {what}", second),
-            "Boxcar and k-nearest jump where a point enters or leaves their reach; Epanechnikov "
-            "has kinks there; the ridge is smooth.",
-        ),
-        *_residuals(lab, 0),
-    ]
+    fixed, learned = _residuals(lab, 0)
+    return {
+        "errors": errors,
+        "fits": _fit_chart(lab, "The average, the fixed w, the learned w", first),
+        "other-kernels": _fit_chart(lab, f"Other kernels: {what}", second),
+        "residuals-fixed": fixed,
+        "residuals-0": learned,
+    }
 
 
 def _row(cells: "Sequence[Cell]") -> Row:
@@ -98,7 +90,7 @@ def _fit_chart(lab: "Lab", title: str, names: Sequence[str]) -> Html:
     )  # fmt: skip
 
 
-def _residuals(lab: "Lab", place: int) -> list[Figure]:
+def _residuals(lab: "Lab", place: int) -> list[Html]:
     """Return what was true less what was said, over one column, for the fixed and the learned w."""
     x = lab.points.new_x[:, place]
     some = np.argsort(x, kind="stable")
@@ -112,38 +104,33 @@ def _residuals(lab: "Lab", place: int) -> list[Figure]:
     zero = Series("", [float(x.min()), float(x.max())], [0.0, 0.0], faint=True)
     column = lab.points.names[place]
     return [
-        Figure(
-            line_chart(
-                f"Residuals: {name}", [zero, one], x_label=column, y_label="true − said",
-                width=330, height=250, same_scale=list(series.values()),
-            ),
-            f"{name}: a pattern along {column} is what the fit has missed.",
-            small=True,
+        line_chart(
+            f"Residuals: {name}", [zero, one], x_label=column, y_label="true − said", width=330,
+            height=250, same_scale=list(series.values()),
         )
         for name, one in series.items()
     ]  # fmt: skip
 
 
-def _said_and_true(lab: "Lab") -> list[Figure]:
+def _said_and_true(lab: "Lab") -> dict[str, Html]:
     some = np.linspace(0, len(lab.points.new_y) - 1, min(SHOWN, len(lab.points.new_y))).astype(int)
     true = lab.points.new_y[some]
     ends = [float(true.min()), float(true.max())]
-    figures = []
-    for name in (lab.fixed, LEARNED):
+    charts = {}
+    for key, name in (("said-fixed", lab.fixed), ("said-learned", LEARNED)):
         cloud = Series("", list(true), list(lab.fitted[name].said[some]), dots=True)
         both = [
             Series("", list(true), list(lab.fitted[n].said[some])) for n in (lab.fixed, LEARNED)
         ]
-        chart = line_chart(
+        charts[key] = line_chart(
             f"Said and true: {name}", [Series("", ends, ends, faint=True), cloud],
             x_label=f"{lab.points.target}, true", y_label="said",
             width=330, height=290, same_scale=both,
         )  # fmt: skip
-        figures.append(Figure(chart, "On the faint line all would be said as it is.", small=True))
-    return figures
+    return charts
 
 
-def learning(lab: "Lab") -> list[Figure]:
+def learning(lab: "Lab") -> dict[str, Html]:
     """Return the figures of learning: w by step, the criterion over w, the fit, the weights."""
     history = lab.learned.history_
     steps = [float(step.number) for step in history]
@@ -154,18 +141,13 @@ def learning(lab: "Lab") -> list[Figure]:
         for i, name in enumerate(lab.points.names)
     ]  # fmt: skip
     unit = "w per standard deviation" if len(lab.w) > 1 else "w"
-    walk = Figure(
-        line_chart("w while it is learned", lines, x_label="step", y_label=unit, log_y=True),
-        f"From {'its start' if lab.how.w != 1 else 'w = 1'} to "
-        + ", ".join(f"{w * float(s):.3g}" for w, s in zip(lab.w, per, strict=True))
-        + f"; {lab.how.steps} steps of Adam.",
-    )
+    walk = line_chart("w while it is learned", lines, x_label="step", y_label=unit, log_y=True)
     if len(lab.w) > 1:
-        return [walk]
-    return [_film(lab), walk, _criterion(lab), *_weights(lab)]
+        return {"walk": walk}
+    return {"film": _film(lab), "walk": walk, "criterion": _criterion(lab), **_weights(lab)}
 
 
-def _film(lab: "Lab") -> Figure:
+def _film(lab: "Lab") -> Html:
     history = lab.learned.history_
     last = len(history) - 1
     # More frames where w still moves.
@@ -188,13 +170,10 @@ def _film(lab: "Lab") -> Figure:
         ))
         for says, y in frames
     ]  # fmt: skip
-    return Figure(
-        film("The fit while w is learned", pictures),
-        "Move the slider: as w grows each point listens to nearer ones, until their noise shows.",
-    )
+    return film("The fit while w is learned", pictures)
 
 
-def _criterion(lab: "Lab") -> Figure:
+def _criterion(lab: "Lab") -> Html:
     tried = sorted((w[0], error) for w, error in lab.grid.tried)
     spread = variance(lab.points.y)
     x = [w for w, _ in tried]
@@ -210,18 +189,13 @@ def _criterion(lab: "Lab") -> Figure:
         "", [lab.w[0]], [100 * lab.grid.learned / spread], look=2, dots=True,
         low=[0.0], high=[100 * lab.grid.learned / spread],
     )  # fmt: skip
-    chart = line_chart(
+    return line_chart(
         "The error that w is learned by", [*lines, mark],
         x_label="w, one over the width", y_label="% of the variance of y left", log_x=True,
     )  # fmt: skip
-    return Figure(
-        chart,
-        f"The upright line: the learned w = {lab.w[0]:.3g}; the least on the grid is at "
-        f"{lab.grid.best[0]:.3g}. If a point may ask itself, the error only falls: no minimum.",
-    )
 
 
-def _weights(lab: "Lab") -> list[Figure]:
+def _weights(lab: "Lab") -> dict[str, Html]:
     """Return the heat map of the weights among points sorted by x."""
     import torch
 
@@ -229,16 +203,15 @@ def _weights(lab: "Lab") -> list[Figure]:
     order = order[np.linspace(0, len(order) - 1, min(SQUARE, len(order))).astype(int)]
     rows = torch.from_numpy(lab.points.x[order])
     span = (0.0, float(len(order) - 1))
-    figures = []
-    for name, widths in ((lab.fixed, lab.points.unit), (LEARNED, lab.learned.widths_)):
+    charts = {}
+    both = {"fixed": (lab.fixed, lab.points.unit), "learned": (LEARNED, lab.learned.widths_)}
+    for key, (name, widths) in both.items():
         weights = _look(rows, widths)
-        chart = heat_map(
+        charts[f"weights-{key}"] = heat_map(
             f"Weights: {name}", weights, x_label="key, by x", y_label="query, by x",
             x_span=span, y_span=span, width=330,
         )  # fmt: skip
-        what = f"w = {1 / float(widths[0]):.3g}: the {len(order)} points in the order of x."
-        figures.append(Figure(chart, what, small=True))
-    return figures
+    return charts
 
 
 def _look(rows: Any, widths: Numbers) -> Numbers:
@@ -249,7 +222,7 @@ def _look(rows: Any, widths: Numbers) -> Numbers:
     return weights
 
 
-def columns(lab: "Lab") -> list[Figure]:
+def columns(lab: "Lab") -> dict[str, Html]:
     """Return the charts of w per standard deviation of each column, and of the residuals."""
     late = lab.learned.history_[-max(2, len(lab.learned.history_) // 4) :]
     rows = []
@@ -260,15 +233,11 @@ def columns(lab: "Lab") -> list[Figure]:
     chart = interval_chart(
         "w of each column", rows, x_label="w per standard deviation of the column"
     )
-    figures = [
-        Figure(chart, "Bars: from the least to the most over the last quarter of the steps.")
-    ]
-    for place in range(min(len(rows), 4)):
-        figures += _residuals(lab, place)[1:]
-    return figures
+    places = range(min(len(rows), RESIDUALS))
+    return {"columns": chart, **{f"residuals-{i}": _residuals(lab, i)[1] for i in places}}
 
 
-def shapes() -> list[Figure]:
+def shapes() -> Html:
     """Return the chart of three kernels over the distance, at widths that smooth equally."""
     u = np.linspace(0, 3, 121)
     reach = {name: KERNELS[name].reach for name in ("epanechnikov", "boxcar")}
@@ -278,8 +247,7 @@ def shapes() -> list[Figure]:
                look=1),
         Series("boxcar", list(u), list((u <= reach["boxcar"]).astype(float)), look=2),
     ]  # fmt: skip
-    chart = line_chart(
+    return line_chart(
         "How much a point counts, by its distance", lines,
         x_label="distance, in widths of the Gaussian", y_label="K, as a share of K(0)",
     )  # fmt: skip
-    return [Figure(chart, "Each at the width at which it smooths as the Gaussian does.")]
