@@ -5,14 +5,16 @@ are measured; what must wait for what is read off the graph of the gradients.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from regard.analysis.growth import shares
 from regard.core.settings import build
 from regard.lab.labs import Say, Show
-from regard.lab.labs.complexity.fits import Crossing, Fit, cross, fit, rounded
+from regard.lab.labs.complexity.fits import Crossing, Fit, cross, fit
 from regard.lab.labs.complexity.layers import LAYERS
 from regard.lab.labs.complexity.measures import (
     CHAINS,
@@ -21,10 +23,11 @@ from regard.lab.labs.complexity.measures import (
     Measured,
     measure,
 )
-from regard.lab.labs.complexity.report import sections
-from regard.lab.labs.lab import Claim, MeasuringLab, ReferenceTime, claim
+from regard.lab.labs.complexity.report import described
+from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 
 TOLERANCE = 0.05
+Claims = Mapping[str, tuple[float, bool]]
 #: Who is asked to undercut whom.
 PAIRS = [(name, "self-attention") for name in ("linformer", "window", "rnn", "cnn")]
 
@@ -45,92 +48,60 @@ def compare(settings: ComplexitySettings, say: Say, show: Show) -> Compared:
     return Compared(measured, fits, [cross(measured, *pair) for pair in PAIRS])
 
 
-def claims(found: Compared) -> list[Claim]:
-    """Return what to look for; all of it counted, so that it is the same on every machine."""
-    counted = found.measured
-    return [*orders(found.fits), *whole_layer(counted), *chains(counted), *paths(counted)]
+def findings(found: Compared) -> Findings:
+    """Return what is told; all claims are counted, so that they are the same on every machine."""
+    measured = found.measured
+    a, b = whole_layer(measured)
+    whole = {"whole": (a, max(abs(a - 4), abs(b - 2)) <= TOLERANCE)}
+    claims = Findings(
+        {**orders(found.fits), **whole, **chains(measured), **paths(measured)},
+        {"products": b, "threads": torch.get_num_threads(),
+         "reach": measured.settings.kernel // 2},
+    )  # fmt: skip
+    return Findings.joined([claims, described(measured, found.fits, found.crossings)])
 
 
-def orders(fits: dict[str, Fit]) -> list[Claim]:
-    """Return each layer's exponents beside the table's."""
-    results = []
-    for name, fitted in fits.items():
-        if not math.isfinite(fitted.counted[0]):
-            continue
-        where = f" (from n = {fitted.lengths[0]:,} on)" if name == "window" else ""
-        off = fitted.off
-        says = f"{name}: counted operations grow as {fitted.says}{where}; {fitted.order} says "
-        says += f"{fitted.table_says}: at most {off:.3f} apart"
-        results.append(claim(says, off, off <= TOLERANCE))
-    return results
+def orders(fits: Mapping[str, Fit]) -> Claims:
+    """Return the claims that each layer's exponents are the table's."""
+    return {
+        f"order-{name}": (fitted.off, fitted.off <= TOLERANCE)
+        for name, fitted in fits.items()
+        if math.isfinite(fitted.counted[0])
+    }
 
 
-def whole_layer(measured: Measured) -> list[Claim]:
-    """Fit the coefficients of the layer with its projections: 4nd² + 2n²d."""
+def whole_layer(measured: Measured) -> tuple[float, float]:
+    """Return the coefficients of the layer with its projections, which should be 4nd² + 2n²d."""
     settings, (over_n, over_d) = measured.settings, measured.counted.whole
     sizes = [(n, settings.d) for n in settings.lengths]
     sizes += [(settings.middle, d) for d in settings.widths]
     terms = [[n * d**2 for n, d in sizes], [n**2 * d for n, d in sizes]]
     a, b = shares(terms, [*over_n, *over_d])
-    says = f"self-attention with its four projections counts {a:.2f}·nd² + {b:.2f}·n²d "
-    says += "multiplications with their additions: 4nd² + 2n²d, so that the projections are "
-    says += f"the larger part below n = 2d = {2 * settings.d}"
-    off = max(abs(a - 4), abs(b - 2))
-    return [claim(says, a, off <= TOLERANCE)]
+    return a, b
 
 
-def chains(measured: Measured) -> list[Claim]:
-    """Return what must wait: the RNN's chain grows with n, the others' do not."""
+def chains(measured: Measured) -> Claims:
+    """Return the claims about what must wait: the RNN's chain grows with n, the others' do not."""
     lengths, span = measured.waiting.chains, CHAINS[-1] - CHAINS[0]
     per_step = {name: (chain[-1] - chain[0]) / span for name, chain in lengths.items()}
     others = max(value for name, value in per_step.items() if name != "rnn")
-    return [
-        claim(
-            f"rnn: every position adds {per_step['rnn']:.2f} operations that must wait for the one "
-            f"before ({lengths['rnn'][-1]} in a row at n = {CHAINS[-1]}): O(n)",
-            per_step["rnn"],
-            per_step["rnn"] >= 1,
-        ),
-        claim(
-            f"all others: a position adds {others:.2f} (at every n: "
-            + ", ".join(f"{name} {lengths[name][-1]}" for name in lengths if name != "rnn")
-            + "): O(1)",
-            others,
-            others == 0,
-        ),
-    ]
+    rnn = per_step["rnn"]
+    return {"rnn-chain": (rnn, rnn >= 1), "other-chains": (others, others == 0)}
 
 
-def paths(measured: Measured) -> list[Claim]:
-    """Return layers or steps between the two ends."""
-    lengths, settings = measured.waiting.paths, measured.settings
-    n, far, kernel = PATHS[-1], PATHS[-1] - 1, settings.kernel
-    reach = kernel // 2
+def paths(measured: Measured) -> Claims:
+    """Return the claims about the layers or steps between the two ends."""
+    settings, n = measured.settings, PATHS[-1]
     expected = {
-        "cnn": math.ceil(far / reach),
-        "dilated cnn": layers_of(kernel, n),
+        "cnn": math.ceil((n - 1) / (settings.kernel // 2)),
+        "dilated cnn": layers_of(settings.kernel, n),
         "rnn": n,
         "self-attention": 1,
         "linformer": 1,
-        "window": math.ceil(far / settings.window),
+        "window": math.ceil((n - 1) / settings.window),
     }
-    formula = {
-        "cnn": f"layers, (n − 1)/{reach} rounded up: O(n/k)",
-        "dilated cnn": f"layers, log of n to the base {kernel} rounded up: O(log_k n)",
-        "rnn": "steps, n: O(n)",
-        "self-attention": "layer: O(1)",
-        "linformer": "layer: O(1)",
-        "window": f"layers, (n − 1)/{settings.window} rounded up: O(n/w)",
-    }
-    return [
-        claim(
-            f"{name}: the last output of {n} sees the first input after {value[-1]:g} "
-            f"{formula[name]}",
-            value[-1],
-            value[-1] == expected[name],
-        )
-        for name, value in lengths.items()
-    ]
+    ends = {name: path[-1] for name, path in measured.waiting.paths.items()}
+    return {f"path-{name}": (end, end == expected[name]) for name, end in ends.items()}
 
 
 def layers_of(kernel: int, n: int) -> int:
@@ -139,28 +110,6 @@ def layers_of(kernel: int, n: int) -> int:
     while kernel**count < n:
         count += 1
     return count
-
-
-def answer(found: Compared) -> str:
-    """Return the result in a few sentences."""
-    measured = found.measured
-    settings, how = measured.settings, measured.last
-    crossings = "; ".join(f"{c.ours} {c.says(how, settings.lengths)}" for c in found.crossings)
-    off = max(fitted.off for fitted in found.fits.values())
-    threads = torch.get_num_threads()
-    top = settings.lengths[-1]
-    faster = ", ".join(
-        f"{name} {rounded(1 / measured.ratios(how, name, 'self-attention')[-1].median)}"
-        for name in LAYERS
-        if name != "self-attention"
-    )
-    whole = "with its projections" if settings.projections else "without projections"
-    return (
-        f"Here ({threads} thread{'s' * (threads > 1)}, float32, d = {settings.d}, batch "
-        f"{settings.batch}, {how}, attention {whole}), each is faster than self-attention: "
-        f"{crossings}. How many times as fast at n = {top:,}: {faster}. Counted operations grow as "
-        f"the table says, exponents at most {off:.3f} apart."
-    )
 
 
 def following(found: Compared) -> str:
@@ -176,8 +125,7 @@ LAB = MeasuringLab(
         45, "two cores, 20 s of them its --budget", note="with lengths to 16,384, 90 s"
     ),
     measure=compare,
-    figures=lambda found: sections(found.measured, found.fits, found.crossings),
-    claims=claims,
-    answer=answer,
+    page=Path(__file__).with_suffix(".md"),
+    findings=findings,
     next=following,
 )

@@ -1,4 +1,4 @@
-"""The report of the lab ``complexity``: figures and tables of what was counted and measured."""
+"""The figures and tables of the lab ``complexity``: what was counted and measured."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from regard.analysis.timing import Interval
 from regard.lab.labs.complexity.fits import Crossing, Fit, briefly, rounded
 from regard.lab.labs.complexity.layers import LAYERS
 from regard.lab.labs.complexity.measures import CHAINS, PATHS, Measured
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Cell, Figure, Section, Table
+from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
 
 LOOKS = {name: look for look, name in enumerate((*LAYERS, "dilated cnn"))}
@@ -23,30 +24,21 @@ TABLE = {
 }
 
 
-def sections(
+def described(
     measured: Measured, fits: Mapping[str, Fit], crossings: Sequence[Crossing]
-) -> list[Section]:
-    """Return the report."""
-    return [
-        pays(measured, crossings),
-        operations(measured, fits),
-        costs(measured),
-        waits(measured),
-    ]
+) -> Findings:
+    """Return the figures and tables, and the values that the page speaks of."""
+    return Findings.joined(
+        [pays(measured, crossings), operations(measured, fits), costs(measured), waits(measured)]
+    )
 
 
-def pays(measured: Measured, crossings: Sequence[Crossing]) -> Section:
-    """Return the section on the lengths from which each layer pays."""
+def pays(measured: Measured, crossings: Sequence[Crossing]) -> Findings:
+    """Return the lengths from which each layer pays."""
     settings, how, lengths = measured.settings, measured.last, measured.settings.lengths
     layers = measured.counted.layers
     many = layers["self-attention"][-1] / layers["rnn"][-1]
     long = measured.ratios(how, "self-attention", "rnn")[-1].median
-    figure = Figure(
-        ratios(measured),
-        "What to see here: above the line at 1 a layer is slower than self-attention at the same "
-        "length, below it is faster. Where a curve falls through it, the layer begins to pay. "
-        "Bars: intervals of the ratio, which is taken round by round.",
-    )
     rows: list[list[Cell]] = [
         [
             c.ours,
@@ -55,30 +47,23 @@ def pays(measured: Measured, crossings: Sequence[Crossing]) -> Section:
         ]
         for c in crossings
     ]
-    table = Table(
-        "From which length n on does it cost less than self-attention?",
-        ["layer", "by operations", *(f"by time, {how}" for how in settings.passes)],
-        rows,
-        note="Between two measured lengths the ratio is taken as a power of n. In brackets: the "
-        "earliest and the latest length that the intervals of the ratio allow. "
-        f"≤ {lengths[0]:,}: at every length measured; > {lengths[-1]:,}: at none.",
-    )
-    says = [
-        f"Layers that take n vectors of width d = {settings.d} and give as many, batch "
-        f"{settings.batch}, float32: a convolution over {settings.kernel} places, an RNN (tanh), "
-        f"self-attention with {settings.heads} head{'s' * (settings.heads > 1)}, Linformer (keys "
-        f"and values mixed down to {settings.rank} rows; Wang et al. 2020, equation 7), a window "
-        f"of {settings.window} positions to each side. "
-        + (
-            "The three attentions have their four projections, as in a model."
-            if settings.projections
-            else "The three attentions are without projections."
-        ),
-        f"Compared by {how}. Operations and time tell different stories: at n = {lengths[-1]:,} "
-        f"self-attention does {rounded(many)} times the operations of the rnn in {rounded(long)} "
-        "times its time. The rnn does its few one after the other.",
-    ]
-    return Section("From which length does what pay here?", says, [figure], [table])
+    columns = ["layer", "by operations", *(f"by time, {how}" for how in settings.passes)]
+    return Findings(
+        {},
+        {
+            "d": settings.d, "batch": settings.batch, "kernel": settings.kernel,
+            "heads": settings.heads, "rank": settings.rank, "window": settings.window,
+            "projections": settings.projections, "how": how, "lengths": lengths,
+            "crossings": {c.ours: c.says(how, lengths) for c in crossings},
+            "faster": {
+                name: rounded(1 / measured.ratios(how, name, "self-attention")[-1].median)
+                for name in LAYERS if name != "self-attention"
+            },
+            "times_operations": rounded(many), "times_time": rounded(long),
+        },
+        {"ratios": ratios(measured)},
+        {"crossings": (columns, rows)},
+    )  # fmt: skip
 
 
 def ratios(measured: Measured) -> Html:
@@ -100,7 +85,7 @@ def ratios(measured: Measured) -> Html:
     )
 
 
-def operations(measured: Measured, fits: Mapping[str, Fit]) -> Section:
+def operations(measured: Measured, fits: Mapping[str, Fit]) -> Findings:
     """Return the table of the seed, fitted."""
     settings, counted = measured.settings, measured.counted
     over_n = _chart(
@@ -124,65 +109,24 @@ def operations(measured: Measured, fits: Mapping[str, Fit]) -> Section:
         "kernel k",
         "multiply-adds",
     )
-    window = fits["window"].lengths
-    alike = (
-        " Where the window's line runs along self-attention's, regard hands the mask to torch's "
-        "kernel, which computes every pair and throws away what is hidden."
-    )
-    where = (
-        f"The window's is fitted from n = {window[0]:,} on, many windows long, where blocks out of "
-        "its sight are left out." + alike
-        if len(window) > 1
-        else "For the window's these lengths are too short: it needs two of 16 windows or more at "
-        "which blocks out of sight are left out." + alike
-    )
-    says = [
-        "Counted while the layers ran: every matrix product, convolution and fused attention, a "
-        "multiplication with its addition as one. Attention is counted without its projections, "
-        "as the table has it, one head. Exponents are slopes of lines through the logarithms. "
-        + where,
-        "The table is that of Vaswani et al. 2017 (table 1), which the seed's second note quotes; "
-        "for Linformer (r rows) and a window (w positions) it has no row, and n·r and n·w stand in "
-        "the place of n².",
-    ]
-    table = Table(
-        "Operations by the table, and counted",
-        ["layer", "by the table", "counted", f"at n = {settings.lengths[-1]:,}"],
-        [[name, fits[name].order, fits[name].says, counted.over_n[name][-1]] for name in LAYERS],
-        note="n: length, d: width, k: places of the kernel, r: rows of Linformer, w: positions of "
-        "the window. Multiplications with their additions.",
-    )
-    see = "What to see here: on logarithmic axes a power is a straight line, and its slope is the "
-    return Section(
-        "Operations: the table, fitted",
-        says,
-        [
-            Figure(over_n, see + "exponent. Only self-attention keeps the slope 2 to the end."),
-            Figure(
-                over_d,
-                see + "exponent: 2 for what mixes the columns by a matrix at each position, 1 for "
-                "attention, which is why attention is cheap for wide vectors and short texts.",
-            ),
-            Figure(over_k, see + "exponent: twice the kernel, twice the operations."),
-        ],
-        [table],
+    columns = ["layer", "by the table", "counted", f"at n = {settings.lengths[-1]:,}"]
+    rows = [[name, fits[name].order, fits[name].says, counted.over_n[name][-1]] for name in LAYERS]
+    return Findings(
+        {},
+        {"fits": fits, "most_off": max(fitted.off for fitted in fits.values())},
+        {"over-n": over_n, "over-d": over_d, "over-k": over_k},
+        {"operations": (columns, rows)},
     )
 
 
-def costs(measured: Measured) -> Section:
-    """Return the section on times and memory."""
-    settings = measured.settings
-    fewest, most = measured.rounds
-    start = settings.lengths[measured.longest][0]
-    figures = [
-        Figure(
-            _times(measured, how),
-            "What to see here: short sequences cost what it takes to call a layer at all, so that "
-            "the powers of the table show only to the right: from "
-            f"n = {start:,} on the slopes are {_slopes(measured, how)}. Bars: intervals.",
-        )
-        for how in reversed(settings.passes)
-    ]
+def costs(measured: Measured) -> Findings:
+    """Return times and memory."""
+    settings, passes = measured.settings, [*reversed(measured.settings.passes)]
+    times = {how: {name: measured.times(how, name) for name in LAYERS} for how in passes}
+    slopes = {
+        how: {name: measured.grows([one.median for one in found]) for name, found in layers.items()}
+        for how, layers in times.items()
+    }
     work = measured.counted.over_d["rnn"]
     steps = measured.times_over_width("rnn")
     slower = steps[-1].median / steps[0].median
@@ -194,80 +138,52 @@ def costs(measured: Measured) -> Section:
         log_x=True,
         log_y=True,
     )
-    figures.append(
-        Figure(
-            over_d,
-            f"What to see here: from d = {settings.widths[0]} to {settings.widths[-1]} operations "
-            f"of the rnn grow {rounded(work[-1] / work[0])}-fold, its time {rounded(slower)}-fold: "
-            "at small widths a step costs what it takes to call it.",
-        )
-    )
-    tables = [
-        _by_length(
-            f"Milliseconds, {how}",
+    figures = {f"times-{i}": _times(measured, how) for i, how in enumerate(passes)}
+    tables = {
+        f"milliseconds-{i}": _by_length(
             measured,
-            {name: [_interval(time) for time in times] for name, times in found.items()},
-            {
-                name: f"{measured.grows([time.median for time in times]):.2f}"
-                for name, times in found.items()
-            },
-            f"Median and an interval that holds it with 95 %, of {fewest} to {most} rounds through "
-            f"all layers and lengths in turns. Last row: the exponent in n from {start:,} on.",
+            {name: [_interval(time) for time in found] for name, found in times[how].items()},
+            {name: f"{slope:.2f}" for name, slope in slopes[how].items()},
         )
-        for how in reversed(settings.passes)
-        for found in [{name: measured.times(how, name) for name in LAYERS}]
-    ]
+        for i, how in enumerate(passes)
+    }
     if settings.memory:
-        figures.append(
-            Figure(
-                _chart(
-                    f"Memory beside the inputs, {measured.last}",
-                    {name: (name, measured.memory[name]) for name in LAYERS},
-                    settings.lengths,
-                    "length n",
-                    "megabytes",
-                ),
-                "What to see here: self-attention has n² weights, and torch's fused kernel never "
-                f"holds them: from n = {start:,} on memory grows as "
-                f"n^{measured.memory_grows('self-attention'):.2f}.",
-            )
+        figures["memory"] = _chart(
+            f"Memory beside the inputs, {measured.last}",
+            {name: (name, measured.memory[name]) for name in LAYERS},
+            settings.lengths,
+            "length n",
+            "megabytes",
         )
-        tables.append(
-            _by_length(
-                f"Megabytes at the peak beside inputs and weights, {measured.last}",
-                measured,
-                measured.memory,
-                {name: measured.memory_grows(name) for name in LAYERS},
-                "In a process of its own, the median of three calls; below some megabytes what is "
-                "measured is mostly the C library's own pages. "
-                f"Last row: the exponent in n from {start:,} on.",
-            )
-        )
-    says = [
-        "Every layer at every length is called in turns, so that whatever else the machine does "
-        "strikes all alike; a fit of the exponent is over the longest lengths."
-    ]
-    return Section("Time and memory, measured", says, figures, tables)
+        grows = {name: measured.memory_grows(name) for name in LAYERS}
+        tables["megabytes"] = _by_length(measured, measured.memory, grows)
+    return Findings(
+        {},
+        {
+            "start": settings.lengths[measured.longest][0], "slopes": slopes,
+            "widths": settings.widths, "width_work": rounded(work[-1] / work[0]),
+            "width_time": rounded(slower), "rounds": measured.rounds,
+            "memory_grows": measured.memory_grows("self-attention") if settings.memory else None,
+        },
+        {**figures, "times-over-d": over_d},
+        tables,
+    )  # fmt: skip
 
 
 def _by_length(
-    title: str,
-    measured: Measured,
-    cells: Mapping[str, Sequence[Cell]],
-    exponents: Mapping[str, Cell],
-    note: str,
-) -> Table:
+    measured: Measured, cells: Mapping[str, Sequence[Cell]], exponents: Mapping[str, Cell]
+) -> tuple[list[str], list[list[Cell]]]:
     """Return a row for each length and one of the exponents, a column for each layer."""
     rows: list[list[Cell]] = [
         [f"n = {n:,}", *(cells[name][i] for name in LAYERS)]
         for i, n in enumerate(measured.settings.lengths)
     ]
     rows.append(["exponent", *(exponents[name] for name in LAYERS)])
-    return Table(title, ["length", *LAYERS], rows, note)
+    return ["length", *LAYERS], rows
 
 
-def waits(measured: Measured) -> Section:
-    """Return the section on sequential steps and path lengths."""
+def waits(measured: Measured) -> Findings:
+    """Return sequential steps and path lengths."""
     waiting = measured.waiting
     depth = _chart(
         "Operations that must wait for each other",
@@ -283,39 +199,16 @@ def waits(measured: Measured) -> Section:
         "length n",
         "layers or steps",
     )
-    says = [
-        "The longest chain of operations, none of which can begin before the one before it is "
-        "done, is read off the graph that autograd keeps of a small layer: what a machine with any "
-        "number of processors would still have to do one after the other. An operation of torch "
-        "counts as one (a matrix product too, though its sums have a depth of log d).",
-        "The path is how many layers lie on top of each other (in the rnn: how many steps a "
-        "gradient must pass) until the gradient of the last output at the first input is no longer "
-        "0. A dilated convolution looks k times as far at each layer (van den Oord et al. 2016).",
-    ]
-    table = Table(
-        "One after the other, by the table and measured",
-        [
-            "layer",
-            "sequential by the table",
-            f"chain at n = {CHAINS[0]}, {CHAINS[-1]}",
-            "path by the table",
-            f"path at n = {PATHS[0]}, {PATHS[-1]}",
-        ],
-        [_row(measured, name) for name in waiting.paths],
-        note="Chain: operations of torch that must wait for each other. Path: layers (of the rnn: "
-        "steps) until the last output depends on the first input.",
-    )
-    return Section(
-        "What must wait, and how far a signal travels",
-        says,
-        [
-            Figure(depth, "What to see here: the rnn's chain grows with n, all others are flat: "
-                   "their positions can be computed at the same time."),
-            Figure(path, "What to see here: attention and Linformer join any two positions in one "
-                   "layer; a window and a convolution need layers in proportion to n, a dilated "
-                   "convolution its logarithm."),
-        ],
-        [table],
+    columns = [
+        "layer", "sequential by the table", f"chain at n = {CHAINS[0]}, {CHAINS[-1]}",
+        "path by the table", f"path at n = {PATHS[0]}, {PATHS[-1]}",
+    ]  # fmt: skip
+    return Findings(
+        {},
+        {"chains": waiting.chains, "paths": waiting.paths, "chain_lengths": CHAINS,
+         "path_lengths": PATHS},
+        {"chains": depth, "paths": path},
+        {"waiting": (columns, [_row(measured, name) for name in waiting.paths])},
     )  # fmt: skip
 
 
@@ -352,11 +245,6 @@ def _times(measured: Measured, how: str) -> Html:
 def _timed(name: str, sizes: Sequence[int], times: Sequence[Interval]) -> Series:
     middle, low, high = ([1e3 * x for x in side] for side in zip(*times, strict=True))
     return Series(name, sizes, middle, look=LOOKS[name], low=low, high=high)
-
-
-def _slopes(measured: Measured, how: str) -> str:
-    medians = {name: [x.median for x in measured.times(how, name)] for name in LAYERS}
-    return ", ".join(f"{name} {measured.grows(times):.2f}" for name, times in medians.items())
 
 
 def _interval(time: Interval) -> str:
