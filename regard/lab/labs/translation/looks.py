@@ -68,14 +68,16 @@ def searches(run: "Run") -> list[dict[str, Any]]:
     return rows
 
 
-def search_table(run: "Run", name: str) -> Table:
+def search_table(run: "Run") -> Table:
     """Return `searches` as a table."""
-    table = table_of_searches(searches(run), run.task.metric)
-    return replace(table, title=f"{table.title}: {name}, {TEXTS} test texts")
+    return table_of_searches(searches(run), run.task.metric)
 
 
-def head_table(found: Sequence[Arm]) -> Table | None:
-    """Return the alignment error of each head and of all together, if the truth is known."""
+def head_table(found: Sequence[Arm]) -> tuple[tuple[list[str], list[list[Cell]]], float] | None:
+    """Return the alignment error of each head and of all together, if the truth is known.
+
+    The number is the weight that uniform attention puts on the true field.
+    """
     from regard.lab.reports.aligned import plain_layer
     from regard.lab.tasks.writing.alignment import weighed
 
@@ -101,16 +103,11 @@ def head_table(found: Sequence[Arm]) -> Table | None:
         rows.append(_row(arm.name, "all", joined))
         if len(heads) > 1:
             rows += [_row(arm.name, name, Aligned.joined(one)) for name, one in heads.items()]
-        guess = f"{100 * joined.guess:.1f}"
+        guess = joined.guess
     if not rows:
         return None
-    note = (
-        f"On {HEADS_TEXTS} test texts with teacher forcing. The error is the share of "
-        "characters of year, month and day whose largest weight is on another field of the "
-        f"source; uniform attention would put {guess} % of the weight on the true one."
-    )
     heads_of = ["arm", "head", "alignment error, %", "weight on the true field, %"]
-    return Table("Alignment of each head", heads_of, rows, note)
+    return (heads_of, rows), guess
 
 
 def _row(arm: str, head: str, aligned: Aligned) -> list[Cell]:

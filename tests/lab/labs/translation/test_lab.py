@@ -66,15 +66,15 @@ def test_pairs_of_ones_own_are_learned_until_validation_stops_improving(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("steps", "ended", "says"),
+    ("steps", "ended", "kind"),
     [
-        ([30, 50], ["patience", "patience"], "until its validation score stopped improving"),
-        ([50, 50], ["budget", "budget"], "the same number of steps"),
-        ([30, 50], ["patience", "budget"], "had different budgets"),
+        ([30, 50], ["patience", "patience"], "patience"),
+        ([50, 50], ["budget", "budget"], "same steps"),
+        ([30, 50], ["patience", "budget"], "different"),
     ],
 )
 def test_what_ended_the_trainings_is_told(
-    tmp_path: Path, steps: list[int], ended: list[str], says: str
+    tmp_path: Path, steps: list[int], ended: list[str], kind: str
 ) -> None:
     arms = []
     for number, (step, how) in enumerate(zip(steps, ended, strict=True)):
@@ -83,29 +83,31 @@ def test_what_ended_the_trainings_is_told(
         row = {"step": step, "tokens": 9 * step, "epoch": 1.5, "ended": how}
         (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
         arms.append(Found(f"arm {number}", {}, (folder,)))
-    (section,) = budgets(arms)
-    assert says in section.paragraphs[0]
+    assert budgets(arms).values == {"budgets": kind}
 
 
 def test_claims_tell_the_numbers() -> None:
     means = {"gru": 0.1, "luong-dot": 0.5, "bahdanau": 0.95, "transformer": 0.02}
     arms: list[dict[str, Any]] = [{"name": n, "mean": m, "also": {}} for n, m in means.items()]
     arms[2]["also"]["alignment error"] = 0.03
-    lead, last, transformer, look, exact = claims_of({"arms": arms, "metric": "exact match"})
-    assert "bahdanau beats" in lead["says"]
-    assert lead["value"] == pytest.approx(0.85)
-    assert "luong-dot, the worst GRU with attention, does: 50.0 % against 10.0 %" in last["says"]
-    assert not transformer["holds"], "it has less than no attention"
+    found = claims_of({"arms": arms, "metric": "exact match"})
+    leads = found.values["leads"]
+    assert leads["best"].name == "bahdanau"
+    assert found.claims["best"][0] == pytest.approx(0.85)
+    worst = leads["worst"]
+    assert (worst.name, worst.mean, worst.other, worst.interval) == ("luong-dot", 0.5, 0.1, None)
+    assert not found.claims["transformer"][1], "it has less than no attention"
+    assert (found.claims["alignment"], found.claims["exact"]) == ((0.03, True), (0.95, True))
     arms[3]["mean"] = 0.4
     verdicts = [
         {"a": "transformer", "b": "gru", "low": -0.1, "high": 0.7},
         {"a": "luong-dot", "b": "gru", "low": -0.1, "high": 0.9},
     ]
     found = claims_of({"arms": arms, "metric": "exact match", "verdicts": verdicts})
-    assert found[2]["says"].endswith("40.0 % against 10.0 %, 30.0 points (−10.0 to 70.0)")
-    assert [one["holds"] for one in found[:3]] == [True, False, True], "a bound of a mean, a gain"
-    assert (look["value"], look["holds"]) == (0.03, True)
-    assert (exact["value"], exact["holds"]) == (0.95, True)
+    assert found.values["leads"]["transformer"].interval == (-0.1, 0.7)
+    assert [found.claims[key][1] for key in ("best", "worst", "transformer")] == [
+        True, False, True
+    ], "a bound of a mean, a gain"  # fmt: skip
 
 
 @pytest.mark.usefixtures("one_process")
