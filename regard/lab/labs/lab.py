@@ -61,12 +61,15 @@ class Findings:
 
     @classmethod
     def joined(cls, parts: Iterable["Findings"]) -> "Findings":
-        """Join the findings of parts of a lab; they need different names."""
-        several = [*parts]
-        return cls(*(
-            {name: value for part in several for name, value in getattr(part, kind).items()}
-            for kind in ("claims", "values", "figures", "tables")
-        ))  # fmt: skip
+        """Join the findings of parts of a lab. Raises: two parts have the same name."""
+        whole: list[dict[str, Any]] = [{}, {}, {}, {}]
+        for part in parts:
+            own = (part.claims, part.values, part.figures, part.tables)
+            for joined, more in zip(whole, own, strict=True):
+                if twice := sorted(joined.keys() & more.keys()):
+                    raise RegardError(f"two parts of a lab use the name {twice[0]!r}")
+                joined.update(more)
+        return cls(*whole)
 
     def described(self, page: Path, **more: object) -> "Described":
         """Fill in the page; `more` are further values.
@@ -89,15 +92,6 @@ class Described:
     answer: Sequence[str]
     sections: Sequence[Section]
     claims: Sequence[Claim]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a lab: a section of its report, its claims, its part of the answer."""
-
-    section: Section
-    claims: Sequence[Claim] = ()
-    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -270,8 +264,8 @@ class MeasuringLab(Lab, Generic[S, M]):
     """A lab that measures without training runs.
 
     `measure` returns the measurements; `findings` and the `page` describe them, or else `figures`,
-    `claims` and `answer`, the first two from ``measured.parts`` by default. A lab without a setting
-    `seeds` repeats the measurement for each further seed, and its claims must hold for all seeds.
+    `claims` and `answer`. A lab without a setting `seeds` repeats the measurement for each further
+    seed, and its claims must hold for all seeds.
     """
 
     settings: type[S]
@@ -281,8 +275,8 @@ class MeasuringLab(Lab, Generic[S, M]):
     page: Path | None = None
     findings: Callable[[M], Findings] = lambda measured: measured
     answer: Callable[[M], str] = lambda measured: ""
-    figures: Callable[[M], Sequence[Section]] = lambda measured: sections_of(measured)
-    claims: Callable[[M], Sequence[Claim]] = lambda measured: claims_of(measured)
+    figures: Callable[[M], Sequence[Section]] = lambda measured: ()
+    claims: Callable[[M], Sequence[Claim]] = lambda measured: ()
     compared: Callable[[M], Compared] = lambda measured: Compared()
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
@@ -401,16 +395,6 @@ class MeasuringLab(Lab, Generic[S, M]):
             value = field.annotation(factor * field.default) if field.annotation else 0
             values[key] = max(value, least) if most is None else min(max(value, least), most)
         return values
-
-
-def sections_of(measured: Any) -> list[Section]:
-    """Return the sections of ``measured.parts``."""
-    return [part.section for part in measured.parts]
-
-
-def claims_of(measured: Any) -> list[Claim]:
-    """Return the claims of ``measured.parts``."""
-    return [one for part in measured.parts for one in part.claims]
 
 
 def over_seeds(several: Sequence[Sequence[Claim]]) -> tuple[Table, list[Claim]]:

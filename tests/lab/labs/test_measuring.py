@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from pydantic import Field
 
@@ -13,8 +14,9 @@ from regard.core.settings import Settings
 from regard.lab.labs import LABS, LabRequest, open_lab
 from regard.lab.labs.collection import CollectionLab
 from regard.lab.labs.comparison import ComparisonLab
-from regard.lab.labs.lab import Claim, MeasuringLab, ReferenceTime, claim
+from regard.lab.labs.lab import Claim, Findings, MeasuringLab, ReferenceTime, claim
 from regard.lab.reports.findings import Section, Table
+from regard.lab.reports.prose import FORMATS
 
 
 class Sizes(Settings):
@@ -195,3 +197,63 @@ def test_every_lab_takes_seeds_and_a_budget(name: str) -> None:
     plan = lab.plan(request)
     assert plan.seeds == 2
     assert plan.budget == "90s" or all("minutes=1.5" in f.settings for f in plan.pretrain_first)
+
+
+def paged(folder: Path, text: str) -> MeasuringLab[Any, Any]:
+    """A toy lab whose prose stands in a page."""
+    page = folder / "toy.md"
+    page.write_text(text, encoding="utf-8")
+    return replace(
+        toy(),
+        page=page,
+        findings=lambda sizes: Findings(
+            {"seed": (sizes.seed, sizes.seed < 5)},
+            {"draws": sizes.draws},
+            tables={"twos": (["name", "two"], [["a", 2.0]])},
+        ),
+    )
+
+
+PAGE = """\
+Two is 2, over {{ draws }} draws.
+
+## Claims
+
+* seed: the seed is {{ claims.seed }}
+
+## S
+
+![Twos](twos)
+"""
+
+
+def test_the_prose_of_a_page(tmp_path: Path) -> None:
+    record = paged(tmp_path, PAGE).run(LabRequest(out=tmp_path / "out"), quiet, quiet)
+    assert record["claims"] == [{"says": "the seed is 3", "value": 3.0, "holds": True}]
+    assert record["answer"] == "Two is 2, over 100 draws."
+    assert record["tables"] == [{"title": "Twos", "columns": ["name", "two"], "rows": [["a", 2.0]]}]
+    several = paged(tmp_path, PAGE).run(LabRequest(out=tmp_path / "two", seeds=3), quiet, quiet)
+    assert several["claims"][0]["says"] == "the seed is 3; holds for 2 of 3 seeds"
+
+
+def test_a_page_and_its_lab_have_the_same_claims(tmp_path: Path) -> None:
+    text = PAGE.replace("* seed:", "* width: it is 8\n* seat:")
+    with pytest.raises(RegardError, match="of the lab and the page differ: seat, seed, width"):
+        paged(tmp_path, text).run(LabRequest(out=tmp_path), quiet, quiet)
+
+
+def test_findings_of_parts_have_different_names() -> None:
+    one, other = Findings({"a": (1.0, True)}), Findings({"b": (2.0, False)}, {"x": 1})
+    assert Findings.joined([one, other]).claims == {"a": (1.0, True), "b": (2.0, False)}
+    with pytest.raises(RegardError, match="two parts of a lab use the name 'a'"):
+        Findings.joined([one, Findings({}, {"x": 1}), Findings({"a": (3.0, True)})])
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_every_page_is_a_template(name: str) -> None:
+    page = getattr(open_lab(name), "page", None)
+    if page:
+        assert page.exists()
+        environment = jinja2.Environment(autoescape=True)
+        environment.filters |= FORMATS
+        environment.parse(page.read_text(encoding="utf-8"))
