@@ -4,7 +4,6 @@ The third part of assignment 5: right and invented answers look alike, so only t
 probability could tell them apart. The answers to names that occur in no text test that too.
 """
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,10 @@ from numpy.typing import NDArray
 
 from regard.lab.data.birthplaces import ASKS
 from regard.lab.data.pairs import Pair
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Figure, Section, Table
+from regard.lab.reports.findings import Cell
+from regard.lab.reports.markup import Html
 from regard.lab.tasks.birthplace.evaluation import Answered
 from regard.lab.tasks.classification.metrics import Calibration, calibration
 
@@ -97,30 +98,21 @@ def strangers(pairs: Sequence[Pair], texts: Sequence[str], seed: int = 0) -> lis
     return list(questions)[:STRANGERS]
 
 
-def section(known: Known) -> Section:
-    """Return the section that compares the confidence of right and invented answers."""
-    apart = known.separation
-    pairs = (
-        "It has no wrong answer on the test to compare with."
-        if math.isnan(apart)
-        else f"A right answer has a higher one than a wrong answer in {apart:.0%} of pairs "
-        "(chance: 50 %)."
-    )
-    says = [
-        f"{known.arm} answers with a place name whether it has read the answer or not, so the "
-        "words do not distinguish facts from inventions.",
-        f"Only its own probability may. {pairs} It also answers questions about people who occur "
-        f"in no text, with a mean confidence of {known.strange.mean():.0%}.",
-    ]
-    return Section(
-        "Does it know when it does not know?",
-        says,
-        [Figure(_reliability(known), _caption(known))],
-        [_examples(known), _confidences(known)],
+def described(known: Known) -> Findings:
+    """Compare the confidence of right and invented answers."""
+    return Findings(
+        {},
+        {
+            "arm": known.arm,
+            "sure_of_strangers": float(known.strange.mean()) if len(known.strange) else 0.0,
+            "distance": known.calibration.error,
+        },
+        {"reliability": _reliability(known)},
+        {"examples": _examples(known), "confidences": _confidences(known)},
     )
 
 
-def _reliability(known: Known) -> Any:
+def _reliability(known: Known) -> Html:
     bins = known.calibration
     share = [100 * x for x in bins.confidence]
     rates = [100 * x for x in bins.accuracy]
@@ -135,17 +127,11 @@ def _reliability(known: Known) -> Any:
     )
 
 
-def _caption(known: Known) -> str:
-    return (
-        "Answers in 15 bins by the model's probability. On the diagonal accuracy equals "
-        f"confidence; the mean distance is {known.calibration.error:.1%}."
-    )
-
-
-def _examples(known: Known) -> Table:
+def _examples(known: Known) -> tuple[list[str], list[list[Cell]]]:
+    """Return right and wrong answers, by decreasing confidence."""
     judged = known.judged
     order = np.argsort(-judged.confidence, kind="stable")
-    rows = []
+    rows: list[list[Cell]] = []
     for kind, wanted in (("right", True), ("wrong", False)):
         chosen = [int(i) for i in order if bool(judged.correct[i]) is wanted]
         step = max(len(chosen) // SHOWN, 1)
@@ -153,26 +139,19 @@ def _examples(known: Known) -> Table:
             pair, text = judged.pairs[i], judged.written[i]
             sure = f"{100 * float(judged.confidence[i]):.0f}"
             rows.append([pair.source, text.text, sure, kind, pair.target])
-    return Table(
-        "Right and wrong answers, by decreasing confidence",
-        ["question", "answer", "confidence, %", "verdict", "reference"],
-        rows,
-    )
+    return ["question", "answer", "confidence, %", "verdict", "reference"], rows
 
 
-def _confidences(known: Known) -> Table:
+def _confidences(known: Known) -> tuple[list[str], list[list[Cell]]]:
+    """Return the confidence by kind of answer."""
     groups = [
         ("right answers", known.right),
         ("wrong answers", known.wrong),
         ("people in no text", known.strange),
     ]
-    rows: list[list[str | float | int]] = [
+    rows: list[list[Cell]] = [
         [name, len(sure), 100 * float(sure.mean()), 100 * float((sure > 0.5).mean())]
         for name, sure in groups
         if len(sure)
     ]
-    return Table(
-        "Confidence by kind of answer",
-        ["kind", "answers", "mean, %", "above 50 %, %"],
-        rows,
-    )
+    return ["kind", "answers", "mean, %", "above 50 %, %"], rows

@@ -16,7 +16,7 @@ import numpy as np
 from regard.core.settings import Settings
 from regard.lab.data.biographies import others
 from regard.lab.data.birthplaces import ASKS
-from regard.lab.labs.birthplace.knowing import Known, section, strangers
+from regard.lab.labs.birthplace.knowing import Known, described, strangers
 from regard.lab.labs.comparison import (
     BUDGETS,
     ComparisonLab,
@@ -28,9 +28,8 @@ from regard.lab.labs.comparison import (
     pairs,
     parse_names,
 )
-from regard.lab.labs.lab import Claim, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Row, interval_chart
-from regard.lab.reports.findings import Figure, Section, Table
 from regard.lab.runs import load
 from regard.lab.runs.build import prepare
 from regard.lab.studies.arms import Arm
@@ -164,18 +163,17 @@ def measure(result: Result) -> BirthplaceAnswers:
     return BirthplaceAnswers(judged, best, Known(shown, judged[shown], run.predict(people)))
 
 
-def answer(result: Result) -> list[str]:
-    """Return the accuracy and the confidence of the answers."""
+def findings(result: Result) -> Findings:
+    """Return the accuracy of each arm and the confidence of the answers."""
     measured, means = result.measured, result.means
-    known = measured.known
-    return [
-        f"{measured.best} answers {means[measured.best]:.1%} of the questions about new people "
-        f"correctly, a model without pretraining {means.get(NONE, 0.0):.1%}; always answering "
-        f"{measured.judged[measured.best].commonest!r} gets {measured.baseline:.1%} right.",
-        f"Asked about people in no text, {known.arm} names a place as well, with a mean confidence "
-        f"of {mean(known.strange):.0%}, compared with {mean(known.right):.0%} for right answers.",
-        *result.summary,
-    ]
+    judged, known = measured.judged, measured.known
+    values = {
+        "best": measured.best, "best_right": means[measured.best],
+        "none_right": means.get(NONE, 0.0), "commonest": judged[measured.best].commonest,
+        "constant": measured.baseline, "sure_of_right": mean(known.right),
+    }  # fmt: skip
+    claims = claims_of(result.plan.data, means, judged, known)
+    return Findings.joined([Findings({}, values), claims, results(result), described(known)])
 
 
 def answered(folder: Path) -> Answered:
@@ -190,8 +188,8 @@ def mean(values: Any) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def results(result: Result) -> Section:
-    """Return the section on the accuracy of each arm."""
+def results(result: Result) -> Findings:
+    """Return the accuracy of each arm."""
     judged = result.measured.judged
     rows, bars = [], []
     for arm in result.record["arms"]:
@@ -207,59 +205,38 @@ def results(result: Result) -> Section:
     rows.append([f"always {commonest}", 100 * result.measured.baseline, "", 0, 0.0])
     columns = ["arm", "right, %", "Wilson 95 %, seed 0", "parameters", "fine-tuning, s"]
     chart = interval_chart("Right answers", bars, x_label="right answers, %", reference=NONE)
-    note = f"{judged[NONE].n} questions about people who do not occur in fine-tuning."
-    return Section(
-        "What does pretraining add?",
-        [
-            "Every arm is fine-tuned on the same questions. All but one are pretrained on the "
-            "texts, with spans masked and to be reproduced at the end."
-        ],
-        [Figure(chart, "Bars: 95 % Wilson intervals over questions, of seed 0.")],
-        [Table("Right answers", columns, rows, note)],
+    return Findings(
+        {},
+        {"questions": judged[NONE].n},
+        {"right": chart},
+        {"right-table": (columns, rows)},
     )
 
 
 def claims_of(
     data: str, means: Mapping[str, float], judged: Mapping[str, Answered], known: Known
-) -> list[Claim]:
+) -> Findings:
     """Return the claims with the numbers of a run."""
     none, aims = judged[NONE], AIMS.get(data, {})
     low, same = none.low or 0.0, none.baseline or 0.0
-    rows = [
-        claim(
-            f"without pretraining, accuracy is no better than a constant answer: {means[NONE]:.1%} "
-            f"against {same:.1%}",
-            means[NONE],
-            low <= max(same, 0.1),
-        )
-    ]
+    claims = {"none": (means[NONE], low <= max(same, 0.1))}
     if data == "birthplaces":
-        says = f"always answering {none.commonest!r} is right in 5.0 %: {same:.1%}"
-        rows.append(claim(says, same, round(same, 3) == 0.05))
-    for name, aim in aims.items():
-        if name in means:
-            says = f"{name} with pretraining is right in {aim:.0%} or more: {means[name]:.1%}"
-            rows.append(claim(says, means[name], means[name] >= aim))
-    says = "right answers have higher confidence than wrong ones, but not always"
+        claims["constant"] = (same, round(same, 3) == 0.05)
+    aims = {name: aim for name, aim in aims.items() if name in means}
+    claims |= {name: (means[name], means[name] >= aim) for name, aim in aims.items()}
     apart = known.separation
     if not math.isnan(apart):
-        rows.append(claim(f"{says}: in {apart:.0%} of pairs", apart, 0.5 < apart < 1))
+        claims["apart"] = (apart, 0.5 < apart < 1)
     share = float(np.mean([bool(text.text) for text in known.strangers]))
-    says = "asked about people in no text, it names a place as well"
-    rows.append(claim(f"{says}: in {share:.0%}", share, share > 0.9))
-    return rows
+    claims["strangers"] = (share, share > 0.9)
+    values = {"constant_of_none": same, "commonest_of_none": none.commonest, "aims": aims}
+    return Findings(claims, values)
 
 
 AIMS = {
     "biographies": {"vanilla": 0.5, "rotary": 0.5},
     "birthplaces": {"vanilla": 0.25, "rotary": 0.45, "synthesizer": 0.12},
 }
-
-
-def claims(result: Result) -> list[Claim]:
-    """Return the claims of a result."""
-    measured = result.measured
-    return claims_of(result.plan.data, result.means, measured.judged, measured.known)
 
 
 def following(result: Result) -> str:
@@ -277,9 +254,8 @@ LAB = ComparisonLab(
     options=BirthplaceOptions,
     adapt=adapt,
     measure=measure,
-    figures=lambda result: [results(result), section(result.measured.known)],
-    claims=claims,
-    answer=answer,
+    page=Path(__file__).with_suffix(".md"),
+    findings=findings,
     next=following,
     other_data_hint="for your own data: regard train birthplace-pretrain --data TEXTS, then "
     "regard train birthplace --init",

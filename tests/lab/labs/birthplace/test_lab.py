@@ -111,10 +111,10 @@ def test_claims_on_real_data_tell_of_london():
     judged = {lab.NONE: Answered.judge([Pair("q", "yes", "x:1")], [Text("no", -1.0, True)], "yes")}
     judged[lab.NONE] = replace(judged[lab.NONE], baseline=0.0498, commonest="London")
     means = {lab.NONE: 0.03, "vanilla": 0.24, "rotary": 0.47, "synthesizer": 0.12}
-    told = lab.claims_of("birthplaces", means, judged, known([0.9], [0.8]))
-    london, vanilla, rotary, synthesizer = told[1:5]
-    assert london["says"].startswith("always answering 'London' is right in 5.0 %")
-    assert [c["holds"] for c in (london, vanilla, rotary, synthesizer)] == [True, False, True, True]
+    found = lab.claims_of("birthplaces", means, judged, known([0.9], [0.8]))
+    assert found.values["commonest_of_none"] == "London"
+    names = ("constant", "vanilla", "rotary", "synthesizer")
+    assert [found.claims[name][1] for name in names] == [True, False, True, True]
 
 
 def test_bad_settings_are_refused():
