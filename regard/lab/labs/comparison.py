@@ -307,8 +307,9 @@ class ComparisonLab(Lab):
     def describe(self, result: Result) -> Described:
         """Return the answer, sections and claims about the results."""
         if not self.page:
-            parts = (self.answer(result), self.figures(result), self.claims(result))
-            return Described(*map(list, parts))
+            return Described(
+                [*self.answer(result)], [*self.figures(result)], [*self.claims(result)]
+            )
         return self.findings(result).described(self.page, summary=result.summary)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:

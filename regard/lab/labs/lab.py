@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from regard.core.atomic_io import write_json
 from regard.core.errors import OccupiedError, RegardError
@@ -273,7 +273,7 @@ class MeasuringLab(Lab, Generic[S, M]):
     measure: Callable[[S, Say, Show], M]
     next: str | Callable[[M], str]
     page: Path | None = None
-    findings: Callable[[M], Findings] = lambda measured: measured
+    findings: Callable[[M], Findings] = lambda measured: cast(Findings, measured)
     answer: Callable[[M], str] = lambda measured: ""
     figures: Callable[[M], Sequence[Section]] = lambda measured: ()
     claims: Callable[[M], Sequence[Claim]] = lambda measured: ()

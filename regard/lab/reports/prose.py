@@ -21,7 +21,7 @@ The sentence of a claim follows its key. An image inserts the figure or table of
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from regard.lab.reports.scales import duration, number
 CLAIMS = "Claims"
 SMALL = "small"
 PLACE = re.compile("\ue000([0-9]+)\ue001")  # stands for a value while Markdown is read
-FORMATS = {
+FORMATS: Mapping[str, Callable[..., str]] = {
     "percent": lambda value, digits=0: f"{value:.{digits}%}",
     "points": lambda value, digits=1: f"{100 * value:.{digits}f}".replace("-", "−"),
     "fixed": lambda value, digits=0: f"{value:.{digits}f}",
@@ -183,7 +183,7 @@ class _Reader:
     def add(self, **parts: list[Any]) -> None:
         """Add paragraphs, figures or tables to the last section."""
         section = self.sections[-1]
-        longer = {key: [*getattr(section, key), *new] for key, new in parts.items()}
+        longer: dict[str, Any] = {key: [*getattr(section, key), *new] for key, new in parts.items()}
         self.sections[-1] = replace(section, **longer)
 
 

@@ -110,7 +110,9 @@ def operations(measured: Measured, fits: Mapping[str, Fit]) -> Findings:
         "multiply-adds",
     )
     columns = ["layer", "by the table", "counted", f"at n = {settings.lengths[-1]:,}"]
-    rows = [[name, fits[name].order, fits[name].says, counted.over_n[name][-1]] for name in LAYERS]
+    rows: list[list[Cell]] = [
+        [name, fits[name].order, fits[name].says, counted.over_n[name][-1]] for name in LAYERS
+    ]
     return Findings(
         {},
         {"fits": fits, "most_off": max(fitted.off for fitted in fits.values())},

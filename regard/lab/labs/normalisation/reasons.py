@@ -164,10 +164,10 @@ def mixed(width: int, seed: int) -> Findings:
     ]
     columns = ["norm", "itself, %", "other words of its text, %", "words of other texts, %",
                "moved by later words, %"]  # fmt: skip
-    own, foreign = (sum(shares[name][1:]) for name in ("layer norm", "batch norm"))
+    outside, foreign = (sum(shares[name][1:]) for name in ("layer norm", "batch norm"))
     return Findings(
         {
-            "own": (own, own == 0 and later["layer norm"] <= EXACT),
+            "own": (outside, outside == 0 and later["layer norm"] <= EXACT),
             "foreign": (foreign, foreign > 0.05 and later["batch norm"] > 0.001),
         },
         {"later": later},

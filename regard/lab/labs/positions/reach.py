@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from regard.lab.labs.lab import Compared, Findings, arm_row
 from regard.lab.labs.positions.findings import FREE, OF_TEXT, All, of, rights
 from regard.lab.reports.figures import Series, line_chart
+from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
 from regard.lab.studies.statistics import arm_interval, judge
 
@@ -37,7 +38,7 @@ def copies(found: All, trained: int, back: int) -> Findings:
     astray = float(looks[rounds].sum())
     reach = {name: reached(tables[name], back) for name in OF_TEXT}
     columns = ["positions", *map(str, at), "words at ≥ 90 %"]
-    rows = [
+    rows: list[list[Cell]] = [
         [name, *(round(100 * accuracy(name, n), 1) for n in at), reach[name]] for name in OF_TEXT
     ]
     rotary, turns = reach["rotary"], len(rounds) / longest
