@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from regard.core.atomic_io import write_bytes
 from regard.core.errors import RegardError
-from regard.lab.reports.markup import SIZE, Html, framed, show_hidden, shorten, tag
+from regard.lab.reports.markup import SIZE, Html, framed, shorten, show_hidden, tag
 from regard.lab.reports.page import static
 
 if TYPE_CHECKING:

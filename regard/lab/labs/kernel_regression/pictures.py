@@ -116,7 +116,7 @@ def _said_and_true(lab: "Lab") -> dict[str, Html]:
     some = np.linspace(0, len(lab.points.new_y) - 1, min(SHOWN, len(lab.points.new_y))).astype(int)
     true = lab.points.new_y[some]
     ends = [float(true.min()), float(true.max())]
-    charts = {}
+    charts: dict[str, Html] = {}
     for key, name in (("said-fixed", lab.fixed), ("said-learned", LEARNED)):
         cloud = Series("", list(true), list(lab.fitted[name].said[some]), dots=True)
         both = [
