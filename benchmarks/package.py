@@ -46,6 +46,7 @@ for module in pkgutil.walk_packages(regard.__path__, "regard."):
 for name in SCORES:
     layer = regard.MultiHeadAttention(8, 2, score=name, length=6)
     layer(torch.randn(3, 5, 8)).square().sum().backward()
+    assert layer.project.weight.grad.isfinite().all(), name
 """
 #: Prints the packages of an environment, and those that torch alone would install.
 PACKAGES = """

@@ -1,4 +1,4 @@
-"""What the heads of a mechanism are made of, and the mechanisms that are built from it."""
+"""`HeadSpec`, the sizes and parts of a mechanism's heads, and mechanisms built from it."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""How the processes of a training share a network: DDP, FSDP2, or a single process.
+"""Share a network among the processes of a training: DDP, FSDP2, or a single process.
 
 DistributedDataParallel (Li et al. 2020) keeps all weights in every process and averages gradients
 in buckets while the backward pass goes on. ``fully_shard`` (FSDP2; Zhao et al. 2023) keeps in each

@@ -1,4 +1,4 @@
-"""How a chart is drawn: by matplotlib, on any axes, into a file or as SVG for a page.
+"""Draw charts with matplotlib: on any axes, into a file, or as SVG for a page.
 
 The SVG has the colours of the page's style sheet as variables, so that it follows the theme, and
 neither styles nor ids: the page's security policy forbids the first, many charts share a page.
@@ -48,7 +48,7 @@ SAYS = "says:"  # begins the id of an element with a hover text
 
 @dataclass(frozen=True)
 class Drawing:
-    """How a chart is drawn: on axes at these distances from the edges of its figure, in points.
+    """A chart's drawing function, and the margins around its axes, in points.
 
     `text` describes the chart for screen readers.
     """

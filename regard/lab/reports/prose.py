@@ -129,7 +129,7 @@ def _put_back(tokens: Sequence[Token], shown: Sequence[str]) -> None:
 
 @dataclass
 class _Reader:
-    """What was read of a page so far, and the figures and tables that it has not shown yet."""
+    """The parsed part of a page, and the figures and tables that are not shown yet."""
 
     page: Path
     markdown: MarkdownIt

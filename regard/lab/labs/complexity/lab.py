@@ -49,7 +49,7 @@ def compare(settings: ComplexitySettings, say: Say, show: Show) -> Compared:
 
 
 def findings(found: Compared) -> Findings:
-    """Return what is told; all claims are counted, so that they are the same on every machine."""
+    """Return the findings. Claims rest on counted operations, which no machine changes."""
     measured = found.measured
     a, b = whole_layer(measured)
     whole = {"whole": (a, max(abs(a - 4), abs(b - 2)) <= TOLERANCE)}

@@ -48,7 +48,7 @@ def share(found: All, task: str, position: str) -> float:
 
 
 def counts(found: All, task: str, position: str) -> NDArray[np.int64]:
-    """Return what was said of what was true, over all seeds."""
+    """Return the confusion matrix of answers and true values, summed over all seeds."""
     total: NDArray[np.int64] = np.stack([x.said for x in of(found, task, position)]).sum(0)
     return total
 
