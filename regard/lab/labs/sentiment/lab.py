@@ -7,11 +7,12 @@ set.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from regard.core.errors import RegardError
 from regard.lab.labs.comparison import ComparisonLab, Result
-from regard.lab.labs.lab import Claim, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.sentiment import ladder, word_order
 from regard.lab.labs.sentiment.plan import (
     ARMS,
@@ -22,10 +23,13 @@ from regard.lab.labs.sentiment.plan import (
     SentimentOptions,
     adapt,
 )
-from regard.lab.reports.answer import percent
 from regard.lab.reports.evidence import Arm as Evidence
-from regard.lab.reports.findings import Section
 from regard.lab.tasks.models import MODELS
+
+AIMS = {"mean": 0.865, "best": 0.89, "pretrained": 0.925}  # accuracies on IMDB
+MOST_BLIND = 0.75  # accuracy on the reviews that no arm without word order exceeds
+LEAST_GAIN = 0.05  # of positions
+NEVER, SURE = 0.01, 0.5  # pairs of which an arm gets both right, without and with word order
 
 NEXT = {
     "reviews": "regard lab sentiment --data imdb",
@@ -76,63 +80,50 @@ def _labels_of(run: Any) -> Callable[[list[str]], list[str]]:
     return lambda texts: [prediction.label for prediction in run.predict(texts)]
 
 
-def figures(result: Result) -> list[Section]:
-    """Return the ladder, or accuracy over depth."""
+def findings(result: Result) -> Findings:
+    """Return the ladder, or accuracy over depth, with the claims about the data."""
     if depths := depths_of(result):
-        return [ladder.depth_section(result, depths)]
-    return ladder.section(result)
-
-
-def claims(result: Result) -> list[Claim]:
-    """Return the claims with the numbers of this run."""
-    if depths := depths_of(result):
-        return ladder.depth_claims(result, depths)
+        return ladder.depth(result, depths)
     if result.plan.data == "imdb":
-        return claims_of_imdb(result) + ladder.rung_claims(result)
-    return claims_of_order(result.means, result.measured) if result.plan.data == "reviews" else []
+        return Findings.joined([claims_of_imdb(result), ladder.steps(result, as_claims=True)])
+    if result.plan.data == "reviews":
+        order = claims_of_order(result.means, result.measured)
+        return Findings.joined([order, ladder.steps(result)])
+    return ladder.steps(result)
 
 
-def claims_of_imdb(result: Result) -> list[Claim]:
+def claims_of_imdb(result: Result) -> Findings:
     """Return the claims about accuracy on IMDB."""
     means = result.means
     models = {row["name"]: str(row.get("model", row["name"])) for row in result.record["arms"]}
     networks = [name for name, model in models.items()
              if not MODELS[model].deterministic and name != SELF_PRETRAINED]  # fmt: skip
     best = max(networks, key=means.__getitem__)
-    aims = [
-        ("mean", "the mean of word vectors reaches 86.5 %", 0.865),
-        (best, f"the best network trained on labels alone, {best}, reaches 89.0 %", 0.89),
-        (SELF_PRETRAINED, "pretrained on IMDB's own texts, an encoder reaches 92.5 %", 0.925),
-    ]
-    return [
-        claim(f"{words}: {percent(means[name])} %", means[name], means[name] >= aim)
-        for name, words, aim in aims
-        if name in means
-    ]
+    names = {"mean": REFERENCE, "best": best, "pretrained": SELF_PRETRAINED}
+    claims = {
+        key: (means[name], means[name] >= AIMS[key]) for key, name in names.items() if name in means
+    }
+    return Findings(claims, {"best": best, "aims": AIMS})
 
 
-def claims_of_order(means: Mapping[str, float], seen: Mapping[str, Any] | None) -> list[Claim]:
+def claims_of_order(means: Mapping[str, float], seen: Mapping[str, Any] | None) -> Findings:
     """Return the claims about word order."""
-    blind = {name: means[name] for name in BLIND if name in means}
-    rows = []
-    if blind:
-        name = max(blind, key=blind.__getitem__)
-        says = f"no arm without word order exceeds 75 %: {name}, the best of them, reaches"
-        rows.append(claim(f"{says} {percent(blind[name])} %", blind[name], blind[name] <= 0.75))
+    claims: dict[str, tuple[float, bool]] = {}
+    values: dict[str, object] = {"most_blind": MOST_BLIND}
+    if blind := {name: means[name] for name in BLIND if name in means}:
+        values["best_blind"] = name = max(blind, key=blind.__getitem__)
+        claims["blind"] = (blind[name], blind[name] <= MOST_BLIND)
     if {"+positions", "self-attention"} <= means.keys():
         gain = means["+positions"] - means["self-attention"]
-        says = f"positions improve self-attention by at least five points: {percent(gain)}"
-        rows.append(claim(says, gain, gain >= 0.05))
+        claims["positions"] = (gain, gain >= LEAST_GAIN)
     both = {name: row["both"] for name, row in (seen or {}).get("arms", {}).items()}
     seeing = {name: share for name, share in both.items() if name not in BLIND}
     if seeing and len(both) > len(seeing):
         most = max(both[name] for name in both if name in BLIND)
-        says = "same words, opposite labels: arms without word order never get both sentences right"
-        rows.append(claim(f"{says}: {percent(most)} %", most, most <= 0.01))
-        name = max(seeing, key=seeing.__getitem__)
-        says = f"same words, opposite labels: {name} gets both right in"
-        rows.append(claim(f"{says} {percent(seeing[name])} %", seeing[name], seeing[name] > 0.5))
-    return rows
+        claims["pairs-blind"] = (most, most <= NEVER)
+        values["best_on_pairs"] = name = max(seeing, key=seeing.__getitem__)
+        claims["pairs"] = (seeing[name], seeing[name] > SURE)
+    return Findings(claims, values)
 
 
 LAB = ComparisonLab(
@@ -143,7 +134,7 @@ LAB = ComparisonLab(
     options=SentimentOptions,
     adapt=adapt,
     measure=measure,
-    figures=figures,
-    claims=claims,
+    page=Path(__file__).with_suffix(".md"),
+    findings=findings,
     next=following,
 )

@@ -1,18 +1,19 @@
-"""Sections of the sentiment report: the gain and cost of each step of the ladder, and depth."""
+"""Results of the sentiment lab: the gain and cost of each step of the ladder, and depth."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.lab.labs.comparison import AHEAD, Result, points_of
-from regard.lab.labs.lab import Claim, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.sentiment.plan import BUILT_ON, LAYERED, RESIDUALS, at
 from regard.lab.reports.answer import percent
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.figures import Row, Series, interval_chart, line_chart
-from regard.lab.reports.findings import Cell, Figure, Section, Table
+from regard.lab.reports.findings import Cell
 from regard.lab.reports.scales import duration
 from regard.lab.studies.result import claimed
 
+Columns = tuple[list[str], list[list[Cell]]]
 NEVER_ALIKE = {"model", "seed", "task"}
 
 
@@ -36,21 +37,31 @@ def rungs(result: Result) -> list[tuple[Evidence, Evidence, Mapping[str, Any]]]:
     ]
 
 
-def section(result: Result) -> list[Section]:
-    """Return the picture and the table of the steps, or nothing if none was compared."""
-    steps = rungs(result)
-    if not steps:
-        return []
-    gains = []
-    for arm, base, verdict in steps:
-        gain, low, high = (100 * float(verdict[key]) for key in ("difference", "low", "high"))
-        gains.append(Row(arm.name, gain, low, high, arm.family, (), arm.trained and base.trained))
+def steps(result: Result, *, as_claims: bool = False) -> Findings:
+    """Return the picture and the table of the steps.
+
+    With `as_claims` each step has the claim that it improves the arm it builds on.
+    """
+    compared = rungs(result)
+    if not compared:
+        return Findings({})
+    claims, gains, values = {}, [], []
+    for arm, base, verdict in compared:
+        gain, low, high = (float(verdict[key]) for key in ("difference", "low", "high"))
+        trained = arm.trained and base.trained
+        gains.append(Row(arm.name, 100 * gain, 100 * low, 100 * high, arm.family, (), trained))
+        values.append({"arm": arm.name, "base": base.name, "gain": _gain(verdict)})
+        claims[arm.name] = (gain, result.standing(arm.name, base.name) == AHEAD)
     chart = interval_chart("Gain of each step", gains, x_label="points", lines={"no gain": 0.0})
-    caption = "Each arm less the arm it builds on, paired by seed, with 95 % intervals."
-    return [Section("What does each step add?", [], [Figure(chart, caption)], [table(steps)])]
+    return Findings(
+        claims if as_claims else {},
+        {"steps": values},
+        {"gains": chart},
+        {"ladder": table(compared)},
+    )
 
 
-def table(steps: Sequence[tuple[Evidence, Evidence, Mapping[str, Any]]]) -> Table:
+def table(steps: Sequence[tuple[Evidence, Evidence, Mapping[str, Any]]]) -> Columns:
     """Return each step compared with the arm it builds on: change, gain, accuracy and cost."""
     rows: list[list[Cell]] = []
     for arm, base, verdict in steps:
@@ -62,26 +73,11 @@ def table(steps: Sequence[tuple[Evidence, Evidence, Mapping[str, Any]]]) -> Tabl
         rows.append([arm.name, base.name, changed, *measured])
     columns = ["arm", "built on", "change", "accuracy, %", "points", "95 %", "p (Holm)"]
     columns += ["time of a seed", "parameters", "MFLOP"]
-    note = (
-        "Changes are read from the settings of the runs. Points: the arm less the one it is built "
-        "on. MFLOP: one forward pass over a text of median length. All other arms are not part of "
-        "the ladder."
-    )
-    return Table("The ladder, one change at a time", columns, rows, note)
+    return columns, rows
 
 
-def rung_claims(result: Result) -> list[Claim]:
-    """Return for each compared step the claim that it improves the arm it builds on."""
-    claims = []
-    for arm, base, verdict in rungs(result):
-        says = f"{arm.name} is better than {base.name}, in points: {_gain(verdict)}"
-        held = result.standing(arm.name, base.name) == AHEAD
-        claims.append(claim(says, float(verdict["difference"]), held))
-    return claims
-
-
-def depth_section(result: Result, depths: Sequence[int]) -> Section:
-    """Return accuracy over depth for each layered arm, and the gain of a residual."""
+def depth(result: Result, depths: Sequence[int]) -> Findings:
+    """Return accuracy over depth for each layered arm, and the loss with and without a residual."""
     arms = {arm.name: arm for arm in result.arms}
     series = []
     for look, name in enumerate(LAYERED):
@@ -91,18 +87,13 @@ def depth_section(result: Result, depths: Sequence[int]) -> Section:
         series.append(
             Series(name, [depth for depth, _ in points], y, look=look, low=low, high=high)
         )
-    chart = line_chart(
-        "Accuracy over depth", series, x_label="layers", y_label="accuracy, %"
-    )  # fmt: skip
-    says = (
-        "The exercise says that a network without residuals learns much worse as layers are "
-        "added. The same arms at each depth test that here."
-    )
-    figure = Figure(chart, "Means over seeds with 95 % intervals.")
-    return Section("Does depth need a residual?", [says], [figure], [depth_table(result, depths)])
+    chart = line_chart("Accuracy over depth", series, x_label="layers", y_label="accuracy, %")
+    claims, residuals = depth_claims(result, depths)
+    values = {"residuals": residuals, "least": min(depths), "most": max(depths)}
+    return Findings(claims, values, {"depths": chart}, {"by-depth": depth_table(result, depths)})
 
 
-def depth_table(result: Result, depths: Sequence[int]) -> Table:
+def depth_table(result: Result, depths: Sequence[int]) -> Columns:
     """Return accuracy by arm and depth, and the gain of a residual at each depth."""
     means = result.means
     rows: list[list[Cell]] = [
@@ -113,8 +104,7 @@ def depth_table(result: Result, depths: Sequence[int]) -> Table:
         cells: list[Cell] = [_gain(verdict) if verdict else "–" for verdict in verdicts]
         rows.append([f"{arm} − {base}", *cells])
     columns = ["arm", *(f"{depth} layer{'s' if depth > 1 else ''}" for depth in depths)]
-    note = "Differences: points with 95 % intervals, paired by seed; p after Holm over all of them."
-    return Table("Accuracy at each depth, %", columns, rows, note)
+    return columns, rows
 
 
 def _mean(value: float | None) -> Cell:
@@ -126,26 +116,24 @@ def _gain(verdict: Mapping[str, Any]) -> str:
     return f"{points:+.1f} ({interval}), p = {p}".replace("-", "−").replace("= <", "<")
 
 
-def depth_claims(result: Result, depths: Sequence[int]) -> list[Claim]:
-    """Return the claims about the loss from depth, with and without a residual."""
+def depth_claims(
+    result: Result, depths: Sequence[int]
+) -> tuple[dict[str, tuple[float, bool]], list[dict[str, Any]]]:
+    """Return the claims about the loss from depth, with and without a residual, and their values.
+
+    A claim without a verdict, or with an arm that was not trained, is left out.
+    """
     means = result.means
     least, most = min(depths), max(depths)
-    claims = []
+    claims, values = {}, []
     for arm, base in RESIDUALS:
         ends = [at(name, depth) for name in (arm, base) for depth in (least, most)]
         verdict = result.verdict(at(arm, most), at(base, most))
         if verdict is None or not means.keys() >= {*ends}:
             continue
-        with_it, without = (means[at(name, least)] - means[at(name, most)] for name in (arm, base))
-        says = (
-            f"from {least} to {most} layers {base} loses {percent(without)} points and {arm} "
-            f"{percent(with_it)}: depth needs a residual"
-        )
-        claims.append(claim(says, without - with_it, without > with_it))
+        loss, without = (means[at(name, least)] - means[at(name, most)] for name in (arm, base))
         gain, p = float(verdict["difference"]), float(verdict["p"])
-        says = (
-            f"at {most} layers {arm} beats {base} by {percent(gain)} points, with evidence (p = "
-            f"{p:.2g})"
-        )
-        claims.append(claim(says, gain, gain > 0 and claimed(verdict)))
-    return claims
+        claims[f"{arm}/loss"] = (without - loss, without > loss)
+        claims[f"{arm}/gain"] = (gain, gain > 0 and claimed(verdict))
+        values.append({"arm": arm, "base": base, "loss": loss, "without": without, "p": p})
+    return claims, values

@@ -12,7 +12,7 @@ from regard.lab.labs import LABS, LabRequest, open_lab
 from regard.lab.labs.comparison import ANY_DATA, Preset, Pretraining, Result
 from regard.lab.labs.sentiment import ladder
 from regard.lab.labs.sentiment import plan as plans
-from regard.lab.labs.sentiment.lab import LAB, claims, claims_of_order
+from regard.lab.labs.sentiment.lab import LAB, claims_of_order, findings
 from regard.lab.labs.sentiment.plan import ARMS, BLIND, BUILT_ON, LAYERED, PRESETS, REFERENCE
 from regard.lab.reports.evidence import arms_of
 from regard.lab.runs.config import Config
@@ -20,6 +20,8 @@ from regard.lab.studies.arms import Arm
 from regard.lab.studies.compare import Study
 from regard.lab.tasks.models import MODELS
 
+assert LAB.page
+PAGE = LAB.page
 SMALL = ("examples=80", "steps=2", "width=8", "layers=1")
 
 
@@ -157,6 +159,11 @@ def found(rows: dict[str, Any], data: str, *overrides: str) -> Result:
     return Result(plan, Path(), rows, arms_of(rows, Path("nowhere")))
 
 
+def claims(result: Result) -> list[dict[str, Any]]:
+    """The claims as the page words them."""
+    return [*findings(result).described(PAGE, summary=[]).claims]
+
+
 def test_claims_on_real_reviews() -> None:
     told = claims(found(record(mean=0.871, transformer=0.889, nb_svm=0.914), "imdb"))
     assert [(c["value"], c["holds"]) for c in told] == [(0.871, True), (0.889, False)]
@@ -183,15 +190,15 @@ def test_each_rung_of_imdb_is_a_claim_and_has_its_cost() -> None:
     settings = configs(LabRequest(data="imdb"))
     for arm in result.arms:
         vars(arm)["config"] = flat(settings[arm.name])  # in place of the run's folder
-    told = ladder.rung_claims(result)
+    told = claims(result)[2:]
     assert [(c["value"], c["holds"]) for c in told] == [(0.02, True), (-0.01, False)]
     assert told[0]["says"].endswith("in points: +2.0 (0.0 to 30.0), p = 0.010")
-    (section,) = ladder.section(result)
-    assert section.tables[0].rows[0] == [
+    section = ladder.steps(result)
+    assert section.tables["ladder"][1][0] == [
         "attention-pool", "mean", "pool: mean → attention", "89.0", 2.0, "0.0 to 30.0", "0.010",
         "12 s → 12 s", "1,500,000", 0.04,
     ]  # fmt: skip
-    assert "Gain of each step" in str(section.figures[0].chart)
+    assert "Gain of each step" in str(section.figures["gains"])
 
 
 def test_imdb_has_a_limit_of_epochs_unless_the_user_gives_a_budget() -> None:
@@ -213,9 +220,9 @@ def test_claims_about_depth() -> None:
         (0.13, False),
     ]
     assert "loses 10.0 points and +residual −1.0" in told[0]["says"]
-    table = ladder.depth_table(swept, [1, 6])
-    assert table.rows[0] == ["self-attention", "60.0", "50.0"]
-    assert table.rows[6] == [
+    _, table = ladder.depth_table(swept, [1, 6])
+    assert table[0] == ["self-attention", "60.0", "50.0"]
+    assert table[6] == [
         "+residual − self-attention", "–", "+13.0 (0.0 to 30.0), p = 0.200"
     ]  # fmt: skip
 
@@ -223,8 +230,10 @@ def test_claims_about_depth() -> None:
 def test_claims_about_word_order() -> None:
     both = {"mean": {"both": 0.0, "same": 1.0}, "cnn": {"both": 0.9, "same": 0.1}}
     rows = found(record(mean=0.61, self_attention=0.68, cnn=0.97), "reviews")
-    told = claims_of_order(rows.means, {"arms": both})
-    assert [(c["value"], c["holds"]) for c in told] == [(0.68, True), (0.0, True), (0.9, True)]
+    order = claims_of_order(rows.means, {"arms": both})
+    assert order.claims == {"blind": (0.68, True), "pairs-blind": (0.0, True), "pairs": (0.9, True)}
+    (*_, told) = order.described(PAGE, summary=[]).claims
+    assert told["says"] == "same words, opposite labels: cnn gets both right in 90.0 %"
     assert claims(found(record(mean=0.9), "mine.csv")) == []
 
 
