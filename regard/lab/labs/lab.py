@@ -263,20 +263,17 @@ class ReferenceTime:
 class MeasuringLab(Lab, Generic[S, M]):
     """A lab that measures without training runs.
 
-    `measure` returns the measurements; `findings` and the `page` describe them, or else `figures`,
-    `claims` and `answer`. A lab without a setting `seeds` repeats the measurement for each further
-    seed, and its claims must hold for all seeds.
+    `measure` returns the measurements; `findings` and the `page` describe them. A lab without a
+    setting `seeds` repeats the measurement for each further seed, and its claims must hold for all
+    seeds.
     """
 
     settings: type[S]
     reference_time: ReferenceTime
     measure: Callable[[S, Say, Show], M]
     next: str | Callable[[M], str]
-    page: Path | None = None
+    page: Path
     findings: Callable[[M], Findings] = lambda measured: cast(Findings, measured)
-    answer: Callable[[M], str] = lambda measured: ""
-    figures: Callable[[M], Sequence[Section]] = lambda measured: ()
-    claims: Callable[[M], Sequence[Claim]] = lambda measured: ()
     compared: Callable[[M], Compared] = lambda measured: Compared()
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
@@ -303,9 +300,7 @@ class MeasuringLab(Lab, Generic[S, M]):
 
     def describe(self, measured: M) -> Described:
         """Return the answer, sections and claims about the measurements."""
-        if self.page:
-            return self.findings(measured).described(self.page)
-        return Described([self.answer(measured)], self.figures(measured), self.claims(measured))
+        return self.findings(measured).described(self.page)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Check the settings and estimate the time from that of a run with the defaults."""

@@ -14,9 +14,10 @@ from regard.core.settings import Settings
 from regard.lab.labs import LABS, LabRequest, open_lab
 from regard.lab.labs.collection import CollectionLab
 from regard.lab.labs.comparison import ComparisonLab
-from regard.lab.labs.lab import Claim, Findings, MeasuringLab, ReferenceTime, claim
-from regard.lab.reports.findings import Section, Table
+from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.reports.prose import FORMATS
+
+PAGE = Path(__file__).with_name("toy.md")
 
 
 class Sizes(Settings):
@@ -34,12 +35,16 @@ def quiet(*words: object) -> None:
     """Say nothing."""
 
 
-def claims(sizes: Sizes) -> list[Claim]:
-    return [claim(f"the seed is {sizes.seed}", sizes.seed, sizes.seed < 5)]
+def findings(sizes: Sizes, of_seed: float | None = None) -> Findings:
+    """The value of the claim is the seed, or another one."""
+    return Findings(
+        {"seed": (sizes.seed if of_seed is None else of_seed, sizes.seed < 5)},
+        {"draws": sizes.draws},
+        tables={"twos": (["name", "two"], [["a", 2.0], ["b", float("nan")]])},
+    )
 
 
 def toy(settings: type[Sizes] = Sizes) -> MeasuringLab[Any, Any]:
-    table = Table("Twos", ["name", "two"], [["a", 2.0], ["b", float("nan")]])
     return MeasuringLab(
         question="Is two two?",
         name="toy",
@@ -48,9 +53,8 @@ def toy(settings: type[Sizes] = Sizes) -> MeasuringLab[Any, Any]:
             10, "one core", scales_with=("draws",), steps=("steps",), note="seeds=9: a minute"
         ),
         measure=lambda settings, say, show: settings,
-        figures=lambda measured: [Section("S", tables=[table])],
-        claims=claims,
-        answer=lambda measured: f"Two is 2, over {measured.draws} draws.",
+        page=PAGE,
+        findings=findings,
         next="regard lab",
     )
 
@@ -121,7 +125,8 @@ def test_the_end_of_a_lab(tmp_path: Path) -> None:
     record = toy().run(request, said.append, quiet)
     assert json.loads((tmp_path / "new" / "results.json").read_text()) == record
     assert record["claims"] == [{"says": "the seed is 3", "value": 3.0, "holds": True}]
-    assert record["tables"][0]["rows"] == [["a", 2.0], ["b", None]]
+    table = {"title": "Twos", "columns": ["name", "two"], "rows": [["a", 2.0], ["b", None]]}
+    assert record["tables"] == [table]
     assert record["arms"] == record["verdicts"] == []
     assert record["answer"] == "Two is 2, over 100 draws."
     assert record["command"] == f"regard lab toy --out {tmp_path / 'new'} width=2"
@@ -132,10 +137,7 @@ def test_the_end_of_a_lab(tmp_path: Path) -> None:
 
 
 def test_a_claim_about_nothing_has_no_value(tmp_path: Path) -> None:
-    def nothing(sizes: Sizes) -> list[Claim]:
-        return [claim("nothing was measured", float("nan"), False)]
-
-    lab = replace(toy(), claims=nothing)
+    lab = replace(toy(), findings=lambda sizes: findings(sizes, of_seed=float("nan")))
     record = lab.run(LabRequest(out=tmp_path, seeds=2), quiet, quiet)
     assert record["claims"][0]["value"] is None
     assert json.loads((tmp_path / "results.json").read_text()) == record
@@ -203,41 +205,16 @@ def paged(folder: Path, text: str) -> MeasuringLab[Any, Any]:
     """A toy lab whose prose stands in a page."""
     page = folder / "toy.md"
     page.write_text(text, encoding="utf-8")
-    return replace(
-        toy(),
-        page=page,
-        findings=lambda sizes: Findings(
-            {"seed": (sizes.seed, sizes.seed < 5)},
-            {"draws": sizes.draws},
-            tables={"twos": (["name", "two"], [["a", 2.0]])},
-        ),
-    )
+    return replace(toy(), page=page)
 
 
-PAGE = """\
-Two is 2, over {{ draws }} draws.
-
-## Claims
-
-* seed: the seed is {{ claims.seed }}
-
-## S
-
-![Twos](twos)
-"""
-
-
-def test_the_prose_of_a_page(tmp_path: Path) -> None:
-    record = paged(tmp_path, PAGE).run(LabRequest(out=tmp_path / "out"), quiet, quiet)
-    assert record["claims"] == [{"says": "the seed is 3", "value": 3.0, "holds": True}]
-    assert record["answer"] == "Two is 2, over 100 draws."
-    assert record["tables"] == [{"title": "Twos", "columns": ["name", "two"], "rows": [["a", 2.0]]}]
-    several = paged(tmp_path, PAGE).run(LabRequest(out=tmp_path / "two", seeds=3), quiet, quiet)
+def test_a_claim_over_seeds_holds_if_it_does_for_each(tmp_path: Path) -> None:
+    several = toy().run(LabRequest(out=tmp_path, seeds=3), quiet, quiet)
     assert several["claims"][0]["says"] == "the seed is 3; holds for 2 of 3 seeds"
 
 
 def test_a_page_and_its_lab_have_the_same_claims(tmp_path: Path) -> None:
-    text = PAGE.replace("* seed:", "* width: it is 8\n* seat:")
+    text = PAGE.read_text(encoding="utf-8").replace("* seed:", "* width: it is 8\n* seat:")
     with pytest.raises(RegardError, match="of the lab and the page differ: seat, seed, width"):
         paged(tmp_path, text).run(LabRequest(out=tmp_path), quiet, quiet)
 
