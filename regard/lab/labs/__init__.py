@@ -101,7 +101,7 @@ LABS: Table[Questioned] = Table(
         ),
         "pretraining": LabEntry(
             "How much do three kinds of pretraining on the same text help a task with few labels?",
-            "regard.lab.labs.pretraining.lab:LAB",
+            "regard.lab.labs.pretraining:LAB",
         ),
         "reverse": LabEntry(
             "What does attention remember that a single state forgets? Reversing strings.",

@@ -4,8 +4,8 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.labs import LabRequest, open_lab
-from regard.lab.labs.comparison import Preset, Pretraining
-from regard.lab.labs.pretraining import lab
+from regard.lab.labs import pretraining as lab
+from regard.lab.labs.comparison import Preset, Pretraining, Result
 from regard.lab.runs.config import Config
 from regard.lab.runs.pretrain_first import WAYS
 from regard.lab.studies.compare import Study
@@ -55,23 +55,42 @@ def verdict(a, b, difference, p, family="ladder"):
 
 def test_ways_are_ranked_by_evidence_alone():
     gpt, bert = (verdict(f"pretrained {m}", m, 0.1, p) for m, p in (("gpt", 0.3), ("bert", 0.01)))
-    told = lab.gain_sentences({"gpt": gpt, "bert": bert})
+    told = lab.sentences([gpt, bert])
     assert told == [
         "No evidence of a difference between pretrained gpt and gpt.",
         "Pretrained bert beats bert.",
     ]
-    open_ = verdict("pretrained bert", "pretrained gpt", 0.05, 0.2)
-    assert lab.ranking_sentences([open_]) == [
-        "There is no evidence that one way to pretrain is better than another."
-    ]
-    sure = verdict("pretrained bert", "pretrained gpt", 0.05, 0.02)
-    assert lab.ranking_sentences([open_, sure]) == ["Pretrained bert beats pretrained gpt."]
-    assert lab.ranking_sentences([]) == []
-    assert [lab.gain_claim("gpt", gpt)["holds"], lab.gain_claim("bert", bert)["holds"]] == [
-        False, True
-    ]  # fmt: skip
+    assert [lab.gain_claim(gpt), lab.gain_claim(bert)] == [(0.1, False), (0.1, True)]
     lost = verdict("pretrained t5", "t5", -0.1, 0.001)
-    assert not lab.gain_claim("t5", lost)["holds"], "a loss is no gain, however sure"
+    assert lab.gain_claim(lost) == (-0.1, False), "a loss is no gain, however sure"
+
+
+@pytest.mark.parametrize(
+    ("p", "says"),
+    [
+        (0.2, "There is no evidence that one way to pretrain is better than another."),
+        (0.02, "Pretrained bert beats pretrained gpt."),
+    ],
+)
+def test_the_answer_ranks_ways_by_evidence_alone(p, says, monkeypatch, tmp_path):
+    names = ["bert", "pretrained bert", "gpt", "pretrained gpt"]
+    verdicts = [verdict(f"pretrained {m}", m, 0.1, 0.01) for m in ("bert", "gpt")]
+    verdicts.append(verdict("pretrained bert", "pretrained gpt", 0.05, p))
+    record = {"arms": [{"name": name, "mean": 0.5} for name in names], "verdicts": verdicts}
+    monkeypatch.setattr(lab, "learned", lambda *given: (1.0, 0.5))
+    result = Result(plan("reviews", "models=bert,gpt"), tmp_path, record, [])
+    described = lab.findings(result).described(lab.LAB.page, summary=[])
+    assert described.answer == [
+        "Fine-tuned on 800 labels, 5 seed(s).", "Pretrained bert beats bert.",
+        "Pretrained gpt beats gpt.", says,
+    ]  # fmt: skip
+    assert described.claims[0]["says"] == (
+        "bert: pretraining lifts accuracy by 10.0 points (−1.0 to 20.0), with evidence (p = 0.01)"
+    )
+    (section,) = described.sections
+    assert section.tables[1].rows == [
+        ["pretrained bert − pretrained gpt", 5.0, "−1.0 to 20.0", f"{p:.3f}"]
+    ]
 
 
 def test_every_two_ways_are_compared_and_each_with_none():

@@ -5,7 +5,7 @@ Seed: CS224N 2022, lecture 10, "three ways to pretrain"; GPT, BERT and T5 in sma
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -27,10 +27,9 @@ from regard.lab.labs.comparison import (
     parse_names,
     points_of,
 )
-from regard.lab.labs.lab import Claim, claim
-from regard.lab.reports.answer import percent
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Row, interval_chart
-from regard.lab.reports.findings import Cell, Figure, Section, Table
+from regard.lab.reports.findings import Cell
 from regard.lab.runs import load
 from regard.lab.runs.pretrain_first import WAYS
 from regard.lab.studies.arms import Arm
@@ -131,12 +130,6 @@ def models_of(result: Result) -> list[str]:
     return [first.model for first in result.plan.pretrain_first]
 
 
-def labels_of(result: Result) -> str:
-    """Return the number of labels."""
-    shared = dict(pair.split("=", 1) for pair in result.plan.overrides)
-    return shared["examples"]
-
-
 def gains_of(result: Result) -> dict[str, Mapping[str, Any]]:
     """Return what pretraining was worth to each model."""
     names = models_of(result)
@@ -150,87 +143,59 @@ def between(result: Result) -> list[Mapping[str, Any]]:
     return [found for pair in ways if (found := result.verdict(*pair)) is not None]
 
 
-def figures(result: Result) -> list[Section]:
-    """Return what each way of pretraining was worth, and whether one is shown to be worth more."""
+def findings(result: Result) -> Findings:
+    """Return the worth of each way of pretraining, and whether one is shown to be worth more."""
     bars = [Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high) for a in result.arms]
-    chart = interval_chart("Accuracy", bars, x_label="accuracy, %")
-    says = (
-        "Each model has the same sizes and the same number of steps of pretraining; each seed has "
-        "a pretraining of its own."
+    gains, ways = gains_of(result), between(result)
+    shared = dict(pair.split("=", 1) for pair in result.plan.overrides)
+    rivals: list[list[Cell]] = [[f"{v['a']} − {v['b']}", *points_of(v)] for v in ways]
+    return Findings(
+        {model: gain_claim(gain) for model, gain in gains.items()},
+        {
+            "labels": shared["examples"],
+            "seeds": result.plan.seeds,
+            "verdicts": gains,
+            "gains": sentences(gains.values()),
+            "ranking": sentences(v for v in ways if claimed(v)),
+            "rivals": bool(ways),
+        },
+        {"accuracy": interval_chart("Accuracy", bars, x_label="accuracy, %")},
+        {"worth": worth(result, gains)}
+        | ({"rivals": (["ways", "points", "95 %", "p (Holm)"], rivals)} if ways else {}),
     )
-    return [
-        Section(
-            "What is pretraining on texts without labels worth?",
-            [says],
-            [Figure(chart, "Accuracy on the test texts, with 95 % intervals.")],
-            [worth(result), *([rivals(found)] if (found := between(result)) else [])],
-        )
-    ]
 
 
-def answer(result: Result) -> list[str]:
-    """Return the gains and the ranking, as far as there is evidence."""
-    return [
-        f"Fine-tuned on {labels_of(result)} labels, {result.plan.seeds} seed(s).",
-        *gain_sentences(gains_of(result)),
-        *ranking_sentences(between(result)),
-        *result.summary,
-    ]
+def sentences(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the sentence of each verdict.
+
+    >>> sentences([{"says": "pretrained gpt beats gpt"}])
+    ['Pretrained gpt beats gpt.']
+    """
+    texts = [str(verdict["says"]) for verdict in verdicts]
+    return [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in texts]
 
 
-def gain_sentences(gains: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each model: the gain of pretraining, or that none is shown."""
-    return [_sentence(gain["says"]) for gain in gains.values()]
-
-
-def ranking_sentences(between: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the order of the ways as far as there is evidence for one."""
-    sure = [_sentence(v["says"]) for v in between if claimed(v)]
-    if not between or sure:
-        return sure
-    return ["There is no evidence that one way to pretrain is better than another."]
-
-
-def _sentence(says: str) -> str:
-    return f"{says[:1].upper()}{says[1:].rstrip('.')}."
-
-
-def gain_claim(model: str, gain: Mapping[str, Any]) -> Claim:
+def gain_claim(gain: Mapping[str, Any]) -> tuple[float, bool]:
     """Return the claim that pretraining helps a model, which takes evidence to hold."""
-    points, low, high = (float(gain[key]) for key in ("difference", "low", "high"))
-    says = (
-        f"{model}: pretraining lifts accuracy by {percent(points)} points "
-        f"({percent(low)} to {percent(high)}), with evidence (p = {float(gain['p']):.2g})"
-    )
-    return claim(says, points, points > 0 and claimed(gain))
+    points = float(gain["difference"])
+    return points, points > 0 and claimed(gain)
 
 
-def worth(result: Result) -> Table:
+def worth(
+    result: Result, gains: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[list[Cell]]]:
     """Return what each model learned from texts, and its accuracy without and with that."""
-    means, gains = result.means, gains_of(result)
+    means = result.means
     rows: list[list[Cell]] = []
     for model in models_of(result):
         loss, follows = learned(result.out, model, result.plan.seeds)
-        gain = gains[model]
         rows.append(
             [model, SAYS[model], loss, 100 * follows, 100 * means[model],
-             100 * means[PRETRAINED.format(model)], *points_of(gain)]
+             100 * means[PRETRAINED.format(model)], *points_of(gains[model])]
         )  # fmt: skip
     columns = ["model", "is asked", "loss, nats", "next sentence right, %", "not pretrained, %",
                "pretrained, %", "gain, points", "95 %", "p (Holm)"]  # fmt: skip
-    note = (
-        "Means over seeds, on texts that were not read. Losses of different ways cannot be "
-        "compared: each asks something else. Of next sentences half follow: chance is 50 %."
-    )
-    return Table(f"Fine-tuned on {labels_of(result)} labels", columns, rows, note)
-
-
-def rivals(between: Sequence[Mapping[str, Any]]) -> Table:
-    """Return every two ways to pretrain beside each other."""
-    rows = [[f"{v['a']} − {v['b']}", *points_of(v)] for v in between]
-    note = "Paired by seed; p after Holm over these and the gains of the table above."
-    return Table("Is one way better than another?", ["ways", "points", "95 %", "p (Holm)"], rows,
-                 note)  # fmt: skip
+    return columns, rows
 
 
 def learned(out: Path, model: str, seeds: int) -> tuple[float, float]:
@@ -255,9 +220,8 @@ LAB = ComparisonLab(
     presets=PRESETS,
     options=PretrainingOptions,
     adapt=adapt,
-    figures=figures,
-    claims=lambda result: [gain_claim(*pair) for pair in gains_of(result).items()],
-    answer=answer,
+    page=Path(__file__).with_suffix(".md"),
+    findings=findings,
     next=lambda result: (
         "regard lab pretraining --data imdb"
         if result.plan.data == "reviews"
