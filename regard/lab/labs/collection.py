@@ -19,7 +19,7 @@ from regard.lab.labs.comparison import (
     pairs,
     parse_names,
 )
-from regard.lab.labs.lab import Claim, Lab, LabReport
+from regard.lab.labs.lab import Claim, Findings, Lab, LabReport
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.figures import Row, interval_chart
 from regard.lab.reports.findings import Cell, Figure, Section, Table
@@ -77,15 +77,13 @@ class CollectionLab(Lab):
 
     ``only=NAME,…`` selects some; the report has those alone. The same command resumes: complete
     runs are not repeated.
-    ``summary`` makes the table of the summary from the rows of all members, ``about`` is the text
-    above it, ``answer`` its sentences.
+    `findings` describes the rows of all members; the `page` has the answer and the summary.
     """
 
     members: Sequence[Member]
-    summary: Callable[[Sequence[Sequence[Cell]]], Table]
-    answer: Callable[[Sequence[Sequence[Cell]]], Sequence[str]]
+    page: Path
+    findings: Callable[[Sequence[Sequence[Cell]]], Findings]
     next: str
-    about: Sequence[str] = ()
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Train and compare the members one after another; write and print one report.
@@ -128,10 +126,9 @@ class CollectionLab(Lab):
             records[member.name] = comparison.record()
         if lines:
             raise Pending(lines)
-        summary = Section("Summary", self.about, tables=[self.summary(rows)])
-        report = LabReport(
-            [*self.answer(rows)], [summary, *sections], claims, self.next, record={"parts": records}
-        )
+        summary = self.findings(rows).described(self.page)
+        sections = [*summary.sections, *sections]
+        report = LabReport(summary.answer, sections, claims, self.next, record={"parts": records})
         return self.finish(request, report, out, "", say)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:

@@ -8,6 +8,7 @@ compares them at equal time.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -27,9 +28,9 @@ from regard.lab.labs.comparison import (
     Values,
 )
 from regard.lab.labs.equal import equal_parameters
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.answer import percent
-from regard.lab.reports.findings import Cell, Section, Table
-from regard.lab.reports.scales import number
+from regard.lab.reports.findings import Cell
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.statistics import format_p
 from regard.lab.tasks import unit_of
@@ -98,23 +99,18 @@ def shown(result: Result, score: float | None) -> str:
     return f"{score:.3f} nats" if result.record["metric"] == BY_TOKENS else f"{percent(score)} %"
 
 
-def times_section(result: Result) -> list[Section]:
+def times(result: Result) -> Findings:
     """Return the table of scores at equal time."""
     scores: Mapping[str, AtTime] = result.measured
     if not scores:
-        return []
+        return Findings({}, {"fastest": 0.0})
     fastest = min(one.seconds for one in scores.values())
     rows: list[Sequence[Cell]] = [
         [name, shown(result, one.score), f"{one.seconds:.1f}", f"{one.seconds / fastest:.2f}"]
         for name, one in scores.items()
     ]
-    title = f"Validation after {number(fastest)} seconds, when the fastest arm had ended"
     columns = ["mechanism", "score", "seconds of its training", "of the fastest"]
-    note = (
-        "The learning rate of the fastest arm has fallen to zero by then, that of a slower arm has "
-        "not, so that a slower arm is at a disadvantage."
-    )
-    return [Section("At equal time", tables=[Table(title, columns, rows, note)])]
+    return Findings({}, {"fastest": fastest}, tables={"times": (columns, rows)})
 
 
 def rows(task: str, result: Result) -> list[list[Cell]]:
@@ -154,24 +150,25 @@ def member(name: str, question: str, task: str, settings: Values, quick: Values,
         presets={data or task: Preset(seeds=seeds, settings={**NETWORK, **settings})},
         adapt=equalized,
         measure=at_equal_time,
-        figures=times_section,
+        page=Path(__file__).with_name("mechanisms-task.md"),
+        findings=times,
     )
     return Member(name, lab, lambda result: rows(name, result), quick=quick, quick_arms=QUICK_ARMS)
 
 
-def answer(table: Sequence[Sequence[Cell]]) -> list[str]:
+def summary(table: Sequence[Sequence[Cell]]) -> Findings:
     """Return which mechanisms are ahead, behind, or neither, by task."""
-    sentences = []
-    for task in dict.fromkeys(str(row[0]) for row in table):
-        parts = []
-        for verdict in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, UNCLEAR):
-            names = [str(row[1]) for row in table if row[0] == task and row[-1] == verdict]
-            if names:
-                parts.append(f"{verdict}: {', '.join(names)}")
-        sentences.append(
-            f"{task}, beside multi-head at equal steps: {'; '.join(parts) or 'alone'}."
-        )
-    return sentences
+    columns = ["task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
+               "at these steps"]  # fmt: skip
+    standings = {
+        task: {
+            standing: names
+            for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, UNCLEAR)
+            if (names := [str(row[1]) for row in table if (row[0], row[-1]) == (task, standing)])
+        }
+        for task in dict.fromkeys(str(row[0]) for row in table)
+    }
+    return Findings({}, {"standings": standings}, tables={"summary": (columns, table)})
 
 
 LAB = CollectionLab(
@@ -202,16 +199,7 @@ LAB = CollectionLab(
             {"steps": 30, "evaluate_every": 5}, data="pydoc",
         ),
     ],
-    summary=lambda rows: Table(
-        "Mechanisms beside multi-head attention, at equal parameters and steps",
-        ["task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
-         "at these steps"],
-        rows,
-    ),
-    answer=answer,
-    about=[
-        "Differences are tested over seeds, with Holm's correction within a task. They are about "
-        "these steps: \"so far\" marks pairs of which one was not trained to the end.",
-    ],
+    page=Path(__file__).with_suffix(".md"),
+    findings=summary,
     next="regard lab mechanisms size=full",
 )  # fmt: skip

@@ -12,8 +12,7 @@ from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.collection import CollectionLab, Member
 from regard.lab.labs.comparison import ComparisonLab, Preset, Result
 from regard.lab.labs.equal import equal_parameters, parameters
-from regard.lab.labs.lab import claim
-from regard.lab.reports.findings import Table
+from regard.lab.labs.lab import Findings, claim
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.compare import Study
 
@@ -40,8 +39,10 @@ LAB = CollectionLab(
     name="shelf",
     question="Which works?",
     members=[member("one"), member("two", quick_seeds=1, quick_arms=("plain", "gated"))],
-    summary=lambda rows: Table("All of them", ["comparison", "arm", "seeds"], rows),
-    answer=lambda rows: [f"{len(rows)} rows."],
+    page=Path(__file__).with_name("shelf.md"),
+    findings=lambda rows: Findings(
+        {}, {"rows": len(rows)}, tables={"all": (["comparison", "arm", "seeds"], rows)}
+    ),
     next="regard lab",
 )
 

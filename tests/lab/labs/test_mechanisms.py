@@ -10,9 +10,18 @@ from regard.attention import MECHANISMS, named_mechanism
 from regard.lab.labs import LabRequest, mechanisms, open_lab
 from regard.lab.labs.comparison import Result
 from regard.lab.labs.equal import parameters
+from regard.lab.labs.lab import Described
 from regard.lab.runs import Config
 
+LAB = mechanisms.LAB
 PLAN: Any = None
+
+
+def at_time(result: Result) -> Described:
+    """The section of a task's results at equal time."""
+    page = LAB.members[0].lab.page
+    assert page
+    return mechanisms.times(result).described(page)
 
 
 def arm(name: str, mean: float, seconds: float) -> dict[str, Any]:
@@ -43,9 +52,12 @@ def test_a_summary_says_what_has_evidence_and_what_it_costs() -> None:
         ["mqar", "delta", "60.0 % (50.0 to 70.0)", "+10.0 (+5.0 to +15.0), p = 0.20", "2.00",
          "converged", "no evidence"],
     ]  # fmt: skip
-    assert mechanisms.answer(table) == [
-        "mqar, beside multi-head at equal steps: ahead: gated; behind: linear; no evidence: delta."
+    described = mechanisms.summary([*table, ["sorting", "multi-head"]]).described(LAB.page)
+    assert described.answer == [
+        "mqar, beside multi-head at equal steps: ahead: gated; behind: linear; no evidence: delta.",
+        "sorting, beside multi-head at equal steps: alone.",
     ]
+    assert described.sections[0].tables[0].rows == [*table, ["sorting", "multi-head"]]
 
 
 def test_scores_at_equal_time_are_those_when_the_fastest_had_ended(
@@ -85,8 +97,10 @@ def test_scores_at_equal_time_are_those_when_the_fastest_had_ended(
     scores = mechanisms.at_equal_time(result)
     assert scores["quick"] == mechanisms.AtTime(pytest.approx(0.5), pytest.approx(2.1))
     assert scores["slow"] == mechanisms.AtTime(pytest.approx(0.4), 5.0)
-    (section,) = mechanisms.times_section(replace(result, measured=scores))
-    assert section.tables[0].rows[1] == ["slow", "40.0 %", "5.0", "2.38"]
+    (section,) = at_time(replace(result, measured=scores)).sections
+    (table,) = section.tables
+    assert table.title == "Validation after 2.1 seconds, when the fastest arm had ended"
+    assert table.rows[1] == ["slow", "40.0 %", "5.0", "2.38"]
     with_late = replace(result, arms=[*arms, Evidence("late")])  # type: ignore[list-item]
     scores = mechanisms.at_equal_time(with_late)
     assert scores["late"].score is None
@@ -94,7 +108,7 @@ def test_scores_at_equal_time_are_those_when_the_fastest_had_ended(
     loss = replace(result, record={"metric": "tokens predicted correctly"})
     assert mechanisms.at_equal_time(loss)["quick"].score == 1.0
     assert mechanisms.shown(loss, 1.3864) == "1.386 nats"
-    assert mechanisms.times_section(replace(result, measured={})) == []
+    assert at_time(replace(result, measured={})).sections == []
 
 
 def test_every_mechanism_takes_part_with_equal_parameters() -> None:

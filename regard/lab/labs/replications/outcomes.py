@@ -9,7 +9,7 @@ import numpy as np
 import regard
 from regard.lab.labs.collection import Member, finished
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
-from regard.lab.labs.lab import Claim, claim
+from regard.lab.labs.lab import Claim, Findings, claim
 from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell, Section
 from regard.lab.runs.convergence import ONE_LABEL, TRIVIAL, further_gain
@@ -59,25 +59,13 @@ class Outcome:
 COLUMNS = ("finding", "source", "published", "here", "verdict")
 
 
-def summary(rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """Return how many findings agree, disagree and are not decided, in words.
-
-    >>> summary([["x", "", "", "", "agrees"], ["y", "", "", "", "disagrees"]])
-    ['Of 2 published findings 1 agrees with the rerun.', 'Disagrees: y.']
-    """
-    several = {
-        verdict: [str(row[0]) for row in rows if row[-1] == verdict]
-        for verdict in (AGREES, DISAGREES, UNCLEAR)
+def summary(rows: Sequence[Sequence[Cell]]) -> Findings:
+    """Return how many findings agree, disagree and are not decided, and the table of them."""
+    named = {
+        key: [str(row[0]) for row in rows if row[-1] == verdict]
+        for key, verdict in (("agree", AGREES), ("disagree", DISAGREES), ("unclear", UNCLEAR))
     }
-    agree = len(several[AGREES])
-    sentences = [
-        f"Of {len(rows)} published findings {agree} agree{'s' * (agree == 1)} with the rerun."
-    ]
-    if names := several[DISAGREES]:
-        sentences.append(f"Disagrees: {'; '.join(names)}.")
-    if names := several[UNCLEAR]:
-        sentences.append(f"Cannot be told at this size: {'; '.join(names)}.")
-    return sentences
+    return Findings({}, {"rows": len(rows), **named}, tables={"summary": (COLUMNS, rows)})
 
 
 def member(

@@ -1,15 +1,17 @@
 """Rows, answers and claims of the scores lab, task by task."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from numpy.random import default_rng
 
 from regard.lab.data.symbols import Recall
 from regard.lab.labs.comparison import AHEAD, AHEAD_SO_FAR, BEHIND, BEHIND_SO_FAR, UNCLEAR, Result
-from regard.lab.labs.lab import Claim, claim
+from regard.lab.labs.lab import Claim, Findings, claim
 from regard.lab.labs.scores.arms import DOT, REFERENCE, SOFTMAX, name_of, pair_of
 from regard.lab.reports.answer import percent
-from regard.lab.reports.findings import Cell, Table
+from regard.lab.reports.findings import Cell
 from regard.lab.tasks import unit_of
 
 SYNTHESIZERS = "synthesizer"
@@ -34,8 +36,17 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
     return table
 
 
-def overview(table: Sequence[Sequence[Cell]]) -> Table:
-    """Return the arms beside the tasks."""
+def summary(table: Sequence[Sequence[Cell]]) -> Findings:
+    """Return the arms beside the tasks, and which are ahead, behind, or neither."""
+    tasks = dict.fromkeys(str(row[0]) for row in table)
+    values = [_of_task(task, [row for row in table if row[0] == task]) for task in tasks]
+    return Findings(
+        {}, {"tasks": values, "reference": REFERENCE}, tables={"overview": overview(table)}
+    )
+
+
+def overview(table: Sequence[Sequence[Cell]]) -> tuple[list[str], list[list[Cell]]]:
+    """Return the columns and rows of the arms beside the tasks."""
     single = [row for row in table if not str(row[0]).endswith(PAIRS)] or table
     tasks = list(dict.fromkeys(str(row[0]) for row in single))
     cells: dict[str, dict[str, Cell]] = {}
@@ -43,60 +54,55 @@ def overview(table: Sequence[Sequence[Cell]]) -> Table:
         star = "*" if standing in (AHEAD, BEHIND) else ""
         cell = f"{score} ({points}{star})" if points else score
         cells.setdefault(str(name), {})[str(task)] = cell
-    return Table(
-        "Which matter where: right in %, points beside scaled-dot × softmax",
-        ["arm", *tasks],
-        [[name, *(row.get(task, "–") for task in tasks)] for name, row in cells.items()],
-        note="* evidence of a difference at 5 % after Holm over the arms of the task.",
-    )
+    rows = [[name, *(row.get(task, "–") for task in tasks)] for name, row in cells.items()]
+    return ["arm", *tasks], rows
 
 
-def answer(table: Sequence[Sequence[Cell]]) -> list[str]:
-    """Return which arms are ahead, behind, or neither, a sentence for each task."""
-    tasks = dict.fromkeys(str(row[0]) for row in table)
-    return [_of_task(task, [row for row in table if row[0] == task]) for task in tasks]
-
-
-def _of_task(task: str, table: Sequence[Sequence[Cell]]) -> str:
+def _of_task(task: str, table: Sequence[Sequence[Cell]]) -> dict[str, Any]:
+    """Return the values of a task for the page."""
     scores = {str(row[1]): str(row[2]) for row in table}
-    says = [f"{task}: {REFERENCE} {scores.get(REFERENCE, '–')} %"]
-    for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR):
-        names = [str(row[1]) for row in table if row[4] == standing]
-        if names:
-            count = f" ({len(names)})" if len(names) > NAMED else ""
-            says.append(f"{standing} with evidence{count}: {listed(names, scores)}")
-    others = [row for row in table if row[4] == UNCLEAR]
-    if others:
-        many = "all others" if len(others) < len(table) - 1 else "any of the others"
-        says.append(f"no evidence of a difference for {many} ({len(others)})")
-    return "; ".join(says) + "."
+    groups = {
+        standing: Group.of(names, scores)
+        for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR)
+        if (names := [str(row[1]) for row in table if row[4] == standing])
+    }
+    unclear = sum(row[4] == UNCLEAR for row in table)
+    plain = scores.get(REFERENCE, "–")
+    return {"name": task, "plain": plain, "groups": groups, "unclear": unclear,
+            "others": len(table) - 1}  # fmt: skip
 
 
-def listed(names: Sequence[str], scores: dict[str, str]) -> str:
-    """Return arms with their scores, the best first; of many arms, the parts that they share.
+@dataclass(frozen=True)
+class Group:
+    """Arms on one side of the reference.
 
-    >>> listed(["dot", "× sum"], {"dot": "3.0", "× sum": "9.1"})
-    '× sum 9.1 %, dot 3.0 %'
+    `arms`: their names and scores, the best first. If they are more than `NAMED`, `whole` has the
+    scores that all take part, by "normaliser", and such normalisers, by "score"; `arms` are those
+    that are left.
     """
-    ranked = sorted(names, key=lambda name: -float(scores[name].replace("–", "0")))
-    if len(names) <= NAMED:
-        return ", ".join(f"{name} {scores[name]} %" for name in ranked)
-    says, left = [], ranked
-    for part, along in ((0, "normaliser"), (1, "score")):
-        whole = []
-        for kind in dict.fromkeys(pair_of(name)[part] for name in names):
-            group = [name for name in scores if pair_of(name)[part] == kind and name != REFERENCE]
-            if len(group) > 1 and all(name in names for name in group):
-                whole.append(kind)
-                left = [name for name in left if name not in group]
-        says += [f"{', '.join(whole)} with every {along}"] if whole else []
-    if left:
-        ends = [f"{name} {scores[name]} %" for name in (left[0], left[-1])]
-        others = "others " if says else ""
-        says.append(
-            f"{len(left)} {others}from {ends[0]} to {ends[1]}" if len(left) > 1 else ends[0]
-        )
-    return "; ".join(says)
+
+    number: int
+    arms: Sequence[tuple[str, str]]
+    whole: Mapping[str, Sequence[str]]
+    many: bool
+
+    @classmethod
+    def of(cls, names: Sequence[str], scores: Mapping[str, str]) -> "Group":
+        """Sort the arms by their scores.
+
+        >>> Group.of(["dot", "× sum"], {"dot": "3.0", "× sum": "9.1"}).arms
+        [('× sum', '9.1'), ('dot', '3.0')]
+        """
+        left = sorted(names, key=lambda name: -float(scores[name].replace("–", "0")))
+        whole: dict[str, list[str]] = {}
+        for part, along in ((0, "normaliser"), (1, "score")) if len(names) > NAMED else ():
+            for kind in dict.fromkeys(pair_of(name)[part] for name in names):
+                group = [n for n in scores if pair_of(n)[part] == kind and n != REFERENCE]
+                if len(group) > 1 and all(name in names for name in group):
+                    whole.setdefault(along, []).append(kind)
+                    left = [name for name in left if name not in group]
+        arms = [(name, scores[name]) for name in left]
+        return cls(len(names), arms, whole, len(names) > NAMED)
 
 
 def recall_claims(result: Result) -> list[Claim]:

@@ -6,6 +6,7 @@ with scaled-dot × softmax. ``scores=…`` and ``normalizers=…`` select rows o
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from regard.lab.labs.collection import CollectionLab, Member
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
@@ -145,14 +146,7 @@ READING = member(
 
 LAB = CollectionLab(
     members=[RECALLING, SORTED, READING, in_pairs(RECALLING, "gpt"), in_pairs(SORTED, "gpt")],
-    summary=findings.overview,
-    answer=findings.answer,
-    about=[
-        "Each score has softmax, or the normaliser that it is made for, and each normaliser "
-        "scaled-dot; every arm of a task has the same network around it, examples, steps and "
-        "learning rate. top-k keeps 4 keys.",
-        "Differences are paired by seed; Holm's correction is over the arms of a comparison. They "
-        'are about these steps: "so far" marks pairs of which one was not trained to the end.',
-    ],
+    page=Path(__file__).with_suffix(".md"),
+    findings=findings.summary,
     next="regard lab scores size=full only=recall",
 )

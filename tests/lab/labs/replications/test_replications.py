@@ -11,6 +11,7 @@ from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.comparison import Result
 from regard.lab.labs.replications import findings
 from regard.lab.labs.replications.curves import Curves
+from regard.lab.labs.replications.lab import LAB
 from regard.lab.labs.replications.outcomes import (
     AGREES,
     DISAGREES,
@@ -119,7 +120,7 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
     assert claim["holds"]
     assert "agrees" in claim["says"]
     assert len(told[0].row()) == 5
-    assert summary([one.row() for one in told]) == [
+    assert summary([one.row() for one in told]).described(LAB.page).answer == [
         "Of 4 published findings 3 agree with the rerun.",
         "Cannot be told at this size: the delta rule recalls what linear attention forgets.",
     ]

@@ -156,35 +156,40 @@ def test_rows_and_the_overview_say_what_has_evidence() -> None:
     ]
     two = findings.rows("sorting", result({REFERENCE: 0.1, "dot": 0.5}))
     pairs = findings.rows("recall-pairs", result({REFERENCE: 0.1, "dot × sum": 0.5}))
-    table = findings.overview([*one, *two, *pairs])
-    assert table.columns == ["arm", "recall", "sorting"]
-    assert table.rows == [
+    columns, table = findings.overview([*one, *two, *pairs])
+    assert columns == ["arm", "recall", "sorting"]
+    assert table == [
         [REFERENCE, "90.0", "10.0"],
         ["dot", "50.0 (−40.0*)", "50.0 (+40.0*)"],
         ["× sink", "91.0 (+1.0)", "–"],
     ]
-    assert findings.overview(pairs).columns == ["arm", "recall-pairs"], "with only= these"
-    assert findings.answer([*one, *two]) == [
+    assert findings.overview(pairs)[0] == ["arm", "recall-pairs"], "with only= these"
+    assert answer([*one, *two]) == [
         f"recall: {REFERENCE} 90.0 %; behind with evidence: dot 50.0 %; no evidence of a "
         "difference for all others (1).",
         f"sorting: {REFERENCE} 10.0 %; ahead with evidence: dot 50.0 %.",
     ]
     same = findings.rows("recall", result({REFERENCE: 0.9, "dot": 0.9}))
-    assert findings.answer(same)[0].endswith("a difference for any of the others (1).")
+    assert answer(same)[0].endswith("a difference for any of the others (1).")
+
+
+def answer(rows: list[Any]) -> list[str]:
+    """The sentences of the page about rows."""
+    return [*findings.summary(rows).described(LAB.page).answer]
 
 
 def test_many_arms_are_named_by_what_they_share() -> None:
     names = ("softmax", "sink", "sigmoid")
     low = {name_of(score, name): 0.1 for score in ("dot", "boxcar", "additive") for name in names}
     low |= {"× sink": 0.1, "× sigmoid": 0.9}
-    (says,) = findings.answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
+    (says,) = answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
     assert "behind with evidence (10): dot, boxcar, additive with every normaliser; " in says
     assert "sink with every score" in says
     low["boxcar"], low["boxcar × sigmoid"] = 0.9, 0.086
-    (says,) = findings.answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
+    (says,) = answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
     assert "(9): dot, additive with every normaliser; sink with every score; boxcar × s" in says
     low |= {"boxcar × sigmoid": 0.2, "x": 0.1}
-    (says,) = findings.answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
+    (says,) = answer(findings.rows("all-pairs", result({REFERENCE: 0.9, **low})))
     assert "2 others from boxcar × sigmoid 20.0 % to x 10.0 %" in says
 
 
