@@ -51,14 +51,13 @@ class Member:
     """A comparison of a collection.
 
     ``quick`` and ``quick_seeds`` replace settings of its preset in the version of a minute.
-    ``quick_arms`` are the names of the arms that remain in it; empty: all. ``about``: paragraphs
-    above its results. ``rows``: its rows in the summary.
+    ``quick_arms`` are the names of the arms that remain in it; empty: all. ``rows``: its rows in
+    the summary.
     """
 
     name: str
     lab: ComparisonLab
     rows: Callable[[Result], Sequence[Sequence[Cell]]]
-    about: Sequence[str] = ()
     quick: Values = field(default_factory=dict)
     quick_seeds: int = 2
     quick_arms: Sequence[str] = ()
@@ -204,7 +203,7 @@ def _section(member: Member, comparison: Comparison, report: LabReport) -> Secti
         *([verdicts_table(member.name, comparison)] if many else []),
         *(table for one in own for table in one.tables),
     ]
-    text = [*member.about, *(text for section in own for text in section.paragraphs), *sentences]
+    text = [*(text for section in own for text in section.paragraphs), *sentences]
     return Section(f"{member.name}: {member.lab.question}", text, figures, tables)
 
 

@@ -12,7 +12,7 @@ from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.collection import CollectionLab, Member
 from regard.lab.labs.comparison import ComparisonLab, Preset, Result
 from regard.lab.labs.equal import equal_parameters, parameters
-from regard.lab.labs.lab import Findings, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.compare import Study
 
@@ -26,13 +26,14 @@ def member(name: str, **given: Any) -> Member:
         task="mqar",
         arms=[Arm("plain", "gpt"), Arm("gated", "gpt", ("attention=gated",)), Arm("rnn", "rnn")],
         presets={"mqar": Preset(seeds=3, settings={**TINY, "steps": 9})},
-        claims=lambda result: [claim(f"{name} holds", 1.0, True)],
+        page=Path(__file__).with_name("shelved.md"),
+        findings=lambda result: Findings({"holds": (1.0, True)}, {"name": name}),
     )
 
     def rows(result: Result) -> list[list[Any]]:
         return [[name, arm["name"], arm["seeds"]] for arm in result.record["arms"]]
 
-    return Member(name, lab, rows, about=[f"About {name}."], quick={"steps": 2}, **given)
+    return Member(name, lab, rows, quick={"steps": 2}, **given)
 
 
 LAB = CollectionLab(

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import regard
 from regard.lab.labs.collection import finished
 from regard.lab.labs.comparison import Result
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.replications.outcomes import interval
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Figure, Section, Table
+from regard.lab.reports.markup import Html
 
 Curve = tuple[list[int], list[float]]
 Lengths = Mapping[str, Mapping[int, Sequence[float]]]
@@ -71,35 +72,33 @@ def _column(rows: Sequence[Mapping[str, float]], name: str) -> Curve:
     return [int(row["step"]) for row in kept], [float(row[name]) for row in kept]
 
 
-def learning_section(curves: Mapping[str, Curves], title: str) -> Section:
+def learning_chart(curves: Mapping[str, Curves], title: str) -> Html:
     """Draw the validation score of every seed over the steps."""
     series = [
         Series(name if i == 0 else "", steps, [100 * y for y in scores], look=look, faint=i > 0)
         for look, (name, one) in enumerate(curves.items())
         for i, (steps, scores) in enumerate(one.validation)
     ]
-    chart = line_chart(title, series, x_label="step", y_label="validation score, %")
-    return Section(title, (), [Figure(chart, "Seed 0 in colour, the other seeds faint.")])
+    return line_chart(title, series, x_label="step", y_label="validation score, %")
 
 
-def lengths_section(scores: Lengths, title: str, published: str = "") -> Section:
+def learning_findings(curves: Mapping[str, Curves], title: str) -> Findings:
+    """Draw the validation score of every seed over the steps."""
+    return Findings({}, {"drawn": "learning"}, {"learning": learning_chart(curves, title)})
+
+
+def lengths_findings(scores: Lengths, title: str) -> Findings:
     """Draw the scores of each arm over the test length, and list them."""
     series, rows = [], []
     for look, (name, by_length) in enumerate(scores.items()):
-        ends = {n: interval(values) for n, values in by_length.items()}
-        series.append(
-            Series(
-                name, list(ends), [100 * mean for mean, _, _ in ends.values()], look=look,
-                low=[100 * max(0.0, low) for _, low, _ in ends.values()],
-                high=[100 * min(1.0, high) for _, _, high in ends.values()],
-            )
-        )  # fmt: skip
-        cells = [
-            f"{100 * mean:.1f} ({100 * max(0.0, low):.1f} to {100 * min(1.0, high):.1f})"
-            for mean, low, high in ends.values()
+        means = [interval(values) for values in by_length.values()]
+        ends = [
+            (100 * mean, 100 * max(0.0, low), 100 * min(1.0, high)) for mean, low, high in means
         ]
-        rows.append([name, *cells])
+        y, lows, highs = ([one[part] for one in ends] for part in range(3))
+        series.append(Series(name, list(by_length), y, look=look, low=lows, high=highs))
+        rows.append([name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in ends)])
     lengths = list(next(iter(scores.values()), {}))
     chart = line_chart(title, series, x_label="test length", y_label="score, %", log_x=True)
-    table = Table(f"{title}: % (95 %)", ["arm", *map(str, lengths)], rows, published)
-    return Section(title, (), [Figure(chart, "Means over seeds with 95 % intervals.")], [table])
+    tables = {"by-length": (["arm", *map(str, lengths)], rows)}
+    return Findings({}, {"drawn": "lengths", "title": title}, {"lengths": chart}, tables)

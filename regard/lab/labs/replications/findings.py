@@ -16,8 +16,8 @@ from regard.lab.labs.replications.curves import (
     Curves,
     Lengths,
     curves_of,
-    learning_section,
-    lengths_section,
+    learning_findings,
+    lengths_findings,
 )
 from regard.lab.labs.replications.outcomes import (
     AGREES,
@@ -101,10 +101,6 @@ RECALL = member(
         "symbols": 32, "train_length": 16, "pairs": 2, "width": 32, "steps": 300, "batch_size": 32,
         "examples": 5000, "held_out": 200,
     },
-    about=[
-        "Zoology's setting has 8,192 symbols, 100,000 examples, width 64 and up to 64 epochs at "
-        "four learning rates; here: 128 symbols, 4 pairs among 32, width 64, one rate.",
-    ],
 )  # fmt: skip
 
 
@@ -144,11 +140,8 @@ INDUCTION = member(
         "symbols": 16, "train_length": 12, "steps": 400, "examples": 5000, "held_out": 100,
         "evaluate_every": 10,
     },
-    about=["Random symbols in place of text; two or one layers with feed-forward layers."],
     measure=curves_of,
-    figures=lambda result: [
-        learning_section(result.measured, "Learning to continue a repetition")
-    ],
+    figures=lambda result: learning_findings(result.measured, "Learning to continue a repetition"),
 )  # fmt: skip
 
 
@@ -200,16 +193,8 @@ def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -
             "evaluate_every": 250,
         },
         quick={"steps": 400, "levels": 16, "classes": 4, "examples": 5000, "held_out": 100},
-        about=[
-            f"Priorities are one of {levels} levels, not real numbers, and the maximum is unique. "
-            "With few levels that of many items is almost always the highest level, which is one "
-            "of a few symbols. Trained on 5 to 16 items.",
-        ],
         measure=lambda result: at_lengths(result, SIZES),
-        figures=lambda result: [
-            lengths_section(result.measured, "The maximum of more items",
-                            "Published, at 16 / 64 / 256 / 1,024: 98.6 / 94.3 / 81.3 / 53.8.")
-        ],
+        figures=lambda result: lengths_findings(result.measured, "The maximum of more items"),
     )  # fmt: skip
 
 
@@ -244,7 +229,6 @@ INDEXING = member(
         "feedforward": 128, "steps": 3000, "batch_size": 64, "evaluate_every": 300,
     },
     quick={"steps": 200, "examples": 5000, "held_out": 200},
-    about=["The published task has longer texts and larger shifts; here 6 symbols, shifts to 2."],
 )  # fmt: skip
 
 
@@ -292,15 +276,8 @@ SORTING = member(
         "steps": 2000, "batch_size": 64, "evaluate_every": 200,
     },
     quick={"steps": 300, "symbols": 8, "examples": 5000, "held_out": 100},
-    about=[
-        "Trained on 2 to 8 symbols, tested on 16. The published models are larger, their positions "
-        "mix ALiBi with none by head, and they are trained longer.",
-    ],
     measure=lambda result: at_lengths(result, FACTORS),
-    figures=lambda result: [
-        lengths_section(result.measured, "Results without a mistake",
-                        "Published at 2 / 4 times the length: softmax 0 / 0, ASEntmax 100 / 79.7.")
-    ],
+    figures=lambda result: lengths_findings(result.measured, "Results without a mistake"),
 )  # fmt: skip
 
 
@@ -339,7 +316,6 @@ LENGTHS = member(
         "steps": 1000, "batch_size": 64, "evaluate_every": 100,
     },
     quick={"steps": 200, "symbols": 8, "examples": 5000, "held_out": 100},
-    about=["One of their tasks, trained on 2 to 8 symbols and tested on 12; models of 2 layers."],
 )  # fmt: skip
 
 
@@ -386,12 +362,8 @@ def grokking(name: str, question: str, share: float, steps: int) -> Member:
             "average": 0, "evaluate_every": 50,
         },
         quick={"modulus": 23, "steps": 1500, "evaluate_every": 25},
-        about=[
-            f"Modulus 53 and {share:.0%} of the pairs for training, where Nanda et al. have 113 "
-            "and 30 % and all training pairs in every step; here a step has a fiftieth of them.",
-        ],
         measure=curves_of,
-        figures=lambda result: [learning_section(result.measured, "Validation accuracy")],
+        figures=lambda result: learning_findings(result.measured, "Validation accuracy"),
     )  # fmt: skip
 
 
@@ -461,10 +433,6 @@ LANGUAGE = member(
         "dropout": 0.0, "length": 64, "steps": 500, "batch_size": 32, "evaluate_every": 100,
     },
     quick={"steps": 40, "width": 32},
-    about=[
-        "340,000 letters of Python's own help text, and models of 100,000 parameters with equal "
-        "parameters and steps; the papers' models have a hundred million and more.",
-    ],
 )  # fmt: skip
 
 MEMBERS: Sequence[Member] = (

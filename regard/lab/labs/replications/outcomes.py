@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 import regard
 from regard.lab.labs.collection import Member, finished
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
-from regard.lab.labs.lab import Claim, Findings, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.reports.evidence import Arm
-from regard.lab.reports.findings import Cell, Section
+from regard.lab.reports.findings import Cell
 from regard.lab.runs.convergence import ONE_LABEL, TRIVIAL, further_gain
 from regard.lab.studies.arms import Arm as Planned
 from regard.lab.tasks import unit_of
@@ -43,18 +44,6 @@ class Outcome:
         """Return the row of the summary."""
         return [self.finding, self.source, self.published, self.here, self.verdict]
 
-    def claim(self) -> Claim:
-        """Return the outcome as a claim, which holds if the rerun agrees.
-
-        An outcome that cannot be told is no claim.
-        """
-        return claim(self.sentence, self.value, self.verdict == AGREES)
-
-    @property
-    def sentence(self) -> str:
-        """Return the finding, the rerun and the verdict in a sentence."""
-        return f"{self.finding} ({self.source}): {self.here}; {self.verdict}"
-
 
 COLUMNS = ("finding", "source", "published", "here", "verdict")
 
@@ -77,13 +66,12 @@ def member(
     *,
     settings: Values,
     quick: Values,
-    about: Sequence[str],
     seeds: int = SEEDS,
     data: str = "",
     pairs: Sequence[tuple[str, str]] = (),
     adapt: Callable[[Plan], Plan] = lambda plan: plan,
     measure: Callable[[Result], Any] = lambda result: None,
-    figures: Callable[[Result], Sequence[Section]] = lambda result: (),
+    figures: Callable[[Result], Findings] = lambda result: Findings({}, {"drawn": ""}),
 ) -> Member:
     """Return a replication as a member of the lab.
 
@@ -96,22 +84,30 @@ def member(
         presets={data or task: Preset(seeds=seeds, settings=settings)},
         adapt=lambda plan: adapt(replace(plan, ladder=pairs)),
         measure=measure,
-        figures=lambda result: [
-            Section(
-                name, [f"Published: {one.published}. {one.sentence}." for one in outcomes(result)]
-            ),
-            *figures(result),
-        ],
-        claims=lambda result: [one.claim() for one in outcomes(result) if one.verdict != UNCLEAR],
+        page=Path(__file__).with_name("finding.md"),
+        findings=lambda result: Findings.joined(
+            [described(name, result, outcomes(result)), figures(result)]
+        ),
     )
     return Member(
         name,
         lab,
         lambda result: [one.row() for one in outcomes(result)],
-        about=about,
         quick=quick,
         quick_seeds=QUICK_SEEDS,
     )
+
+
+def described(name: str, result: Result, outcomes: Sequence[Outcome]) -> Findings:
+    """Return the outcomes, and those that can be told as claims, which hold if the rerun agrees."""
+    numbered = {str(number): one for number, one in enumerate(outcomes, 1)}
+    claims = {
+        key: (one.value, one.verdict == AGREES)
+        for key, one in numbered.items()
+        if one.verdict != UNCLEAR
+    }
+    settings = dict(pair.split("=", 1) for pair in result.plan.overrides)
+    return Findings(claims, {"name": name, "outcomes": numbered, "settings": settings})
 
 
 def mean_of(result: Result, name: str) -> float:

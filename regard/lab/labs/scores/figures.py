@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from regard.lab.labs.comparison import Result
-from regard.lab.labs.replications.curves import Curves, curves_of, learning_section
+from regard.lab.labs.lab import Findings
+from regard.lab.labs.replications.curves import Curves, curves_of, learning_chart
 from regard.lab.labs.scores.arms import DOT, REFERENCE, name_of, pair_of
 from regard.lab.reports.figures import Point, scatter
-from regard.lab.reports.findings import Figure, Section
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
 
@@ -22,11 +22,6 @@ SHORTER = {
     "synthesizer": "syn", "factorised": "fact", "random": "rand", "temperature": "temp",
     "softmax-plus-one": "softmax + 1",
 }  # fmt: skip
-COSTS = (
-    "Whether a score that takes longer is better: the time of training one network. Square: the "
-    "reference. syn = synthesizer, fact = factorised, rand = random, temp = temperature."
-)
-GRID = "Rows or columns that are pale as a whole, and single cells that are not. Blank: not run."
 
 
 def measure(result: Result) -> Mapping[str, Curves]:
@@ -34,15 +29,10 @@ def measure(result: Result) -> Mapping[str, Curves]:
     return curves_of(replace(result, arms=[one for one in result.arms if one.name in DRAWN]))
 
 
-def single(result: Result) -> list[Section]:
+def single(result: Result) -> Findings:
     """Return accuracy against time, and learning over steps."""
-    curves = learning_section(result.measured, f"{result.plan.task}: learning of some arms")
-    return [Section("", (), [Figure(costs(result), COSTS)]), curves]
-
-
-def pairs(result: Result) -> list[Section]:
-    """Return the heat map of scores and normalisers."""
-    return [Section("", (), [Figure(grid(result), GRID)])]
+    learning = learning_chart(result.measured, f"{result.plan.task}: learning of some arms")
+    return Findings({}, {}, {"costs": costs(result), "learning": learning})
 
 
 def shorter(name: str) -> str:

@@ -8,9 +8,8 @@ from numpy.random import default_rng
 
 from regard.lab.data.symbols import Recall
 from regard.lab.labs.comparison import AHEAD, AHEAD_SO_FAR, BEHIND, BEHIND_SO_FAR, UNCLEAR, Result
-from regard.lab.labs.lab import Claim, Findings, claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.scores.arms import DOT, REFERENCE, SOFTMAX, name_of, pair_of
-from regard.lab.reports.answer import percent
 from regard.lab.reports.findings import Cell
 from regard.lab.tasks import unit_of
 
@@ -105,69 +104,60 @@ class Group:
         return cls(len(names), arms, whole, len(names) > NAMED)
 
 
-def recall_claims(result: Result) -> list[Claim]:
+def recall_claims(result: Result) -> Findings:
     """Return what recalling values by their keys needs."""
-    return [*_no_match(result), *_no_gradient(result), *_normalizers(result, "recall")]
+    return _joined("recall", result, [_no_match(result), _no_gradient(result)])
 
 
-def sorting_claims(result: Result) -> list[Claim]:
+def sorting_claims(result: Result) -> Findings:
     """Return what sorting needs."""
-    return [*_no_need(result), *_sees_all(result), *_normalizers(result, "sorting")]
+    return _joined("sorting", result, [_no_need(result), _sees_all(result)])
 
 
-def reviews_claims(result: Result) -> list[Claim]:
+def reviews_claims(result: Result) -> Findings:
     """Return whether word order is read."""
-    return [*_order(result), *_normalizers(result, "reviews")]
+    return _joined("reviews", result, [_order(result)])
 
 
-def pairs_claims(result: Result) -> list[Claim]:
+def pairs_claims(result: Result) -> Findings:
     """Return whether a normaliser does better with a score of small range.
 
     The pair was chosen after a look at an earlier run of the lab.
     """
     bounded, wide = TOGETHER
-    known = result.verdict(bounded, wide)
-    if known is None:
-        return []
-    gap, low, high = (percent(known[key]) for key in ("difference", "low", "high"))
-    says = (
-        f"score and normaliser act together: sparsemax has {_mean(result, wide)} % with scaled-dot "
-        f"and {_mean(result, bounded)} % with cosine, whose scores stay between −1 and 1 ({gap} "
-        f"points, {low} to {high})"
-    )
-    return [claim(says, known["difference"], result.standing(bounded, wide) == AHEAD)]
+    gap = result.verdict(bounded, wide)
+    if gap is None:
+        return Findings({})
+    claims = {"together": (gap["difference"], result.standing(bounded, wide) == AHEAD)}
+    values = {"gap": gap, "bounded": result.means[bounded], "wide": result.means[wide]}
+    return Findings(claims, values)
 
 
-def _mean(result: Result, name: str) -> str:
-    return percent(result.means[name])
+def _joined(task: str, result: Result, parts: Sequence[Findings]) -> Findings:
+    """Return the claims about a task, and whether a normaliser makes a difference there."""
+    shared = {"name": task, "reference": REFERENCE, "plain": result.arm(REFERENCE)}
+    return Findings.joined([*parts, _normalizers(result), Findings({}, shared)])
 
 
-def _best(result: Result, having: Callable[[str], bool]) -> str:
-    """Return the best arm whose score fulfils a condition, or "" if there is none."""
+def _best(result: Result, having: Callable[[str], bool]) -> Mapping[str, Any]:
+    """Return the best arm whose score fulfils a condition, or an empty one if there is none."""
     means = {name: mean for name, mean in result.means.items() if having(pair_of(name)[0])}
-    return max(means, key=lambda name: means[name], default="")
+    return result.arm(max(means, key=lambda name: means[name], default=""))
 
 
 def _synthesizer(score: str) -> bool:
     return score.startswith(SYNTHESIZERS)
 
 
-def _no_match(result: Result) -> list[Claim]:
+def _no_match(result: Result) -> Findings:
     best = _best(result, _synthesizer)
     if not best:
-        return []
+        return Findings({})
     sizes = dict(pair.split("=", 1) for pair in result.plan.overrides)
     length = int(sizes.get("test_length", 0)) or int(sizes["train_length"])
     guess = guess_by_place(Recall(int(sizes["symbols"]), int(sizes["pairs"])), length)
-    row = result.arm(best)
-    says = (
-        "one layer of a Synthesizer, whose scores read no key, cannot recall: the best, "
-        f"{best}, is right on {_mean(result, best)} % ({percent(row['low'])} to "
-        f"{percent(row['high'])}), the best guess by the place of a question on "
-        f"{percent(guess)} %, {REFERENCE} on {_mean(result, REFERENCE)} %"
-    )
-    holds = row["mean"] <= guess and result.standing(best, REFERENCE) == BEHIND
-    return [claim(says, row["mean"], holds)]
+    holds = best["mean"] <= guess and result.standing(best["name"], REFERENCE) == BEHIND
+    return Findings({"match": (best["mean"], holds)}, {"synthesizer": best, "guess": guess})
 
 
 def guess_by_place(puzzle: Recall, length: int) -> float:
@@ -185,75 +175,49 @@ def guess_by_place(puzzle: Recall, length: int) -> float:
     return float(times.max(0).sum() / times.sum())
 
 
-def _no_gradient(result: Result) -> list[Claim]:
+def _no_gradient(result: Result) -> Findings:
     best = _best(result, lambda score: score == "boxcar")
     if not best:
-        return []
-    says = (
-        f"through boxcar no gradient reaches queries and keys: {best} recalls "
-        f"{_mean(result, best)} %"
-    )
-    beside = name_of("epanechnikov", pair_of(best)[1])
-    if beside in result.means:
-        says += f", {beside}, with as short a reach, {_mean(result, beside)} %"
-    return [claim(says, result.means[best], result.standing(best, REFERENCE) == BEHIND)]
+        return Findings({})
+    name = str(best["name"])
+    beside = result.arm(name_of("epanechnikov", pair_of(name)[1]))
+    holds = result.standing(name, REFERENCE) == BEHIND
+    claims = {"gradient": (best["mean"], holds)}
+    return Findings(claims, {"boxcar": best, "epanechnikov": beside})
 
 
-def _no_need(result: Result) -> list[Claim]:
+def _no_need(result: Result) -> Findings:
     best = _best(result, _synthesizer)
     if not best:
-        return []
-    says = (
-        f"sorting is counting, and needs no key to be read: the best Synthesizer, {best}, sorts "
-        f"{_mean(result, best)} %, {REFERENCE} {_mean(result, REFERENCE)} %"
-    )
-    return [
-        claim(
-            says,
-            result.means[best],
-            result.standing(best, REFERENCE) not in (BEHIND, BEHIND_SO_FAR),
-        )
-    ]
+        return Findings({})
+    holds = result.standing(best["name"], REFERENCE) not in (BEHIND, BEHIND_SO_FAR)
+    return Findings({"counting": (best["mean"], holds)}, {"synthesizer": best})
 
 
-def _sees_all(result: Result) -> list[Claim]:
-    arms = [name for name in (name_of(DOT, kind) for kind in SPARSE) if name in result.means]
+def _sees_all(result: Result) -> Findings:
+    arms = [arm for arm in (result.arm(name_of(DOT, kind)) for kind in SPARSE) if arm]
     if not arms:
-        return []
-    worse = [name for name in arms if result.standing(name, REFERENCE) == BEHIND]
-    says = (
-        f"counting needs all keys: {len(worse)} of {len(arms)} normalisers that can leave keys out "
-        f"sort worse than softmax ({_mean(result, REFERENCE)} %) with evidence"
-    )
-    says += f": {', '.join(f'{name} ({_mean(result, name)} %)' for name in worse)}" * bool(worse)
-    return [claim(says, len(worse), 2 * len(worse) > len(arms))]
+        return Findings({})
+    worse = [arm for arm in arms if result.standing(arm["name"], REFERENCE) == BEHIND]
+    claims = {"all-keys": (len(worse), 2 * len(worse) > len(arms))}
+    return Findings(claims, {"worse": worse, "sparse": len(arms)})
 
 
-def _order(result: Result) -> list[Claim]:
+def _order(result: Result) -> Findings:
     row = result.arm(REFERENCE)
     if not row:
-        return []
-    says = (
-        f"word order is read: no bag of words passes {percent(BAG_OF_WORDS)} % of the reviews but "
-        f"by luck, and the whole interval of {REFERENCE} is above: {percent(row['mean'])} % "
-        f"({percent(row['low'])} to {percent(row['high'])})"
-    )
-    return [claim(says, row["mean"], row["low"] > BAG_OF_WORDS)]
+        return Findings({})
+    return Findings({"order": (row["mean"], row["low"] > BAG_OF_WORDS)}, {"bag": BAG_OF_WORDS})
 
 
-def _normalizers(result: Result, task: str) -> list[Claim]:
+def _normalizers(result: Result) -> Findings:
     arms = {
         name: result.standing(name, REFERENCE)
         for name in result.means
         if pair_of(name)[0] == DOT and pair_of(name)[1] != SOFTMAX
     }
     if not arms:
-        return []
-    differ = [
-        f"{name} ({standing})" for name, standing in arms.items() if standing in (AHEAD, BEHIND)
-    ]
-    says = (
-        f"{task}: some normaliser differs from softmax, with scaled-dot and with "
-        f"evidence after Holm: {len(differ)} of {len(arms)}"
-    )
-    return [claim(says + f", {', '.join(differ)}" * bool(differ), len(differ), bool(differ))]
+        return Findings({})
+    differ = {name: standing for name, standing in arms.items() if standing in (AHEAD, BEHIND)}
+    claims = {"normalisers": (len(differ), bool(differ))}
+    return Findings(claims, {"differ": differ, "normalisers": len(arms)})

@@ -4,13 +4,13 @@ An arm is a score with a normaliser in an ordinary model, everything else the sa
 with scaled-dot × softmax. ``scores=…`` and ``normalizers=…`` select rows or add parts of one's own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from regard.lab.labs.collection import CollectionLab, Member
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
-from regard.lab.labs.lab import Claim
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.scores import figures, findings
 from regard.lab.labs.scores.arms import (
     EVERY,
@@ -39,13 +39,6 @@ QUICK_RECALL: Values = {
     "symbols": 32, "pairs": 4, "train_length": 16, "steps": 150, "evaluate_every": 15,
     "examples": 5000, "held_out": 200,
 }  # fmt: skip
-ABOUT_RECALL = (
-    "Key-value pairs, then the keys again: which value was beside it? The first layer attends to a "
-    "symbol and the one before it, which joins a value to its key; the second attends to all "
-    "earlier symbols, without positions, and must find the key.",
-    "Steps and learning rate were chosen on validation so that scaled-dot × softmax learns "
-    "recall; an arm that needs more steps, or another rate, is behind here and may not stay so.",
-)
 SORTING: Values = {
     **TRAINING, **NETWORK, "layers": 1, "position": "learned", "length": 24,
     "learning_rate": 5e-3, "symbols": 8, "train_length": 8, "shortest": 8, "steps": 500,
@@ -55,24 +48,12 @@ QUICK_SORTING: Values = {
     "train_length": 6, "shortest": 6, "steps": 200, "evaluate_every": 20,
     "examples": 5000, "held_out": 200,
 }  # fmt: skip
-ABOUT_SORTING = (
-    "Symbols, each one of eight and some of them twice: write them in order, from left to right. "
-    "One layer. An example is right if all its symbols are.",
-)
 REVIEWS: Values = {
     **TRAINING, **NETWORK, "layers": 1, "block": "pre-norm", "pool": "mean",
     "position": "sinusoidal", "word_dropout": 0.0, "init_std": 0.5, "length": 48,
     "learning_rate": 1e-2, "steps": 500, "evaluate_every": 50,
 }  # fmt: skip
 QUICK_REVIEWS: Values = {"steps": 250, "evaluate_every": 25}
-ABOUT_REVIEWS = (
-    "A film review in which word order and negation decide: praise or blame? One layer of "
-    "attention over words and sines, then the mean over words.",
-)
-ABOUT_PAIRS = (
-    "Does a normaliser do as well with every score? All pairs are legal. Gaussian scores are never "
-    "above 0, so sum gives their keys no weight: that pair is a network without attention.",
-)
 
 
 def member(
@@ -82,8 +63,7 @@ def member(
     model: str,
     settings: Values,
     quick: Values,
-    claims: Callable[[Result], Iterable[Claim]],
-    about: tuple[str, ...],
+    claims: Callable[[Result], Findings],
     data: str = "",
 ) -> Member:
     """Return the comparison of each score, and of each normaliser, on a task."""
@@ -96,12 +76,12 @@ def member(
         options=ScoresOptions,
         adapt=lambda plan: chosen(plan, once),
         measure=figures.measure,
-        figures=figures.single,
-        claims=claims,
+        page=Path(__file__).with_name("member.md"),
+        findings=lambda result: Findings.joined([claims(result), figures.single(result)]),
     )
     return Member(
-        name, lab, lambda result: findings.rows(name, result), about, quick, QUICK_SEEDS
-    )  # fmt: skip
+        name, lab, lambda result: findings.rows(name, result), quick=quick, quick_seeds=QUICK_SEEDS
+    )
 
 
 def in_pairs(single: Member, model: str) -> Member:
@@ -113,13 +93,15 @@ def in_pairs(single: Member, model: str) -> Member:
         arms=arms_of(EVERY, model),
         adapt=_with_pair,
         measure=lambda result: None,
-        figures=figures.pairs,
-        claims=findings.pairs_claims,
+        page=Path(__file__).with_name("pairs.md"),
+        findings=lambda result: Findings.joined(
+            [findings.pairs_claims(result), Findings({}, {}, {"grid": figures.grid(result)})]
+        ),
     )
     few = [name_of(*pair) for pair in FEW]
     return replace(
         single, name=name, lab=lab, rows=lambda result: findings.rows(name, result),
-        about=ABOUT_PAIRS, quick_arms=few,
+        quick_arms=few,
     )  # fmt: skip
 
 
@@ -133,15 +115,15 @@ def _with_pair(plan: Plan) -> Plan:
 
 RECALLING = member(
     "recall", "Which find a value by its key?", "mqar", "gpt", RECALL, QUICK_RECALL,
-    findings.recall_claims, ABOUT_RECALL,
+    findings.recall_claims,
 )  # fmt: skip
 SORTED = member(
     "sorting", "Which count and sort?", "sorting", "gpt", SORTING, QUICK_SORTING,
-    findings.sorting_claims, ABOUT_SORTING,
+    findings.sorting_claims,
 )  # fmt: skip
 READING = member(
     "reviews", "Which read word order and negation?", "classification", "transformer", REVIEWS,
-    QUICK_REVIEWS, findings.reviews_claims, ABOUT_REVIEWS, data="reviews",
+    QUICK_REVIEWS, findings.reviews_claims, data="reviews",
 )  # fmt: skip
 
 LAB = CollectionLab(

@@ -114,11 +114,21 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
     assert [one.verdict for one in told] == [AGREES, AGREES, AGREES, UNCLEAR]
     assert told[0].here == "accuracy, %: 2 layers 99.0 (98.0 to 100.0)"
     assert told[1].value == pytest.approx(0.4)
-    told_of = findings.RECALL.lab.claims(result(arms, verdicts))
-    assert len(told_of) == 3, "what cannot be told is no claim"
-    claim = told[1].claim()
-    assert claim["holds"]
-    assert "agrees" in claim["says"]
+    known = replace(result(arms, verdicts), plan=findings.RECALL.lab.plan(LabRequest()))
+    page = findings.RECALL.lab.page
+    assert page
+    described = findings.RECALL.lab.findings(known).described(page)
+    assert len(described.claims) == 3, "what cannot be told is no claim"
+    claim = described.claims[1]
+    assert (claim["value"], claim["holds"]) == (pytest.approx(0.4), True)
+    assert claim["says"] == (
+        "one layer of attention does not (When recalling in-context (2508.19029)): "
+        "accuracy, %: 1 layer 20.0 (19.0 to 21.0); agrees"
+    )
+    about, *texts = described.sections[0].paragraphs
+    assert "here: 128 symbols, 4 pairs among 32, width 64, one rate." in about
+    assert len(texts) == 4
+    assert texts[0].startswith("Published: about 100 %, 2 layers. attention solves")
     assert len(told[0].row()) == 5
     assert summary([one.row() for one in told]).described(LAB.page).answer == [
         "Of 4 published findings 3 agree with the rerun.",

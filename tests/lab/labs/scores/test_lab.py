@@ -12,9 +12,11 @@ from regard.core.settings import key_of
 from regard.lab.data.symbols import Recall
 from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.comparison import BEHIND, UNCLEAR, Plan, Result
+from regard.lab.labs.lab import Findings
 from regard.lab.labs.scores import figures, findings
 from regard.lab.labs.scores.arms import EVERY, FEW, ONCE, REFERENCE, name_of, pair_of
 from regard.lab.labs.scores.lab import LAB, READING, RECALLING, SORTED
+from regard.lab.reports.markup import Html
 from regard.lab.runs import Config
 from regard.lab.runs.build import build_network
 
@@ -193,32 +195,45 @@ def test_many_arms_are_named_by_what_they_share() -> None:
     assert "2 others from boxcar × sigmoid 20.0 % to x 10.0 %" in says
 
 
+def words(found: Findings, page: str = "member.md") -> dict[str, str]:
+    """The sentence of each claim on a page."""
+    drawn = {name: Html("<svg/>") for name in ("costs", "learning", "grid")}
+    shown = {"pairs.md": ("grid",)}.get(page, ("costs", "learning"))
+    whole = Findings.joined([found, Findings({}, {}, {name: drawn[name] for name in shown})])
+    described = whole.described(Path(findings.__file__).with_name(page))
+    return dict(zip(found.claims, (one["says"] for one in described.claims), strict=True))
+
+
+def holds(found: Findings) -> list[bool]:
+    """Whether each claim holds."""
+    return [held for _, held in found.claims.values()]
+
+
 def test_claims_speak_of_the_numbers() -> None:
     means = {
         REFERENCE: 0.9, "synthesizer": 0.08, "boxcar × sum": 0.1, "epanechnikov × sum": 0.5,
         "× sparsemax": 0.3, "gaussian": 0.9,
     }  # fmt: skip
-    no_match, no_gradient, differ = findings.recall_claims(result(means))
-    assert no_match["holds"]
-    assert no_match["value"] == 0.08
-    assert "the best guess by the place of a question on 2" in no_match["says"], "8 pairs: 22 %"
-    assert no_gradient["holds"]
-    assert "epanechnikov × sum, with as short a reach, 50.0 %" in no_gradient["says"]
-    assert differ["holds"]
-    assert "1 of 1, × sparsemax (behind)" in differ["says"]
-    no_need, sees_all, _ = findings.sorting_claims(result(means))
-    assert not no_need["holds"]
-    assert sees_all["holds"]
-    assert sees_all["value"] == 1
-    order, _ = findings.reviews_claims(result(means))
-    assert order["holds"]
+    recall = findings.recall_claims(result(means))
+    assert recall.claims == {
+        "match": (0.08, True), "gradient": (0.1, True), "normalisers": (1, True)
+    }  # fmt: skip
+    says = words(recall)
+    assert "the best guess by the place of a question on 2" in says["match"], "8 pairs: 22 %"
+    assert "epanechnikov × sum, with as short a reach, 50.0 %" in says["gradient"]
+    assert says["normalisers"].endswith("1 of 1, × sparsemax (behind)")
+    sorting = findings.sorting_claims(result(means))
+    assert holds(sorting) == [False, True, True]
+    assert sorting.claims["all-keys"][0] == 1
+    assert words(sorting)["all-keys"].endswith("(90.0 %) with evidence: × sparsemax (30.0 %)")
+    reviews = findings.reviews_claims(result(means))
+    assert reviews.claims["order"] == (0.9, True)
+    assert "passes 73.0 % of the reviews" in words(reviews)["order"]
     changed = means | {"synthesizer": 0.5, "boxcar × sum": 0.85, "× sparsemax": 0.9}
-    assert [one["holds"] for one in findings.recall_claims(result(changed))] == [False] * 3
+    assert holds(findings.recall_claims(result(changed))) == [False] * 3
     changed = means | {REFERENCE: 0.74, "synthesizer": 0.7, "× sparsemax": 0.7}
-    assert [one["holds"] for one in findings.sorting_claims(result(changed))] == [
-        True, False, False
-    ]  # fmt: skip
-    assert not findings.reviews_claims(result(changed))[0]["holds"], "its interval includes 73 %"
+    assert holds(findings.sorting_claims(result(changed))) == [True, False, False]
+    assert not holds(findings.reviews_claims(result(changed)))[0], "its interval includes 73 %"
 
 
 def test_a_guess_by_place_knows_where_a_key_stands_and_nothing_more() -> None:
@@ -233,18 +248,20 @@ def test_a_score_and_a_normaliser_act_together_if_there_is_evidence() -> None:
         (findings.TOGETHER),
     )
     ladder = {"a": bounded, "b": wide, "difference": 0.4, "low": 0.3, "high": 0.5, "p": 0.01}
-    (one,) = findings.pairs_claims(result(means, [ladder]))
-    assert one["holds"]
-    assert "40.0 % with scaled-dot and 80.0 % with cosine" in one["says"]
-    assert not findings.pairs_claims(result(means, [{**ladder, "p": 0.2}]))[0]["holds"]
-    assert not findings.pairs_claims(result(means, [{**ladder, "difference": -0.4}]))[0]["holds"]
-    assert findings.pairs_claims(result(means)) == []
+    one = findings.pairs_claims(result(means, [ladder]))
+    assert one.claims == {"together": (0.4, True)}
+    says = words(one, "pairs.md")["together"]
+    assert "40.0 % with scaled-dot and 80.0 % with cosine" in says
+    assert says.endswith("(40.0 points, 30.0 to 50.0)")
+    assert holds(findings.pairs_claims(result(means, [{**ladder, "p": 0.2}]))) == [False]
+    assert holds(findings.pairs_claims(result(means, [{**ladder, "difference": -0.4}]))) == [False]
+    assert findings.pairs_claims(result(means)).claims == {}
 
 
 def test_nothing_is_claimed_of_arms_that_were_not_run() -> None:
     same = result({REFERENCE: 0.5, "dot": 0.5})
-    assert findings.recall_claims(same) == findings.sorting_claims(same) == []
-    assert findings.reviews_claims(result({})) == []
+    assert findings.recall_claims(same).claims == findings.sorting_claims(same).claims == {}
+    assert findings.reviews_claims(result({})).claims == {}
 
 
 def test_a_grid_has_a_cell_for_each_pair_that_was_run() -> None:
