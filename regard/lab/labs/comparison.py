@@ -17,7 +17,7 @@ from regard.lab.labs.running import follow, forecast, pretrain
 from regard.lab.reports.answer import answer, percent
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.evidence import arms_of
-from regard.lab.reports.findings import Cell, Section
+from regard.lab.reports.findings import Cell
 from regard.lab.studies.arms import Arm, parse_arm
 from regard.lab.studies.budget import parse_budget
 from regard.lab.studies.compare import Study, compare, models_of
@@ -231,8 +231,8 @@ class ComparisonLab(Lab):
     all data without a preset. Without such a preset other data are an error, which ends with
     `other_data_hint`. `options`: the lab's own settings; every other ``key=value`` is a setting of
     the runs. `adapt` changes the plan beyond the presets. `measure` evaluates the trained runs;
-    `findings` and the `page` describe the results, or else `figures`, `claims` and `answer`. A page
-    can show the ``summary`` of the comparison.
+    `findings` and the `page` describe the results; a page can show the ``summary`` of the
+    comparison. A lab without a page has the summary and `claims`.
 
     >>> lab = ComparisonLab(question="Which?", task="classification", arms=["mean", "rnn"])
     >>> lab.plan(LabRequest(seeds=2, overrides=["steps=9"])).overrides
@@ -248,9 +248,7 @@ class ComparisonLab(Lab):
     measure: Callable[[Result], Any] = lambda result: None
     page: Path | None = None
     findings: Callable[[Result], Findings] = lambda result: Findings({})
-    figures: Callable[[Result], Iterable[Section]] = lambda result: ()
     claims: Callable[[Result], Iterable[Claim]] = lambda result: ()
-    answer: Callable[[Result], Iterable[str]] = lambda result: result.summary
     next: str | Callable[[Result], str] = "regard lab"
     other_data_hint: str = "give one of them"
 
@@ -307,9 +305,7 @@ class ComparisonLab(Lab):
     def describe(self, result: Result) -> Described:
         """Return the answer, sections and claims about the results."""
         if not self.page:
-            return Described(
-                [*self.answer(result)], [*self.figures(result)], [*self.claims(result)]
-            )
+            return Described(result.summary, [], [*self.claims(result)])
         return self.findings(result).described(self.page, summary=result.summary)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
