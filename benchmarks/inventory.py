@@ -11,10 +11,8 @@ this takes about a minute.
 """
 
 import argparse
-import importlib
 import inspect
 import json
-import pkgutil
 import re
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import regard
+from benchmarks.public_names import modules, public_methods, public_names
 from regard.attention import MECHANISMS, NORMALIZERS, PATTERNS, POSITIONS, SCORES
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.core.settings import Settings
@@ -116,30 +115,17 @@ def parts() -> Iterator[str]:
             yield from (f"{kind} {name}, option {key}" for key in getattr(part, "options", ()))
 
 
-def modules() -> Iterator[Any]:
-    """Yield each module of the package that can be imported here."""
-    for found in pkgutil.walk_packages(regard.__path__, "regard."):
-        if "__main__" not in found.name:
-            try:
-                yield importlib.import_module(found.name)
-            except ImportError:  # an extra that is not installed
-                continue
-
-
 def python() -> Iterator[str]:
     """Yield each public class, function and method with its parameters, without its module."""
     yield from (f"regard.{name}" for name in regard.__all__)
     for module in modules():
-        for name, found in vars(module).items():
-            if name.startswith("_") or getattr(found, "__module__", "") != module.__name__:
+        for name, value in public_names(module).items():
+            if not isinstance(value, type):
+                yield f"{name}({parameters(value)})"
                 continue
-            if inspect.isclass(found):
-                yield name
-                for method, body in vars(found).items():
-                    if not method.startswith("_") and inspect.isfunction(body):
-                        yield f"{name}.{method}({parameters(body)})"
-            elif inspect.isfunction(found):
-                yield f"{name}({parameters(found)})"
+            yield name
+            for method, body in public_methods(value).items():
+                yield f"{name}.{method}({parameters(body)})"
 
 
 def parameters(function: Any) -> str:
@@ -147,21 +133,21 @@ def parameters(function: Any) -> str:
     return ", ".join(inspect.signature(function).parameters)
 
 
-def keys(found: Any, path: str = "") -> Iterator[str]:
+def keys(tree: Any, path: str = "") -> Iterator[str]:
     """Yield the paths of all keys; items of a list share one, and so do rows named by data.
 
     >>> sorted(keys({"arms": [{"name": "mean"}, {"mean": 1.0}]}))
     ['arms', 'arms[].mean', 'arms[].name']
     """
-    if isinstance(found, Mapping):
-        for key, value in found.items():
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
             here = f"{path}.{key}" if path else key
             if not re.fullmatch(r"[a-z_]+", key):
                 here = f"{path}.*"
             yield here
             yield from keys(value, here)
-    elif isinstance(found, list):
-        for one in found:
+    elif isinstance(tree, list):
+        for one in tree:
             yield from keys(one, f"{path}[]")
 
 
@@ -208,13 +194,13 @@ def main() -> None:
     reader.add_argument("--out", type=Path, help="file for the names")
     reader.add_argument("--against", type=Path, help="an earlier file, to compare with")
     options = reader.parse_args()
-    found = inventory()
+    now = inventory()
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
-    before = json.loads(options.against.read_text("utf-8")) if options.against else found
+        options.out.write_text(json.dumps(now, indent=1, ensure_ascii=False), encoding="utf-8")
+    before = json.loads(options.against.read_text("utf-8")) if options.against else now
     for kind, names in before.items():
-        lost = sorted({*names} - {*found[kind]})
-        print(f"{kind}: {len(names)} before, {len(found[kind])} now, {len(lost)} lost")
+        lost = sorted({*names} - {*now[kind]})
+        print(f"{kind}: {len(names)} before, {len(now[kind])} now, {len(lost)} lost")
         print(*(f"  {name}" for name in lost), sep="\n", end="\n" * bool(lost))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import myst_nb.core.render  # noqa: E402
 from site_parts import notebooks, reference, search, versions  # noqa: E402
@@ -94,6 +94,7 @@ def language_of(app: Any, page: str, template: str, context: dict[str, Any], tre
 def setup(app: Any) -> dict[str, Any]:
     """Connect the generated parts."""
     app.add_search_language(search.SearchBoth)
+    app.connect("builder-inited", reference.write_modules)
     app.connect("source-read", reference.insert)
     app.connect("autodoc-process-docstring", reference.convert)
     app.connect("autodoc-skip-member", reference.skip)

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+import regard
+from benchmarks.public_names import modules, public_names
 from regard.lab.cli.main import COMMANDS, imported
 from regard.lab.labs import LABS
 from regard.lab.tasks import TASKS
@@ -41,7 +43,6 @@ def listed(page: Path) -> Iterator[Path]:
             base = DOCS if line.startswith("/") else page.parent
             place = line.strip("/")
             yield from base.glob(f"{place}.md")
-            yield from base.glob(f"{place}.rst")
 
 
 def test_every_page_is_in_one_table_of_contents(reference: ModuleType) -> None:
@@ -52,7 +53,7 @@ def test_every_page_is_in_one_table_of_contents(reference: ModuleType) -> None:
         new = [page for page in found if page not in seen]
         seen += new
         todo += [page for page in new if page.suffix == ".md"]
-    pages = {*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")} - {DOCS / "index.md"}
+    pages = {*DOCS.rglob("*.md")} - {DOCS / "index.md"}
     built = {page for page in pages if "_build" in page.parts}
     assert sorted(map(str, pages - built - set(seen))) == []
 
@@ -96,17 +97,35 @@ def test_every_setting_is_in_the_reference(reference: ModuleType) -> None:
         assert known or name in collections, name
 
 
-def test_every_page_of_modules_has_modules(reference: ModuleType) -> None:
-    asked = set()
-    for page in (DOCS / "reference").glob("*.rst"):
-        asked |= set(re.findall(r"^\.\. generated: modules (\w+)$", page.read_text("utf-8"), re.M))
-    assert asked == set(reference.PAGES)
-    for page in reference.PAGES:
-        names = reference.module_names(page)
-        assert names
-        for name in reference.PAGES[page]:
-            assert any(f"{known}.".startswith(f"{name}.") for known in names), name
-    assert "regard.attend\n" in "\n".join(reference.package())
+def test_every_module_has_one_page_layers_first(reference: ModuleType, tmp_path: Path) -> None:
+    sections = reference.sections()
+    assert [*sections][:3] == ["Layers", "Attention", "Scores"]
+    assert [title for title, members in sections.items() if not members] == []
+    pages = [module.__name__ for members in sections.values() for module in members]
+    assert pages.count("regard.attention.attend") == 1
+    assert len(pages) == len({*pages})
+    library = {m.__name__ for m in modules() if public_names(m) and ".lab." not in m.__name__}
+    assert library - {"regard", *pages} == set()
+    folder = tmp_path / reference.FOLDER
+    folder.mkdir(parents=True)
+    (folder / "old.rst").write_text("a module that is gone")
+    reference.write_modules(SimpleNamespace(srcdir=tmp_path))
+    assert {path.stem for path in folder.iterdir()} == {*pages}
+    assert ".. automodule:: regard.attention.attend\n" in (
+        (folder / "regard.attention.attend.rst").read_text("utf-8")
+    )
+
+
+def test_the_page_of_python_links_every_name(reference: ModuleType) -> None:
+    pages = {module.__name__ for members in reference.sections().values() for module in members}
+    lines = [*reference.package()]
+    targets = [re.findall(r"`regard\.(\w+) <(.+)\.\w+>`", line) for line in lines]
+    assert [names[0][0] for names in targets] == regard.__all__
+    assert [home for [(_, home)] in targets if home not in pages] == []
+    text = "\n".join(reference.python())
+    assert (
+        "| [regard.attention.attend](modules/regard.attention.attend.rst) | `attend`, `expl" in text
+    )
 
 
 def test_examples_of_the_generator(reference: ModuleType) -> None:

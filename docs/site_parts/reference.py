@@ -1,18 +1,21 @@
 """The reference pages: commands, settings and Python modules, read from regard itself.
 
-A page under ``docs/reference`` contains a line ``<!-- generated: NAME -->`` (Markdown) or
-``.. generated: NAME`` (reStructuredText), which `insert` replaces when Sphinx reads the page.
+A page under ``docs/reference`` contains a line ``<!-- generated: NAME -->``, which `insert`
+replaces when Sphinx reads the page. `write_modules` writes one page for each module.
 """
 
-import pkgutil
+import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic_core import PydanticUndefined
 
 import regard
+from benchmarks.public_names import modules, public_names
 from regard.core.settings import Settings, in_words
 from regard.lab.cli.main import COMMANDS, imported
 from regard.lab.labs import LABS, open_lab
@@ -23,38 +26,51 @@ from regard.lab.web.limits import Limits
 from regard.training.settings import TrainingSettings
 
 DOCS = Path(__file__).parent.parent
-MARKER = re.compile(r"^(?:<!-- generated: (.+) -->|\.\. generated: (.+))$", re.M)
+MARKER = re.compile(r"^<!-- generated: (.+) -->$", re.M)
 SPECIAL = re.compile(r"([\\*_<>\[\]|$~{}#])")
 #: What a docstring writes and reStructuredText would read as markup: |x|, *, x_ and file:line.
 MARKUP = re.compile(r"[|*]|_(?=\W|$)|(?<=\bfile):(?=\w)")
 CODE = re.compile(r"(`[^`]+`)")
-#: The pages of modules: folders, without their inner workings, and single modules.
-PAGES = {
-    "attention": ("regard.attention",),
-    "layers": ("regard.nn.layers",),
-    "models": ("regard.nn.models",),
-    "decoding": ("regard.decoding",),
-    "analysis": ("regard.analysis",),
-    "conformance": ("regard.conformance",),
-    "interop": ("regard.interop",),
-    "data": ("regard.lab.data.examples", "regard.lab.data.named", "regard.lab.data.tokenizers"),
-    "tasks": ("regard.lab.tasks.task", "regard.lab.tasks.evaluation", "regard.lab.tasks.texts"),
-    "runs": ("regard.lab.runs.run", "regard.lab.runs.config", "regard.training.settings"),
-    "studies": (
+#: The sections of the reference: their modules, or folders of modules, in the order of the page.
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Layers": ("regard.nn.layers",),
+    "Attention": (
+        "regard.attention.attend", "regard.attention.layer", "regard.attention.attended",
+        "regard.attention.head_spec", "regard.attention.cache", "regard.attention.packing",
+    ),
+    "Scores": ("regard.attention.score", "regard.attention.scores"),
+    "Masks": ("regard.attention.mask", "regard.attention.masks"),
+    "Positions": ("regard.attention.positions",),
+    "Normalizers": ("regard.attention.normalizer", "regard.attention.normalizers"),
+    "Mechanisms": ("regard.attention.mechanism", "regard.attention.mechanisms"),
+    "Kernels": ("regard.attention",),
+    "Models": ("regard.nn.models",),
+    "Training": ("regard.training",),
+    "Decoding": ("regard.decoding",),
+    "Analysis": ("regard.analysis",),
+    "Import and export": ("regard.interop",),
+    "Laws of every part": ("regard.conformance",),
+    "Errors, settings, names, files": ("regard.core",),
+    "Runs": (
+        "regard.lab.cli.calls", "regard.lab.runs.opening", "regard.lab.runs.run",
+        "regard.lab.runs.config", "regard.lab.runs.estimators",
+        "regard.lab.runs.kernel_estimator",
+    ),
+    "Data": ("regard.lab.data.examples", "regard.lab.data.named", "regard.lab.data.tokenizers"),
+    "Tasks": ("regard.lab.tasks.task", "regard.lab.tasks.evaluation", "regard.lab.tasks.texts"),
+    "Comparisons": (
         "regard.lab.studies.arms", "regard.lab.studies.compare", "regard.lab.studies.result",
         "regard.lab.studies.statistics", "regard.lab.studies.search",
     ),
-    "reports": (
-        "regard.lab.reports.notebook", "regard.lab.reports.figures", "regard.lab.reports.findings",
+    "Reports": (
+        "regard.lab.reports.notebook", "regard.lab.reports.plots", "regard.lab.reports.figures",
+        "regard.lab.reports.findings",
     ),
-    "labs": ("regard.lab.labs.lab", "regard.lab.labs.comparison", "regard.lab.labs.collection"),
-    "base": (
-        "regard.core.errors", "regard.core.settings", "regard.core.ranges", "regard.core.tables",
-        "regard.core.names", "regard.core.plugins", "regard.core.trusted",
-        "regard.lab.web.served_model", "regard.lab.web.limits",
-    ),
+    "Labs": ("regard.lab.labs.lab", "regard.lab.labs.comparison", "regard.lab.labs.collection"),
+    "Server": ("regard.lab.web.served_model", "regard.lab.web.limits"),
 }  # fmt: skip
-INNER = ("regard.attention.kernels", "regard.nn.models.settings", "regard.conformance.__main__")
+#: The folder of the generated pages, one a module, below ``docs``.
+FOLDER = "reference/modules"
 
 
 def escape(text: str) -> str:
@@ -170,32 +186,66 @@ def unlisted() -> Iterator[str]:
     yield from sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in {*named, "index"})
 
 
-def modules(page: str) -> Iterator[str]:
-    """Yield the reStructuredText lines of each module of a page."""
-    for name in module_names(page):
-        yield f"\n{name}\n{'-' * len(name)}\n"
-        yield f".. automodule:: {name}\n   :members:\n   :show-inheritance:\n"
+@cache
+def sections() -> Mapping[str, Sequence[ModuleType]]:
+    """Return the modules of each section that have public names; each module stands in one."""
+    remaining = {module.__name__: module for module in modules() if public_names(module)}
+    found: dict[str, list[ModuleType]] = {}
+    for title, owners in SECTIONS.items():
+        names = [
+            name for owner in owners for name in remaining if f"{name}.".startswith(f"{owner}.")
+        ]
+        found[title] = [remaining.pop(name) for name in dict.fromkeys(names)]
+    return found
+
+
+def python() -> Iterator[str]:
+    """Yield the Markdown lines of the list of modules, with their names and tables of contents."""
+    for title, members in sections().items():
+        yield f"\n### {title}\n\n| module | names | |\n|---|---|---|"
+        for module in members:
+            page = f"[{module.__name__}](modules/{module.__name__}.rst)"
+            names = ", ".join(f"`{name}`" for name in public_names(module))
+            yield f"| {page} | {names} | {escape(_summary(module))} |"
+        yield "\n```{toctree}\n:hidden:\n:caption: " + title + "\n"
+        yield from (f"modules/{module.__name__}" for module in members)
+        yield "```"
 
 
 def package() -> Iterator[str]:
-    """Yield the reStructuredText lines of the names of ``import regard``, at their homes."""
+    """Yield the Markdown lines of the names of ``import regard``, linked to their modules."""
     for name in regard.__all__:
         one = getattr(regard, name)
-        kind = "class" if isinstance(one, type) else "function"
-        kind = "exception" if isinstance(one, type) and issubclass(one, Exception) else kind
-        yield f"\nregard.{name}\n{'-' * (len(name) + 7)}\n"
-        members = "   :members:\n" if kind == "class" else ""
-        yield f".. auto{kind}:: {one.__module__}.{one.__qualname__}\n   :no-index:\n{members}"
+        target = f"{one.__module__}.{one.__qualname__}"
+        yield f"* {{py:obj}}`regard.{name} <{target}>`: {escape(_summary(one))}"
 
 
-def module_names(page: str) -> list[str]:
-    """Return the names of the modules of a page, in alphabetical order."""
-    names = []
-    for module in pkgutil.walk_packages(regard.__path__, "regard."):
-        inside = any(f"{module.name}.".startswith(f"{one}.") for one in PAGES[page])
-        if inside and not module.ispkg and not module.name.startswith(INNER):
-            names.append(module.name)
-    return sorted(names)
+def _summary(documented: Any) -> str:
+    """Return the first paragraph of a docstring."""
+    return (inspect.getdoc(documented) or "").partition("\n\n")[0]
+
+
+def module_page(module: ModuleType) -> str:
+    """Return the reStructuredText page of one module."""
+    name = module.__name__
+    return (
+        f"{name}\n{'=' * len(name)}\n\n"
+        f".. automodule:: {name}\n   :members:\n   :show-inheritance:\n"
+    )
+
+
+def write_modules(app: Any) -> None:
+    """Write the page of every module (the event ``builder-inited``); equal pages stay untouched."""
+    folder = Path(app.srcdir) / FOLDER
+    folder.mkdir(exist_ok=True)
+    pages = {f"{m.__name__}.rst": module_page(m) for every in sections().values() for m in every}
+    for path in folder.iterdir():
+        if path.name not in pages:
+            path.unlink()
+    for name, page in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != page:
+            path.write_text(page, encoding="utf-8")
 
 
 def as_rst(lines: list[str]) -> list[str]:
@@ -223,6 +273,7 @@ def _formula(line: str) -> str:
 GENERATED: Mapping[str, Callable[[], Iterator[str]]] = {
     "commands": commands,
     "settings": settings,
+    "python": python,
     "package": package,
     "unlisted": unlisted,
 }
@@ -231,12 +282,7 @@ GENERATED: Mapping[str, Callable[[], Iterator[str]]] = {
 def insert(app: Any, docname: str, content: list[str]) -> None:
     """Replace the markers of a page by what they name (the event ``source-read``)."""
 
-    def generated(match: re.Match[str]) -> str:
-        name = match.group(1) or match.group(2)
-        kind, _, argument = name.partition(" ")
-        return "\n".join(modules(argument) if kind == "modules" else GENERATED[kind]())
-
-    content[0] = MARKER.sub(generated, content[0])
+    content[0] = MARKER.sub(lambda match: "\n".join(GENERATED[match[1]]()), content[0])
 
 
 def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:

@@ -8,7 +8,7 @@ into the store; every process prints it and ends. Four kinds of failure are dete
   `STALE`;
 * a process that raises an error: it reports the error itself;
 * a process that hangs: outside of collectives, it uses no processor time for `IDLE` seconds. A long
-validation does not count, since it computes;
+  validation does not count, since it computes;
 * a launcher that died: the parent of this process changed.
 """
 
