@@ -9,7 +9,8 @@ from typing import Any
 
 from regard.core.errors import RegardError
 
-#: The files to download: weights, config and tokenizer, no code. Patterns contain no folder.
+#: The files to download: weights, config and tokenizer, no code. A pattern with a folder names the
+#: modules of sentence-transformers, one folder deep.
 FETCHED = (
     "config.json",
     "generation_config.json",
@@ -23,6 +24,16 @@ FETCHED = (
     "vocab.json",
     "vocab.txt",
     "merges.txt",
+    "modules.json",
+    "sentence_*_config.json",
+    "config_sentence_transformers.json",
+    "[0-9]*_*/config.json",
+    "[0-9]*_*/sentence_*_config.json",
+    "[0-9]*_*/model.safetensors",
+    "[0-9]*_*/tokenizer.json",
+    "[0-9]*_*/tokenizer_config.json",
+    "[0-9]*_*/special_tokens_map.json",
+    "[0-9]*_*/vocab.txt",
 )
 LIMIT = 20_000_000_000  # bytes of a download
 NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?")
@@ -72,13 +83,13 @@ def _fetch(name: str, revision: str | None, endpoint: str | None) -> Path:
         paths = [Path(hf_hub_download(name, file, **options)) for file in files]
     except Exception as error:
         raise _refused(name, error) from None
-    return paths[0].parent
+    top_level = next(path for file, path in zip(files, paths, strict=True) if "/" not in file)
+    return top_level.parent
 
 
 def _chosen(name: str, sizes: dict[str, int]) -> list[str]:
     """Return the files to download, from all files with their sizes in bytes."""
-    top_level = [file for file in sorted(sizes) if "/" not in file]
-    chosen = [file for file in top_level if any(fnmatch(file, kind) for kind in FETCHED)]
+    chosen = [file for file in sorted(sizes) if _needed(file)]
     if not any(file.endswith(".safetensors") for file in chosen):
         pickles = [file for file in sorted(sizes) if file.endswith((".bin", ".pt", ".ckpt"))]
         why = f"its weights are a pickle ({pickles[0]}), which can run code" if pickles else ""
@@ -95,6 +106,13 @@ def _chosen(name: str, sizes: dict[str, int]) -> list[str]:
             "FOLDER, or use a smaller model"
         )
     return chosen
+
+
+def _needed(file: str) -> bool:
+    """Return whether a file of a repository is downloaded."""
+    return any(
+        file.count("/") == pattern.count("/") and fnmatch(file, pattern) for pattern in FETCHED
+    )
 
 
 def _refused(name: str, error: Exception) -> RegardError:
