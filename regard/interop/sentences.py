@@ -355,7 +355,7 @@ def _of_modules(place: Path, modules: Sequence[tuple[str, str | None]]) -> Sente
     name = prompts.get("default_prompt_name")
     if name is not None and name not in said:
         raise RegardError(f"{place / PROMPTS}: default_prompt_name={name!r} is not in prompts")
-    asked = {"prompts": said, "prompt": said[name] if name is not None else ""}
+    asked: dict[str, Any] = {"prompts": said, "prompt": "" if name is None else said[name]}
     inside = place / (where or "")
     if first == "StaticEmbedding":
         table = _table(inside, folder.read_tensors(inside))
