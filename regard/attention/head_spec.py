@@ -93,6 +93,16 @@ class HeadSpec:
             raise RegardError(f"the score has {score.heads} heads, but the layer has {heads}")
         return score
 
+    def make_inner_product(self, mechanism: str) -> Score:
+        """Return the score as `make_score` does. Raise a RegardError for one of another kind."""
+        score = self.make_score()
+        if not score.acceleration.inner_product:
+            raise RegardError(
+                f"attention={mechanism} needs an inner product: use score=scaled-dot, dot or "
+                f"cosine and position=none or rotary, not {type(score).__name__}"
+            )
+        return score
+
     def make_compress(self) -> Linformer | None:
         """Return the module that compresses keys and values, or None."""
         if isinstance(self.compress, str):

@@ -226,28 +226,15 @@ class _Decoder(nn.Module):
         seen = (visible > 0)[:, None].expand(-1, tokens.shape[1], -1)
         mask = causal() & dense(seen)
         if isinstance(network, GPT):
-            x = network.embed(tokens, here)
-            masks = network.patterns.of(mask, len(network.blocks))
-            for block, allowed, cache in zip(network.blocks, masks, caches, strict=True):
-                x = block(x, allowed, positions=here, cache=cache)
-            x = network.norm(x)
+            x = network.read(tokens, mask, here, caches)
         else:
             assert lengths is not None
-            if isinstance(network, T5):
-                x = network.embed(tokens, here)
-            else:
-                x = network.embed(network.target, tokens, here)
-            masks = network.patterns.of(mask, len(network.decoder))
-            layers = zip(network.decoder, masks, caches, memories, strict=True)
-            for block, allowed, cache, kept in layers:
-                places = torch.arange(kept[-1].shape[-2])
-                memory_cache = GivenCache(kept, places, fixed=True)
-                none = x[:, :0]  # the memory's keys and values are in its cache
-                x = block(
-                    x, none, allowed, up_to(lengths), positions=here, cache=cache,
-                    memory_cache=memory_cache,
-                )  # fmt: skip
-            x = network.decoder_norm(x)
+            x = network.embed(tokens, here, target=True)
+            # The memory's keys and values are in its caches.
+            places = [torch.arange(kept[-1].shape[-2]) for kept in memories]
+            read = [GivenCache(x, at, fixed=True) for x, at in zip(memories, places, strict=True)]
+            both = list(zip(caches, read, strict=True))
+            x = network.decode(x, x[:, :0], mask, up_to(lengths), positions=here, caches=both)
         return network.to_logits(x), *(tensor for cache in caches for tensor in cache.kept)
 
 

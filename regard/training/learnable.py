@@ -67,14 +67,13 @@ class Learnable(ABC, Generic[B]):
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: B) -> Tensor:
-        """Return the scalar to minimise, a mean over the batch."""
+        """Return the number to minimise, a mean over the batch, or a vector of such means to add.
 
-    def means(self, model: nn.Module, batch: B) -> Tensor:
-        """Return the means whose sum is `loss`, by default `loss` alone."""
-        return self.loss(model, batch).reshape(1)
+        A vector has one mean for each number of `items`.
+        """
 
     def items(self, batch: B) -> Sequence[float]:
-        """Return the number of items of each mean in `means`, by default the number of examples.
+        """Return the number of items of each mean of `loss`; by default one, over the examples.
 
         With these weights, the means over the parts of a batch give the mean over the batch, so
         that several processes train as one. Override it if `loss` is a mean over something else.

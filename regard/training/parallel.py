@@ -35,7 +35,7 @@ class Objective(nn.Module):
 
     def forward(self, batch: Any, shares: Tensor) -> Tensor:
         """Return the part's contribution to the loss of the whole batch."""
-        means = self.task.means(self.model, batch)
+        means = self.task.loss(self.model, batch).reshape(-1)
         shares = shares.to(means)
         return (means * shares).where(shares > 0, 0).sum()  # a mean over nothing is NaN
 

@@ -65,13 +65,8 @@ class ForgettingAttention(MultiHeadAttention):
         nn.init.zeros_(self.gate.bias)
 
     def make_attention(self, spec: HeadSpec) -> Attention:
-        score = spec.make_score()
-        if not score.acceleration.inner_product:
-            raise RegardError(
-                "attention=forgetting needs an inner product: use score=scaled-dot, dot or cosine "
-                f"and position=none or rotary, not {type(score).__name__}"
-            )
-        return Forgetting(SumColumns(score), spec.normalize, spec.dropout, heads=spec.heads)
+        score = SumColumns(spec.make_inner_product(self.name))
+        return Forgetting(score, spec.normalize, spec.dropout, heads=spec.heads)
 
     def projected(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         """Return the heads, with the gate's logit as a last column of the keys."""

@@ -82,13 +82,7 @@ class StateAttention(HeadMechanism):
                 )
         spec.must_name_score(self.name)
         spec.must_share_memory(self.name)
-        score, heads, bias = spec.make_score(), spec.heads, spec.bias
-        if not score.acceleration.inner_product:
-            raise RegardError(
-                f"attention={self.name} needs an inner product: use score=scaled-dot, dot or "
-                "cosine and position=none or rotary, "
-                f"not score={spec.score} with position={spec.position}"
-            )
+        score, heads, bias = spec.make_inner_product(self.name), spec.heads, spec.bias
         if self.shared:
             self.groups = 1
         askers, values = (self.groups, heads) if self.shared else (heads, self.groups)

@@ -3,7 +3,6 @@
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -14,12 +13,12 @@ from regard.nn.layers.dropout import drop
 from regard.nn.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.nn.layers.sublayers import EncoderBlock
 from regard.nn.models.settings import BERTSettings
-from regard.nn.models.stack import attention_of
+from regard.nn.models.stack import WordModel, attention_of
 
 INIT_STD = 0.02  # standard deviation of initial word vectors, as in BERT
 
 
-class BERT(nn.Module):
+class BERT(WordModel):
     """LayerNorm(words + positions + types) → self-attention blocks → one state for each word.
 
     Devlin et al. 2019, section 3; post-norm as there, or ``norm="pre"``. `to_logits` predicts
@@ -91,17 +90,13 @@ class BERT(nn.Module):
         states: Tensor = self.norm(x)
         return states
 
-    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
-        """Return the logits of masked words, E LayerNorm(f(W h + b)) + c with the word vectors E.
-
-        Source: get_masked_lm_output in the code of Devlin et al.
-        """
-        return F.linear(*self.logit_parts(states))
-
     def logit_parts(
         self, states: Float[Tensor, "*batch width"]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return x, matrix (words, width) and bias with logits = x @ matrixᵀ + bias."""
+        """Return x, E and c with the logits of masked words E x + c, x = LayerNorm(f(W h + b)).
+
+        E are the word vectors. Source: get_masked_lm_output in the code of Devlin et al.
+        """
         transformed = self.head_norm(self.activation(self.head(states)))
         return transformed, self.embedding.weight, self.head_bias
 

@@ -1,9 +1,9 @@
 """GPT: a decoder that predicts the next word. Radford et al. 2018, 2019."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -24,12 +24,12 @@ from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.sublayers import EncoderBlock
 from regard.nn.layers.vocabulary import WordLogits
 from regard.nn.models.settings import GPTSettings
-from regard.nn.models.stack import attention_of
+from regard.nn.models.stack import WordModel, attention_of
 
 INIT_STD = 0.02  # standard deviation of initial word vectors, as in GPT-2
 
 
-class GPT(nn.Module):
+class GPT(WordModel):
     """Words (+ positions) → pre-norm blocks of causal self-attention → norm → the next word.
 
     Radford et al. 2019, section 2.3; the default settings have the architecture of GPT-2. With
@@ -82,10 +82,21 @@ class GPT(nn.Module):
         if prefix is not None:
             inner = prefix if lengths is None else torch.minimum(prefix, lengths)
             visible = visible | up_to(inner)
-        masks = self.patterns.of(within(visible, mask), len(self.blocks))
+        return self.read(tokens, within(visible, mask), positions)
+
+    def read(
+        self,
+        tokens: Int[Tensor, "batch time"],
+        mask: Mask | None,
+        positions: Int[Tensor, "... time"] | None,
+        caches: Sequence[KeyValueCache] = (),
+    ) -> Float[Tensor, "batch time width"]:
+        """Return the states of words that see what the mask allows; ``caches``: one a block."""
+        masks = self.patterns.of(mask, len(self.blocks))
         x = self.embed(tokens, positions)
-        for block, allowed in zip(self.blocks, masks, strict=True):
-            x = block(x, allowed, positions=positions)
+        kept: Sequence[KeyValueCache | None] = caches or [None] * len(masks)
+        for block, allowed, cache in zip(self.blocks, masks, kept, strict=True):
+            x = block(x, allowed, positions=positions, cache=cache)
         states: Tensor = self.norm(x)
         return states
 
@@ -97,10 +108,6 @@ class GPT(nn.Module):
         if self.positions is not None:
             x = self.positions(x, positions)
         return drop(x, self.dropout, self.training)
-
-    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
-        """Return the logits of the words."""
-        return F.linear(*self.logit_parts(states))
 
     def logit_parts(
         self, states: Float[Tensor, "*batch width"]
@@ -134,7 +141,7 @@ class Writing:
         read = source.masked_fill(~inside(lengths, time), 0)  # 0: the start symbol
         # All positions in a cache have the same shape: a row for each text.
         positions = torch.arange(time, device=source.device).expand(len(source), -1)
-        states = self._read(read, positions, causal() & up_to(self.lengths))
+        states = model.read(read, causal() & up_to(self.lengths), positions, self.caches)
         self.first = states[torch.arange(len(read), device=source.device), self.lengths - 1]
         self.ancestry = BeamAncestry(inside(self.lengths, time))
 
@@ -151,7 +158,8 @@ class Writing:
             positions = (self.lengths + self.steps - 1)[:, None].expand(-1, tokens.shape[1])
             if self.steps == 1:  # rows of the first step were not read: all continue the text
                 parents = None
-            states = self._read(tokens, positions, self.ancestry.step(tokens, parents))
+            mask = self.ancestry.step(tokens, parents)
+            states = self.model.read(tokens, mask, positions, self.caches)
         self.steps += 1
         return self.logits(states)
 
@@ -161,11 +169,3 @@ class Writing:
         self.ancestry.keep(rows)
         for cache in self.caches:
             cache.keep(rows)
-
-    def _read(self, tokens: Tensor, positions: Tensor, mask: Mask | None) -> Tensor:
-        model, x = self.model, self.model.embed(tokens, positions)
-        masks = model.patterns.of(mask, len(model.blocks))
-        for block, allowed, cache in zip(model.blocks, masks, self.caches, strict=True):
-            x = block(x, allowed, positions=positions, cache=cache)
-        states: Tensor = model.norm(x)
-        return states

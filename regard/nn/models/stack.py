@@ -1,4 +1,8 @@
-"""Attention for stacks of blocks, from the settings that all stacks share."""
+"""What stacks of blocks share: attention from their settings, and logits of words."""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.attention import Mechanism, named_mechanism
 from regard.nn.models.settings import StackSettings
@@ -27,3 +31,17 @@ def attention_of(
         length=length or settings.length,
         compress=compress,
     )
+
+
+class WordModel(nn.Module):
+    """A model whose states give the logits of words."""
+
+    def logit_parts(
+        self, states: Float[Tensor, "*batch width"]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return states, matrix (words, width) and bias: logits = states @ matrixᵀ + bias."""
+        raise NotImplementedError
+
+    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
+        """Return the logits of the words."""
+        return F.linear(*self.logit_parts(states))

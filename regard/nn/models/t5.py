@@ -3,36 +3,31 @@
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import (
-    KeyValueCache,
     LayerMasks,
     Linformer,
     Mechanism,
     MultiHeadAttention,
+    Packing,
     Score,
-    causal,
     input_positions,
     make_score,
     named_compress,
     named_mechanism,
 )
-from regard.attention import lengths as up_to
 from regard.attention.positions.biases import RelativeBias
 from regard.core.names import at_layer
-from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.layers.dropout import drop
-from regard.nn.layers.embedding import inside
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock, Norm
-from regard.nn.layers.vocabulary import WordLogits
+from regard.nn.models.encoder_decoder import EncoderDecoder
 from regard.nn.models.settings import T5Settings
 
 
-class T5(nn.Module):
+class T5(EncoderDecoder):
     """An encoder and a decoder with RMSNorm before each sublayer, whose maps have no bias.
 
     Raffel et al. 2020, section 2.1; ``score=dot`` does not scale the scores, as there. With
@@ -47,6 +42,8 @@ class T5(nn.Module):
     >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
     torch.Size([2, 2, 11])
     """
+
+    packs = False
 
     def __init__(self, settings: T5Settings, vocabulary: int) -> None:
         super().__init__()
@@ -106,30 +103,6 @@ class T5(nn.Module):
             scores.append(own)
         return scores
 
-    def forward(
-        self,
-        source: Int[Tensor, "batch read"],
-        source_lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch written"],
-        target_lengths: Int[Tensor, " batch"] | None = None,
-    ) -> Float[Tensor, "*batch_written width"]:
-        """Return states from which `to_logits` predicts each word, given the words before it.
-
-        ``target`` begins with the start symbol (0) and ends before the last word. With
-        ``target_lengths`` the states of padding are left out and the texts joined: (words, width).
-        """
-        memory, memory_mask = self.encode(source, source_lengths), up_to(source_lengths)
-        x, positions = self.embed(target), torch.arange(target.shape[1], device=target.device)
-        masks = self.patterns.of(causal(), len(self.decoder))
-        for block, allowed in zip(self.decoder, masks, strict=True):
-            x = block(x, memory, allowed, memory_mask, positions=positions)
-        states = drop(self.decoder_norm(x), self.dropout, self.training)
-        return states if target_lengths is None else states[inside(target_lengths, len(positions))]
-
-    def to_logits(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
-        """Return the logits of the words."""
-        return F.linear(*self.logit_parts(states))
-
     def logit_parts(
         self, states: Float[Tensor, "*batch width"]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -138,71 +111,23 @@ class T5(nn.Module):
             return states * self.scale, self.embedding.weight, None
         return states, self.output.weight, self.output.bias
 
-    def encode(
-        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch read width"]:
-        """Return the memory, the encoder's states of the source."""
-        x, masks = self.embed(source), self.patterns.of(up_to(source_lengths), len(self.encoder))
-        for block, allowed in zip(self.encoder, masks, strict=True):
-            x = block(x, allowed)
-        return drop(self.encoder_norm(x), self.dropout, self.training)
-
     def embed(
-        self, tokens: Int[Tensor, "batch time"], positions: Int[Tensor, "... time"] | None = None
-    ) -> Float[Tensor, "batch time width"]:
+        self,
+        tokens: Int[Tensor, "batch time"],
+        positions: Int[Tensor, "... time"],
+        packing: Packing | None = None,
+        *,
+        target: bool = False,
+    ) -> Tensor:
         """Return the word vectors, plus input positions if there are any."""
         x: Tensor = self.embedding(tokens)
         if self.positions is not None:
             x = self.positions(x, positions)
         return drop(x, self.dropout, self.training)
 
-    def start(
-        self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
-    ) -> "Writing":
-        """Read the source, and return a decoder that generates step by step."""
-        return Writing(self, self.encode(source, source_lengths), source_lengths)
-
-
-class Writing:
-    """A batch of texts being generated; each step reads the words chosen last."""
-
-    def __init__(self, model: T5, memory: Tensor, lengths: Tensor) -> None:
-        self.model, self.memory, self.lengths = model, memory, lengths
-        self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
-        self.ancestry, self.steps = BeamAncestry(), 0
-        self.logits = WordLogits(model)
-
-    def step(
-        self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None
-    ) -> Float[Tensor, "batch rows vocabulary"]:
-        """Return the logits of the next words.
-
-        ``parents``: for each row, the row of the previous step that it continues.
-        """
-        model, memory_mask = self.model, up_to(self.lengths)
-        masks = model.patterns.of(self.ancestry.step(tokens, parents), len(model.decoder))
-        positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
-        x = model.embed(tokens, positions)
-        for block, allowed, (past, memory) in zip(model.decoder, masks, self.caches, strict=True):
-            x = block(
-                x,
-                self.memory,
-                allowed,
-                memory_mask,
-                positions=positions,
-                cache=past,
-                memory_cache=memory,
-            )
-        self.steps += 1
-        return self.logits(model.decoder_norm(x))
-
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Drop all texts but these."""
-        self.memory, self.lengths = self.memory[rows], self.lengths[rows]
-        self.ancestry.keep(rows)
-        for past, memory in self.caches:
-            past.keep(rows)
-            memory.keep(rows)
+    def end(self, states: Tensor) -> Tensor:
+        """Return the states of a stack after dropout."""
+        return drop(states, self.dropout, self.training)
 
 
 def score(settings: T5Settings, position: str = "none") -> Score:

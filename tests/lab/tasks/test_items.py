@@ -28,9 +28,9 @@ def test_parts_of_a_batch_have_its_loss(name: str) -> None:
     indexes = max(plan[:20], key=len)
     assert len(indexes) > 2
     with torch.no_grad():
-        whole = task.loss(model, task.batch("train", indexes)).item()
+        whole = task.loss(model, task.batch("train", indexes)).sum().item()
         parts = [task.batch("train", indexes[part::3]) for part in range(3)]
-        means = np.array([task.means(model, part).double().numpy() for part in parts])
+        means = np.array([task.loss(model, part).reshape(-1).double().numpy() for part in parts])
     items = np.array([task.items(part) for part in parts])
     assert (means * items / items.sum(0)).sum() == pytest.approx(whole, rel=1e-5)
     assert (means * items).sum() != pytest.approx(whole, rel=1e-2)

@@ -135,15 +135,11 @@ class MaskedModeling(FromPieces[MaskedBatch]):
         places = places_of(batch.selected)
         return self._asking(batch, self._states(model, batch), places)
 
-    def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
-        """Compute the mean cross entropy of the masked tokens, plus that of the next sentence.
+    def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, "..."]:
+        """Compute the mean cross entropy of the masked tokens, and that of the next sentence.
 
-        Devlin et al. 2019, appendix A.2.
+        The two are added in training. Devlin et al. 2019, appendix A.2.
         """
-        return self.means(model, batch).sum()
-
-    def means(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, " means"]:
-        """Return the mean loss over the masked tokens, and over the rows."""
         places = places_of(batch.selected)
         states = self._states(model, batch)
         losses = [word_loss(model, *self._asking(batch, states, places))]
