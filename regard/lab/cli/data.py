@@ -56,13 +56,13 @@ def rows(
     entry = look_up(TASKS, task, "task")
     pairs = [*(settings or []), *([f"data={data}"] if data else [])]
     prepared = entry.prepare(entry.configure(split(pairs, entry.settings)[0]))
-    if not hasattr(prepared, "rows"):
-        labelled = entry.labelled
-        checks = "use regard data check for labelled texts"
-        reads = f"use regard train {task} --dry-run to check its data"
-        raise RegardError(f"{task} has no rows to print; {checks if labelled else reads}")
     examples = prepared.rows(count, seed)
-    counted = getattr(prepared, "counted", "")
+    if not examples:
+        raise RegardError(
+            f"{task} has no rows to print; use regard train {task} --dry-run, or regard data check "
+            "for a file"
+        )
+    counted = prepared.counted
     if json:
         rows = [{"x": x, "y": y} for x, y in examples]
         emit_json({"task": task, "data": prepared.corpus.name, "counted": counted, "rows": rows})

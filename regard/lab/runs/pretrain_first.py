@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.core.errors import RegardError
-from regard.core.settings import Settings, key_of, unknown_key
-from regard.lab.data.texts import NAMES
+from regard.core.settings import key_of, unknown_key
 from regard.lab.runs.config import CUTTING, Config, shared
 from regard.lab.runs.opening import open_or_start
 from regard.lab.runs.run import Run
@@ -52,10 +51,9 @@ def way_of(
     task: str, model: str, texts: str, overrides: Sequence[str] = (), budget: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
     """Return the task that pretrains a model and its settings, for `pretraining_for`."""
-    if model not in WAYS or not TASKS[task].labelled:
+    if model not in WAYS:
         raise RegardError(
-            f"{model} on {task} cannot be pretrained on texts; --pretrain-on needs --model "
-            f"{', '.join(WAYS)} and a task that labels texts"
+            f"{model} cannot be pretrained on texts; --pretrain-on needs --model {', '.join(WAYS)}"
         )
     if any(key_of(pair) == "weights" for pair in overrides):
         raise RegardError("weights= are already pretrained; leave --pretrain-on or weights= out")
@@ -63,7 +61,7 @@ def way_of(
     cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
     alike = {key: getattr(wanted.training, key) for key in ALIKE}
     place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
-    judging = judged_by(wanted.data, texts)
+    judging = TASKS[task].prepare(wanted.data).excluded_from(texts)
     theirs = TASKS[way].models[model].settings
     network = {k: v for k, v in shared(wanted.network, theirs).items() if k not in cut}
     pairs = {**place, **judging, **cut, **network, **alike}
@@ -73,20 +71,3 @@ def way_of(
             raise RegardError(unknown_key(key, sorted(known)))
     assignments = [f"{k}={v}" for k, v in pairs.items() if v != ""]
     return way, [*assignments, *own, *budget]
-
-
-def judged_by(data: Settings, texts: str) -> dict[str, str]:
-    """Return the settings that exclude the test of a labelled task from the pretraining `texts`.
-
-    Raises: `texts` is the file that the test split is taken from.
-    """
-    held = data.model_dump()
-    same = Path(texts).expanduser().resolve() == Path(held["data"]).expanduser().resolve()
-    if held["test"] or not same:
-        return {"without": held["test"] or held["data"], "without_text": held["text"]}
-    if texts in NAMES:  # these exclude their own test split
-        return {}
-    raise RegardError(
-        f"--pretrain-on {texts} is the task's own data, which includes its test split; give the "
-        "test as a file by test=FILE, or other texts"
-    )

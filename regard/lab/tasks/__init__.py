@@ -48,9 +48,6 @@ class TaskEntry:
     training: Mapping[str, Any] = field(default_factory=dict)
     #: The word for several examples in messages.
     examples: str = "texts"
-    #: True for texts with labels: they may be parsed sentences, and the model can first be
-    #: pretrained on unlabelled texts.
-    labelled: bool = False
     #: True if scores are per token, so that models are comparable only with the same tokenizer.
     by_token: bool = False
     #: "on" if a model continues its input, "another" if it generates a new text, "" if neither.
@@ -147,7 +144,6 @@ _ALL = [
         MODELS,
         "transformer",
         training=TEXTS,
-        labelled=True,
     ),
     TaskEntry(
         "regression",

@@ -180,6 +180,28 @@ class Task(Learnable[B]):
         """
         raise RegardError("--score needs a run that writes one text for another; this one does not")
 
+    @property
+    def counted(self) -> str:
+        """Return the size of the texts from which `rows` are drawn, as a sentence, or ""."""
+        return ""
+
+    def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
+        """Return the first ``count`` training examples as readable input and target.
+
+        A task that reads its examples from a file as they are has none.
+        """
+        return []
+
+    def excluded_from(self, texts: str) -> dict[str, str]:
+        """Return the settings of a pretraining on ``texts`` that exclude the test split.
+
+        Raises: a task whose models are not pretrained first; ``texts`` that contain the test split.
+        """
+        raise RegardError(
+            "models of this task cannot be pretrained on texts; --pretrain-on needs a task that "
+            "labels texts"
+        )
+
     def read_file(self, path: Path) -> Iterable[Any] | None:
         """Return the inputs of a file in a special format; None for lines or columns.
 

@@ -20,6 +20,7 @@ from regard.lab.data.class_files import is_classes
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.files import Example, read_examples
 from regard.lab.data.labels import meant, parse_labels, rename
+from regard.lab.data.texts import NAMES
 from regard.lab.data.titles import listed
 from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.tasks.classification.evaluation import (
@@ -195,6 +196,22 @@ class Classification(TextTask):
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
         return model.weigh(text, self.labels.index(answer.label), answer.label)
+
+    def excluded_from(self, texts: str) -> dict[str, str]:
+        """Return the settings of a pretraining on ``texts`` that exclude the test split.
+
+        Raises: ``texts`` is the file that the test split is taken from.
+        """
+        data, test = self.settings.data, self.settings.test
+        same = Path(texts).expanduser().resolve() == Path(data).expanduser().resolve()
+        if test or not same:
+            return {"without": test or data, "without_text": self.settings.text}
+        if texts in NAMES:  # these exclude their own test split
+            return {}
+        raise RegardError(
+            f"--pretrain-on {texts} is the task's own data, which includes its test split; give "
+            "the test as a file by test=FILE, or other texts"
+        )
 
     def about(self) -> dict[str, Any]:
         """Return the labels."""
