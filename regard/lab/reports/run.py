@@ -17,9 +17,7 @@ from regard.lab.reports.page import FRAME, LIMIT, page, static
 from regard.lab.reports.training import training_table
 from regard.lab.runs import Run
 from regard.lab.runs.convergence import MEANINGS
-from regard.lab.tasks import TASKS
 from regard.lab.tasks.classification.evaluation import LabelEvaluation
-from regard.lab.tasks.pretraining.evaluation import beginning
 
 FOLDED = 24  # labels up to which their table is shown expanded
 TEXTS = 4  # test texts shown if no texts are given
@@ -148,14 +146,11 @@ def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def examples(run: Run) -> list[str]:
-    """Return a few short texts of the test split, or their beginnings if scored by token.
+    """Return a few short prompts from texts of the test split.
 
     Raises: the test split has no text.
     """
-    texts = [example.text for example in run.evaluate().examples]
-    task = TASKS[run.config.task]
-    if task.by_token:  # pieces of texts
-        texts = [beginning(text, task.hidden) for text in texts]
+    texts = [run.task.prompt(example.text) for example in run.evaluate().examples]
     short = sorted((text for text in texts if text.strip()), key=len)
     if not short:
         raise RegardError(f"{run.folder.path}: the test split has no text to show; give texts")

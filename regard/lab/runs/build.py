@@ -17,7 +17,6 @@ from regard.lab.runs.config import Config
 from regard.lab.runs.encoder import Encoder
 from regard.lab.runs.folder import Folder, TokenizerKind
 from regard.lab.runs.room import shape_of
-from regard.lab.tasks import TASKS
 from regard.nn.layers.special_tokens import SpecialTokens
 from regard.nn.models.classifiers import BERTClassifier, Classifier
 from regard.training.interface import must_suit
@@ -60,7 +59,7 @@ def prepare(config: Config, *own: Any) -> Any:
     ``own``: the tokenizer and facts of a run. By default, use the tokenizer of the run or of the
     pretrained weights that it starts from.
     """
-    task = TASKS[config.task].prepare(config.reads)
+    task = config.unread_task
     if not own and (init := config.training.init):
         own = (complete(Path(init)).read_tokenizer(tokenizer_kind(config)),)
     elif not own and (name := weights_of(config)):

@@ -35,8 +35,8 @@ def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None
         if config.entry.baseline:
             raise RegardError(f"{what} is a fitted baseline, for which there are no laws")
         build_once(config)
-        task = TASKS[config.task].prepare(config.reads)
-        return _subject(what, config, partial(_new, config), task, WORDS, LABELS)
+        make = partial(_new, config)
+        return _subject(what, config, make, config.unread_task, WORDS, LABELS)
     if settings:
         raise RegardError(f"{settings[0]}: settings need TASK:MODEL, not {what}")
     if not Path(what).is_dir():

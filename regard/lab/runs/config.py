@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
@@ -17,6 +17,9 @@ from regard.lab.data.conllu import is_conllu
 from regard.lab.tasks import TASKS, TaskEntry
 from regard.lab.tasks.models import ModelEntry
 from regard.training.settings import BUDGETS, TrainingSettings
+
+if TYPE_CHECKING:
+    from regard.lab.tasks.task import Task
 
 CONFIG = "config.toml"
 LOCK = ".lock"  # held by the process that writes to the folder
@@ -155,6 +158,12 @@ class Config:
     def reads_trees(self) -> bool:
         """Return whether it needs parsed sentences, since its positions are tree positions."""
         return reads_trees(str(getattr(self.network, "position", "")))
+
+    @property
+    def unread_task(self) -> "Task[Any]":
+        """Return the task without reading data or tokenizer."""
+        task: Task[Any] = TASKS[self.task].prepare(self.reads)
+        return task
 
     @property
     def reads(self) -> Settings:

@@ -24,8 +24,7 @@ from regard.lab.runs.convergence import CONVERGED, MEANINGS, ONE_LABEL, TRIVIAL,
 from regard.lab.runs.folder import Folder
 from regard.lab.runs.learning import Learner, kernels_of, precision_of
 from regard.lab.runs.metrics_log import MetricsLog
-from regard.lab.tasks import TASKS
-from regard.lab.tasks.task import Columns, Task, with_unknown
+from regard.lab.tasks.task import Columns, with_unknown
 from regard.training.checkpoints import load_weights, must_describe
 from regard.training.loop import NOTHING, Progress
 from regard.training.precision import Precision
@@ -247,12 +246,12 @@ class Run:
 
         For "likelihood" and "log loss", `Progress` has exp(−loss).
         """
-        return str(self._unread.validates)
+        return str(self.config.unread_task.validates)
 
     @property
     def held_out(self) -> bool:
         """Return whether the run is evaluated on texts that it was not trained on."""
-        return bool(self._unread.held_out)
+        return bool(self.config.unread_task.held_out)
 
     def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
         """Return parameters, and operations of a forward pass for the text of median length.
@@ -282,12 +281,6 @@ class Run:
             return ONE_LABEL
         how = outcome(self.metrics(), self.config.training.patience)
         return TRIVIAL if how == CONVERGED and not evaluation.learned else how
-
-    @property
-    def _unread(self) -> Task[Any]:
-        """Return the task without reading data or tokenizer."""
-        task: Task[Any] = TASKS[self.config.task].prepare(self.config.reads)
-        return task
 
     @cached_property
     def task(self) -> Any:

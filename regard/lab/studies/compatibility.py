@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 from regard.core.errors import RegardError
 from regard.core.plugins import changed
 from regard.lab.studies.job import RunScore
+from regard.lab.tasks.settings import CUTTING, WRITING
+
+NOT_READING = {*CUTTING, *WRITING, "class_weights"}
 
 if TYPE_CHECKING:
     from regard.lab.runs import Config
 
-CUTTING = {"tokenizer", "vocabulary", "minimum", "length", "truncate"}  # of texts into tokens
-WRITING = {"smoothing", "beam", "penalty", "judged"}
-LEARNING = {"validation", "examples", "class_weights"}  # of which texts, and how much each counts
-OWN_CHOICE = {*CUTTING, *WRITING, *LEARNING}
-
 
 def data_key(data: Any) -> str:
     """Return the settings of a task that decide which texts are read and how they are split."""
-    return str(data.model_dump_json(exclude={*CUTTING, *WRITING, "class_weights"}))
+    return str(data.model_dump_json(exclude=NOT_READING))
 
 
 def check_compatible(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -53,9 +51,7 @@ def check_same_test(configs: Mapping[str, "Config"]) -> None:
 
     first: tuple[str, dict[str, Any]] | None = None
     for name, config in configs.items():
-        # If the metric is per token, the tokenization must be the same.
-        own = {"validation"} if TASKS[config.task].by_token else OWN_CHOICE
-        data = config.data.model_dump(exclude=own)
+        data = config.data.model_dump(exclude={*TASKS[config.task].own_choice})
         first = first or (name, data)
         for key, value in data.items():
             if value != first[1][key]:

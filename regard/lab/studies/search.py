@@ -9,7 +9,6 @@ from regard.core.errors import RegardError
 from regard.core.ranges import Choice, LogUniform, Range, parse_range
 from regard.core.settings import Settings, key_of, unknown_key
 from regard.lab.studies.arms import Arm
-from regard.lab.studies.compatibility import CUTTING
 from regard.training.settings import BUDGETS, TrainingSettings
 
 if TYPE_CHECKING:
@@ -187,9 +186,10 @@ def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
 def _must_be_searchable(key: str, task: str) -> None:
     """Raise an error if a setting must be equal in all trials and arms."""
     from regard.lab.tasks import TASKS
+    from regard.lab.tasks.settings import CUTTING
 
     task_entry = TASKS[task]
-    data = set(task_entry.settings.model_fields) - (set() if task_entry.by_token else CUTTING)
+    data = set(task_entry.settings.model_fields) - (task_entry.own_choice & CUTTING)
     models = {k for entry in task_entry.models.values() for k in entry.settings.model_fields}
     if key in FIXED or key in data - models:
         raise RegardError(f"{key} is not searched: it is the same for every trial and every arm")

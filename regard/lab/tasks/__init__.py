@@ -1,6 +1,6 @@
 """The table of tasks and their models. Torch is imported when a task is first prepared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -11,6 +11,8 @@ from regard.lab.tasks.models import DECODERS, ENCODERS, MODELS, TEXT_BASELINES, 
 from regard.lab.tasks.regression import REGRESSORS, RegressionSettings
 from regard.lab.tasks.regression import UNITS as UNITS_OF_NUMBERS
 from regard.lab.tasks.settings import (
+    BY_TOKEN,
+    OWN_CHOICE,
     TEMPERATURE,
     AnswersSettings,
     BirthplacePretrainingSettings,
@@ -48,16 +50,14 @@ class TaskEntry:
     training: Mapping[str, Any] = field(default_factory=dict)
     #: The word for several examples in messages.
     examples: str = "texts"
-    #: True if scores are per token, so that models are comparable only with the same tokenizer.
-    by_token: bool = False
+    #: Settings of the data that may differ between compared runs.
+    own_choice: Set[str] = OWN_CHOICE
     #: "on" if a model continues its input, "another" if it generates a new text, "" if neither.
     writes: Literal["", "on", "another"] = ""
     #: Default sampling temperature; 0 means greedy or beam search.
     temperature: float = 0.0
     #: True if an answer is one tag for each word.
     tags_words: bool = False
-    #: The placeholder for missing words in an input, such as "[MASK]".
-    hidden: str = ""
     #: Units of the task's own metrics that are not fractions.
     units: Mapping[str, Unit] = field(default_factory=dict)
 
@@ -202,7 +202,7 @@ _ALL = [
         "gpt",
         training=UNTIL_IT_STOPS_IMPROVING,
         examples="pieces",
-        by_token=True,
+        own_choice=BY_TOKEN,
         writes="on",
         temperature=TEMPERATURE,
     ),
@@ -215,8 +215,7 @@ _ALL = [
         "bert",
         training=UNTIL_IT_STOPS_IMPROVING,
         examples="pieces",
-        by_token=True,
-        hidden="[MASK]",
+        own_choice=BY_TOKEN,
     ),
     TaskEntry(
         "span-corruption",
@@ -227,9 +226,8 @@ _ALL = [
         "t5",
         training=UNTIL_IT_STOPS_IMPROVING,
         examples="pieces",
-        by_token=True,
+        own_choice=BY_TOKEN,
         writes="another",
-        hidden="<extra_id_0>",
     ),
     TaskEntry(
         "birthplace-pretrain",
@@ -240,7 +238,7 @@ _ALL = [
         "gpt",
         training=UNTIL_IT_STOPS_IMPROVING,
         examples="pieces",
-        by_token=True,
+        own_choice=BY_TOKEN,
         writes="on",
     ),
     TaskEntry(

@@ -57,6 +57,16 @@ ShareOrFile = Annotated[float | str, BeforeValidator(_share_or_file)]
 Piece = Annotated[int, Field(ge=8, description="maximum tokens per training chunk")]
 
 
+#: Settings of the data by what they decide: how texts are cut into tokens, how texts are generated,
+#: and from which texts a model learns.
+CUTTING = frozenset({"tokenizer", "vocabulary", "minimum", "length", "truncate"})
+WRITING = frozenset({"smoothing", "beam", "penalty", "judged"})
+LEARNING = frozenset({"validation", "examples", "class_weights"})
+#: Settings of the data that may differ between compared runs; scores per token also need the same
+#: tokens.
+OWN_CHOICE = CUTTING | WRITING | LEARNING
+BY_TOKEN = frozenset({"validation"})
+
 #: Default sampling temperature for continuing a text.
 TEMPERATURE = 0.8
 

@@ -145,6 +145,10 @@ class Task(Learnable[B]):
         Raises: a bad row, by file:line; columns that such a file does not have.
         """
 
+    def prompt(self, text: str) -> str:
+        """Return an example input made of a text of the test split, by default the text."""
+        return text
+
     @abstractmethod
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
         """Return the attention weights of each layer for a text; empty without such layers.

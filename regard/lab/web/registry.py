@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.core.atomic_io import MANIFEST
 from regard.core.errors import RegardError, look_up
@@ -15,10 +15,12 @@ from regard.core.reading import parse_json
 from regard.lab.runs.config import CONFIG
 from regard.lab.studies.result import read_comparison
 from regard.lab.tasks import TASKS, unit_of
-from regard.lab.tasks.pretraining.evaluation import beginning
 from regard.lab.web.pretrained import describe as describe_pretrained
 from regard.lab.web.pretrained import is_pretrained
 from regard.lab.web.served_model import Open, ServedModel, opened
+
+if TYPE_CHECKING:
+    from regard.lab.tasks.task import Task
 
 MOST = 500  # maximum number of runs below the given folders
 DEEP = 5  # maximum depth below a given folder
@@ -103,15 +105,13 @@ class Registry:
         path = self.runs[self.check(name)] / "predictions.jsonl"
         by_label: dict[str, list[str]] = {}
         cut: list[str] = []  # used if all texts are long
-        task = TASKS.get(self._task(name))
-        hidden = task.hidden if task else ""
+        task = self._task(name)
         try:
             with path.open("rb") as file:
                 for line in islice(file, ROWS):
                     row = parse_json(line, path)
                     text, label = str(row["text"]), str(row.get("label", ""))
-                    if "nats" in row:  # pieces of texts, from a pretraining run
-                        text = beginning(text, hidden)
+                    text = task.prompt(text) if task else text
                     if 0 < len(text) <= SHORT:
                         by_label.setdefault(label, []).append(text)
                     elif text and len(cut) < EXAMPLES:
@@ -124,13 +124,13 @@ class Registry:
         chosen = list(dict.fromkeys(turns or cut))[:EXAMPLES]
         return {text: truth.get(text, "") for text in chosen}
 
-    def _task(self, name: str) -> str:
+    def _task(self, name: str) -> "Task[Any] | None":
         from regard.lab.runs.config import Config
 
         try:
-            return Config.read(self.runs[name]).task
+            return Config.read(self.runs[name]).unread_task
         except RegardError:  # a folder of another layout
-            return ""
+            return None
 
     def comparison(self, name: str) -> dict[str, Any]:
         """Return a comparison's results as in ``regard compare --json``. Raises: unreadable."""

@@ -79,6 +79,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
     """
 
     settings: MaskedModelingSettings
+    placeholder = MASK
     interface = Interface("reads", "token", "vocabulary")
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:

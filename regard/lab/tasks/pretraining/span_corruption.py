@@ -32,6 +32,7 @@ class SpanCorruption(FromPieces[PairBatch], Writes[PairBatch]):
     """
 
     settings: SpanCorruptionSettings
+    placeholder = "<extra_id_0>"
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from regard.lab.data.birthplaces import counted
 from regard.lab.data.files import table_kind
 from regard.lab.data.texts import TextCorpus, load_texts, read_texts
 from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
-from regard.lab.tasks.pretraining.evaluation import Likelihoods, unigram_loss
+from regard.lab.tasks.pretraining.evaluation import Likelihoods, beginning, unigram_loss
 from regard.lab.tasks.settings import PretrainingSettings
 from regard.lab.tasks.task import NAMED, Columns, Task, must_be_split, no_labels
 from regard.nn.layers import special_tokens
@@ -85,6 +85,8 @@ class Pretraining(Task[B], Generic[B]):
     metric = "likelihood"
     #: Symbols in the printed rows that are not in the texts, counted as assignment 5 does.
     printed = ""
+    #: The placeholder for missing words in an input, such as "[MASK]".
+    placeholder: ClassVar[str] = ""
 
     settings: PretrainingSettings
 
@@ -300,6 +302,10 @@ class Pretraining(Task[B], Generic[B]):
         named = self.settings.text if table_kind(data) else ""
         texts = read_texts(str(data), columns.text or named)[0]
         return self.with_texts(texts).answer(model)
+
+    def prompt(self, text: str) -> str:
+        """Return the first words of a chunk, with the placeholder in place of one."""
+        return beginning(text, self.placeholder)
 
     def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
         """Return the attention weights of each layer for a text; each row is a query token."""
