@@ -234,8 +234,6 @@ def _how(
     run: "Run", asked: dict[str, Any], score: bool, top: int
 ) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
     """Return a function that answers a chunk of texts. Raises: options for other kinds of runs."""
-    from regard.lab.tasks.writing.searching import Writes
-
     run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
     task = run.task
@@ -252,15 +250,13 @@ def _how(
                 f"--{min(unused)} and --temperature exclude each other; give only one"
             )
         asked = {**asked, "temperature": 0.0}
-    if isinstance(task, Writes):
-        search = replace(task.search, **asked)
+    search = task.search_by(asked)
+    if search is not None:
         slides = search.slides(task.context)
         if search.longest > (most := task.limits.longest) and not slides:
             say(f"--longest {search.longest}: this run generates at most {most} tokens", quiet=True)
         several = "best" in asked
         return lambda texts, name, done: _written(run, search, several, texts, name, done)
-    if asked:
-        raise RegardError(f"--{option} needs a run that generates texts; leave it out for this run")
 
     def labelled(given: "Sequence[str | Example]", name: str, done: int) -> Iterator[Answer]:
         texts = [x if isinstance(x, str) else x.text for x in given]

@@ -229,11 +229,13 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
     """Raise an error for tree positions if the data have no trees."""
     if not reads_trees(position):
         return
-    configured = task.configure(data).model_dump()
+    settings = task.configure(data)
+    configured = settings.model_dump()
     held = configured.get("validation")  # a share, or a file
     files = [str(data[key]) for key in ("data", "test") if data.get(key)]
     files += [held] if isinstance(held, str) else []
-    if task.answers_in_texts or not (files and all(map(is_conllu, files))):
+    writes = task.prepare(settings).answers_in_texts
+    if writes or not (files and all(map(is_conllu, files))):
         raise RegardError(
             f"position={position} reads the tree of each text, and "
             f"{' and '.join(files) or 'the data'} of {task.name} have none; give parsed sentences "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from regard.core.settings import Settings, build
 from regard.core.tables import Table, load
@@ -13,7 +13,6 @@ from regard.lab.tasks.regression import UNITS as UNITS_OF_NUMBERS
 from regard.lab.tasks.settings import (
     BY_TOKEN,
     OWN_CHOICE,
-    TEMPERATURE,
     AnswersSettings,
     BirthplacePretrainingSettings,
     ClassificationSettings,
@@ -52,10 +51,6 @@ class TaskEntry:
     examples: str = "texts"
     #: Settings of the data that may differ between compared runs.
     own_choice: Set[str] = OWN_CHOICE
-    #: "on" if a model continues its input, "another" if it generates a new text, "" if neither.
-    writes: Literal["", "on", "another"] = ""
-    #: Default sampling temperature; 0 means greedy or beam search.
-    temperature: float = 0.0
     #: True if an answer is one tag for each word.
     tags_words: bool = False
     #: Units of the task's own metrics that are not fractions.
@@ -65,11 +60,6 @@ class TaskEntry:
         if not isinstance(self.models, Table):
             table = Table(self.models, "regard.models", ModelEntry, "model")
             object.__setattr__(self, "models", table)
-
-    @property
-    def answers_in_texts(self) -> bool:
-        """Return whether an answer is a text: generated, or the input with filled masks."""
-        return bool(self.writes or self.hidden)
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """Build the task's settings from its defaults and the overrides."""
@@ -114,7 +104,6 @@ def _writing(name: str, description: str, model: str, **defaults: Any) -> TaskEn
         defaults,
         training=TEXTS,
         examples="pairs",
-        writes="another",
     )
 
 
@@ -203,8 +192,6 @@ _ALL = [
         training=UNTIL_IT_STOPS_IMPROVING,
         examples="pieces",
         own_choice=BY_TOKEN,
-        writes="on",
-        temperature=TEMPERATURE,
     ),
     TaskEntry(
         "masked-modeling",
@@ -227,7 +214,6 @@ _ALL = [
         training=UNTIL_IT_STOPS_IMPROVING,
         examples="pieces",
         own_choice=BY_TOKEN,
-        writes="another",
     ),
     TaskEntry(
         "birthplace-pretrain",
@@ -239,7 +225,6 @@ _ALL = [
         training=UNTIL_IT_STOPS_IMPROVING,
         examples="pieces",
         own_choice=BY_TOKEN,
-        writes="on",
     ),
     TaskEntry(
         "birthplace",
@@ -251,7 +236,6 @@ _ALL = [
         inherits=("data", "data_dir"),
         training=TEXTS,
         examples="questions",
-        writes="on",
     ),
 ]
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ from regard.lab.tasks.evaluation import Evaluation
 from regard.nn.layers.device import evaluation_mode
 from regard.training.interface import Interface
 from regard.training.learnable import SPLITS, B, Learnable
+
+if TYPE_CHECKING:
+    from regard.lab.tasks.writing.searching import Search
+    from regard.lab.tasks.writing.streaming import NextWord, WriteRequest
 
 
 class Columns(NamedTuple):
@@ -71,6 +75,10 @@ class Task(Learnable[B]):
     interface: Interface = Interface()
     #: True if an answer ranks all labels by probability; `Answer` then has ``top``.
     ranks: ClassVar[bool] = False
+    #: "on" if a model continues its input, "another" if it generates a new text, "" if neither.
+    writes: ClassVar[Literal["", "on", "another"]] = ""
+    #: True if an answer is a text: generated, or the input with filled masks.
+    answers_in_texts: ClassVar[bool] = False
 
     def __init__(
         self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
@@ -170,7 +178,31 @@ class Task(Learnable[B]):
         ``search`` is their number, for the task's own search, or another `Search`. Raises: a task
         whose models do not generate text.
         """
-        raise RegardError("this run generates no texts, so there are no best ones to list")
+        raise RegardError("this run gives one answer per text; leave out best")
+
+    @property
+    def temperature(self) -> float:
+        """Return the sampling temperature of `search`; 0 means greedy or beam search."""
+        return 0.0
+
+    def search_by(self, chosen: Mapping[str, Any]) -> "Search | None":
+        """Return the task's search with ``chosen`` settings of `Search`; None if there is none.
+
+        Raises: a setting for a task whose models do not generate text.
+        """
+        if option := next(iter(chosen), "").replace("_", "-"):
+            raise RegardError(
+                f"--{option} needs a run that generates texts; leave it out for this run"
+            )
+        return None
+
+    def request(self, text: str, most: int) -> "WriteRequest | None":
+        """Return the request to write at most ``most`` tokens; None if texts are not written."""
+        return None
+
+    def next_words(self, model: Any, text: str, count: int = 5) -> "list[NextWord]":
+        """Return the likeliest first words that the model writes for a text, if it writes any."""
+        return []
 
     def score(self, model: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
         """Return the probability of each target given its source. Raises: as `unscorable`."""

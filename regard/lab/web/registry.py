@@ -14,7 +14,7 @@ from regard.core.errors import RegardError, look_up
 from regard.core.reading import parse_json
 from regard.lab.runs.config import CONFIG
 from regard.lab.studies.result import read_comparison
-from regard.lab.tasks import TASKS, unit_of
+from regard.lab.tasks import unit_of
 from regard.lab.web.pretrained import describe as describe_pretrained
 from regard.lab.web.pretrained import is_pretrained
 from regard.lab.web.served_model import Open, ServedModel, opened
@@ -243,20 +243,21 @@ def describe_run(name: str, folder: Path) -> dict[str, Any]:
         return describe_pretrained(name, folder)
     config, environment = Config.read(folder), Folder(folder).environment()
     network, data = config.network.model_dump(), environment.get("data", {})
+    task = config.unread_task
     return {
         "name": name,
         "task": config.task,
         "model": config.model,
         "says": config.entry.describe(config.network),
-        "answers_in_texts": TASKS[config.task].answers_in_texts,
+        "answers_in_texts": task.answers_in_texts,
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
         "attends": config.attends,
         "layers": network.get("layers"),
         "heads": network.get("heads"),
         "parameters": environment.get("parameters"),
-        "writes": TASKS[config.task].writes,
-        "temperature": TASKS[config.task].temperature,
+        "writes": task.writes,
+        "temperature": task.temperature,
         "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
     }
 

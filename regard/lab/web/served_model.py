@@ -11,8 +11,6 @@ from regard.analysis.layer_attention import LayerAttention
 from regard.core.errors import RegardError
 from regard.decoding import Writer
 from regard.lab.runs import Run
-from regard.lab.tasks import TASKS
-from regard.lab.tasks.writing.searching import Writes
 from regard.lab.tasks.writing.streaming import (
     Drawing,
     NextWord,
@@ -62,7 +60,7 @@ class ServedRun:
 
     def __init__(self, name: str, run: Run) -> None:
         self.name, self.run = name, run
-        self.answers_in_texts = TASKS[run.config.task].answers_in_texts
+        self.answers_in_texts = run.config.unread_task.answers_in_texts
 
     def count(self, text: str) -> int:
         """Return the number of tokens before truncation; for a baseline, of words."""
@@ -83,14 +81,10 @@ class ServedRun:
         return answers
 
     def _answers(self, texts: list[str], best: int) -> list[dict[str, Any]]:
-        task = self.run.task
         # Sample for each text alone, so that other requests in the batch change no answer.
-        draws = isinstance(task, Writes) and task.search.temperature > 0
-        parts = [[text] for text in texts] if draws else [texts]
+        parts = [[text] for text in texts] if self.temperature else [texts]
         if best == 1:
             return [answer.json() for part in parts for answer in self.run.predict(part)]
-        if not isinstance(task, Writes):
-            raise RegardError(f"{self.name} gives one answer per text; leave out best")
         outputs = [answers for part in parts for answers in self.run.best(part, best)]
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in outputs]
 
@@ -106,7 +100,7 @@ class ServedRun:
         """
         if self.run.config.entry.baseline or not self.run.tokens(text):
             return []  # a language model always has a start token
-        if getattr(self.run.task, "behind", False):
+        if self.run.task.writes == "on":
             return self.run.attention(text)
         return self.run.at_work(text)[0]
 
@@ -121,11 +115,9 @@ class ServedRun:
 
     def next_words(self, text: str) -> list[NextWord]:
         """Return the likeliest first words of the output; none if the run writes no words."""
-        task = self.run.task
-        if not isinstance(task, Writes) or self.run.config.entry.baseline:
-            return []
         with self.run.computing():
-            return task.next_words(self.run.network, text)
+            words: list[NextWord] = self.run.task.next_words(self.run.model, text)
+        return words
 
     @property
     def residual(self) -> float:
@@ -135,7 +127,7 @@ class ServedRun:
     @property
     def temperature(self) -> float:
         """Temperature of the run's task."""
-        return TASKS[self.run.config.task].temperature
+        return float(self.run.task.temperature)
 
     def write(self, text: str, drawing: Drawing) -> Iterator[Piece]:
         """Generate a text, token by token if the model does so.
@@ -171,8 +163,8 @@ class ServedRun:
     def _request(self, text: str, most: int) -> WriteRequest | None:
         if not self.answers_in_texts:
             raise RegardError(f"{self.name} does not generate text; use /predict")
-        task = self.run.task
-        return task.request(text, most) if isinstance(task, Writes) else None
+        request: WriteRequest | None = self.run.task.request(text, most)
+        return request
 
 
 def opened(name: str, folder: Path) -> ServedModel:

@@ -212,7 +212,7 @@ def goes_on_or_fills_in(run):
     texts = ["A charming <extra_id_0> film [MASK] .", ""]
     assert len(run.predict(texts)) == 2
     if run.config.task == "masked-modeling":
-        with pytest.raises(RegardError, match="this run generates no texts"):
+        with pytest.raises(RegardError, match="this run gives one answer per text"):
             run.best(texts, 2)
     else:
         first, second = run.best(texts, 2)

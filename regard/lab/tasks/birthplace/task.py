@@ -157,7 +157,7 @@ class Answers(Writes[QuestionBatch]):
 
     metric = "exact match"
     keeps = "tail"
-    behind = True
+    writes = "on"
     settings: AnswersSettings
 
     def __init__(

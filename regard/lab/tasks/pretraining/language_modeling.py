@@ -52,7 +52,7 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
     """The task of predicting the token after each token; rows may end with padding."""
 
     keeps = "tail"
-    behind = True
+    writes = "on"
 
     def targets(self, model: nn.Module, batch: NextTokens) -> Targets:
         """Return the state and the next token of each position."""

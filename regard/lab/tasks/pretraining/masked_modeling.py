@@ -80,6 +80,7 @@ class MaskedModeling(FromPieces[MaskedBatch]):
 
     settings: MaskedModelingSettings
     placeholder = MASK
+    answers_in_texts = True
     interface = Interface("reads", "token", "vocabulary")
 
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.int64]:

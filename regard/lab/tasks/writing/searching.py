@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
@@ -99,14 +99,13 @@ class Search:
 class Writes(Task[B], Generic[B]):
     """A task whose models write texts."""
 
-    #: True if a model continues its input in one text; False if it writes another text.
-    behind: ClassVar[bool] = False
+    writes: ClassVar[Literal["on", "another"]] = "another"
+    answers_in_texts = True
 
     @property
     def interface(self) -> Interface:  # type: ignore[override]
         """Return how networks are called: they predict each token from those before it."""
-        form: Literal["on", "another"] = "on" if self.behind else "another"
-        return Interface(form, "token", "vocabulary", left_to_right=True)
+        return Interface(self.writes, "token", "vocabulary", left_to_right=True)
 
     @property
     def context(self) -> int:
@@ -132,6 +131,13 @@ class Writes(Task[B], Generic[B]):
     def search(self) -> Search:
         """Return the default search, which is greedy."""
         return Search()
+
+    @property
+    def temperature(self) -> float:
+        return self.search.temperature
+
+    def search_by(self, chosen: Mapping[str, Any]) -> Search:
+        return replace(self.search, **chosen)
 
     @abstractmethod
     def prompts(self, texts: Sequence[str]) -> Sequence[Ids]:
@@ -195,7 +201,7 @@ class Writes(Task[B], Generic[B]):
             lengths,
             self.names,
             self.decode,
-            self.behind,
+            self.writes == "on",
             context=context,
         )
 
@@ -209,8 +215,10 @@ class Writes(Task[B], Generic[B]):
         result = reread(model, request, written)
         return result.layers, result.read
 
-    def next_words(self, model: nn.Module, text: str, count: int = 5) -> list[NextWord]:
-        """Return the likeliest first words that the model writes for a text."""
+    def next_words(self, model: Any, text: str, count: int = 5) -> list[NextWord]:
+        """Return the likeliest first words that a network writes for a text."""
+        if not isinstance(model, nn.Module):
+            return []
         with evaluation_mode(model):
             return next_words(model, self.request(text, 1), count)
 
