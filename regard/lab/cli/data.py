@@ -103,12 +103,10 @@ def tokenize(
     from regard.core.settings import split
     from regard.lab.data.tokenizing import is_on_disk
     from regard.lab.tasks import TASKS
-    from regard.lab.tasks.pretraining.language_modeling import LanguageModeling
 
     entry = TASKS["language-modeling"]
     pairs = [*(settings or []), *([f"data={data}"] if data else [])]
     task = entry.prepare(entry.configure(split(pairs, entry.settings)[0]))
-    assert isinstance(task, LanguageModeling)
     if not is_on_disk(task.settings.data):
         raise RegardError(
             f"{task.settings.data}: these texts fit into memory and are tokenised by each training;"

@@ -5,7 +5,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ from regard.lab.tasks.units import Unit
 class Answer:
     """A run's prediction for one test example; `confidence` is the predicted probability.
 
-    If `tags`, truth and prediction are a tag for each word of the text.
+    If `tags`, truth and prediction are a tag for each word of the text; if `written`, they are
+    texts.
     """
 
     index: int
@@ -38,6 +39,7 @@ class Answer:
     predicted: str
     confidence: float
     tags: bool = False
+    written: bool = False
 
     def in_words(self, answer: str) -> str:
         """Return the truth or the prediction as text; tags as the spans that they mark."""
@@ -162,16 +164,12 @@ class Arm:
     @cached_property
     def answers(self) -> list[Answer]:
         """Return the answers of the first run with predictions to the test examples."""
-        task = TASKS.get(str(self.config.get("task")))
-        tags = task is not None and task.tags_words
-        answers = next((rows for folder in self.folders if (rows := _answers(folder))), [])
-        return [replace(answer, tags=True) for answer in answers] if tags else answers
+        return next((rows for folder in self.folders if (rows := _answers(folder))), [])
 
     @property
     def writes(self) -> bool:
         """Return whether the predictions are texts."""
-        task = TASKS.get(str(self.config.get("task")))
-        return self.metric == "BLEU" or (task is not None and task.writes == "another")
+        return self.metric == "BLEU" or any(answer.written for answer in self.answers)
 
     @cached_property
     def scores(self) -> list[RunScore]:
@@ -270,7 +268,8 @@ def _answer(index: int, row: Mapping[str, Any]) -> Answer:
     else:
         confidence = _number(row.get("confidence"))
     text, truth = str(row.get("text", "")), str(row.get("label", ""))
-    return Answer(index, text, truth, predicted, confidence)
+    tags, written = "said" in row, "ended" in row  # as the task wrote its rows
+    return Answer(index, text, truth, predicted, confidence, tags, written)
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:

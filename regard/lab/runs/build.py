@@ -120,12 +120,11 @@ def begin_from(network: nn.Module, folder: Path, model: str, task: Any) -> dict[
     (sentinels) to the same tokens, the rows of the tokens and of the end symbol are copied. Raises:
     no completed run; a run of another ``model``; no matching name; different shapes.
     """
-    labels = getattr(task, "labels", ())
     donor = complete(folder)
     if (kind := Config.read(folder).model) != model:
         raise RegardError(f"init={folder} is a {kind}; a {model} can only start from a {model}")
     tensors = donor.read_weights()
-    if list(labels) != donor.environment().get("data", {}).get("labels", []):
+    if list(task.labels) != donor.environment().get("data", {}).get("labels", []):
         tensors = {n: x for n, x in tensors.items() if not n.startswith(HEAD)}
     here = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     prefix = max(("", BODY), key=lambda p: sum(p + name in here for name in tensors))
@@ -162,7 +161,7 @@ def take_words(here: Tensor, there: Tensor, tokens: int, task: Any) -> None:
     end = tokens if len(there) == tokens + 1 else SpecialTokens.after(tokens).separator
     with torch.no_grad():
         here[:tokens].copy_(there[:tokens])
-        if hasattr(task, "end"):
+        if task.end is not None:
             here[task.end].copy_(there[end])
 
 

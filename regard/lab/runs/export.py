@@ -15,9 +15,6 @@ from regard.interop.tokenizer_files import framed, with_ends
 from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.runs.onnx_folder import save_onnx
 from regard.lab.runs.run import Run
-from regard.lab.tasks.pretraining.language_modeling import LanguageModeling
-from regard.lab.tasks.writing.searching import Writes
-from regard.lab.tasks.writing.task import Sequences
 from regard.nn.layers import special_tokens
 from regard.nn.models.settings import TransformerSettings
 from regard.nn.models.transformer import Transformer
@@ -106,11 +103,10 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
         roles |= {"mask_token": "[MASK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
         inner = framed(inner, "[CLS]", "[SEP]")
     else:
-        end = cast(Writes[Any], run.task).end
+        end = run.task.end
         roles["eos_token"], config["eos_token_id"] = names[end - len(tokenizer)], end
     if layout.kind == "gpt":  # in concatenated texts, each one starts after an end symbol
-        begins = isinstance(run.task, LanguageModeling)
-        config["bos_token_id"] = config["eos_token_id"] if begins else None
+        config["bos_token_id"] = config["eos_token_id"] if run.task.context else None
     save(model, settings, folder, tokenizer=inner, roles=roles, card=card_of(run), config=config)
     loader, _ = USES[layout.config_of(settings, words)["architectures"][0]]
     return Exported(folder, f"{loader}.from_pretrained({str(folder)!r}) of transformers")
@@ -154,7 +150,8 @@ def to_onnx(run: Run, folder: Path, quantization: str) -> Exported:
 def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
     """Return the Transformer of a run and its settings. Raises: another model."""
     model: nn.Module = run.network
-    if not isinstance(model, Transformer) or not isinstance(run.task, Sequences):
+    symbols = run.task.sizes["vocabulary"] - len(run.task.tokenizer)  # those formats have one
+    if not isinstance(model, Transformer) or symbols != 1:
         raise RegardError(
             f"{run.config.model} on {run.config.task} is not a Transformer that writes one text "
             "for another; Marian's format and CTranslate2 support no other model"

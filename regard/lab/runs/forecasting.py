@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.core.memory import forget_peak, peak_mb
-from regard.lab.data.token_corpus import TokenCorpus
 from regard.lab.runs.build import begin, prepare
 from regard.lab.runs.config import Config
 from regard.lab.runs.fitting import Fitting
@@ -129,9 +128,9 @@ def _of_network(config: Config, task: Any, typical: float, clock: Clock, begun: 
     return Forecast(
         task=config.task,
         model=config.model,
-        train=_texts(task, "train"),
-        validation=_texts(task, "validation"),
-        test=_texts(task, "test"),
+        train=task.texts("train"),
+        validation=task.texts("validation"),
+        test=task.texts("test"),
         parameters=parameters,
         steps=round(usual),
         most_steps=round(most),
@@ -154,7 +153,7 @@ def _judging(
     The time of a long validation is estimated from its tokens.
     """
     tokens = {side: int(task.lengths(side, 0, 0).sum()) for side in SPLITS}
-    judged = min(getattr(task.settings, "judged", 0), _texts(task, "validation"))
+    judged = task.decodes("validation")
     seconds = tokens["validation"] * pace / FORWARD
     if 0 < seconds < LONGEST:
         begun = clock()
@@ -162,15 +161,8 @@ def _judging(
             task.judge(network, "validation", tokens=MOST_TOKENS)
         seconds = clock() - begun
     if judged:
-        return seconds, seconds * _texts(task, "test") / judged
+        return seconds, seconds * task.texts("test") / judged
     return seconds, seconds * tokens["test"] / max(tokens["validation"], 1)
-
-
-def _texts(task: Any, split: str) -> int:
-    """Return the number of texts of a split."""
-    if isinstance(task.corpus, TokenCorpus):
-        return task.corpus.index.total("documents", split)
-    return len(task.split(split))
 
 
 def _of_frozen(config: Config, task: Classification, clock: Clock) -> Forecast:

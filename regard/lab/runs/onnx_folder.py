@@ -12,8 +12,6 @@ from regard.interop.onnx_graphs import Session, graphs_of, largest_gap
 from regard.interop.tokenizer_files import with_ends
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.runs.run import Run
-from regard.lab.tasks.regression.task import Regression
-from regard.lab.tasks.tagging.task import Tagging
 from regard.nn.models.seq2seq import Seq2Seq
 
 TOLERANCE = 1e-4  # of the logits; a share of the largest, or absolute where that is below 1
@@ -63,18 +61,7 @@ def tokenizer_of(run: Run) -> bytes:
 
 def config_of(run: Run) -> dict[str, Any]:
     """Return the settings for using the graphs, in addition to the tokenizer."""
-    task = run.task
-    config: dict[str, Any] = {"task": run.config.task, "model": run.config.model}
-    config |= {"length": task.room, "truncate": task.keeps, **task.about()}
-    if isinstance(task, Tagging):
-        config["labels"] = list(task.labels)
-    if isinstance(task, Regression):
-        config["mean"], config["deviation"] = task.scale
-    if hasattr(task, "end"):
-        config["end"] = task.end
-    if (special := getattr(task, "special_tokens", None)) is not None:
-        config["mask"] = special.mask
-    return config
+    return {"task": run.config.task, "model": run.config.model, **run.task.exported()}
 
 
 def readme_of(run: Run, config: Mapping[str, Any], card: Card, gap: float) -> str:
@@ -96,11 +83,11 @@ def script_of(run: Run, config: Mapping[str, Any]) -> str:
         return read + ENCODE + RECURRENT
     if "end" in config:
         return read + (ENCODE if hasattr(run.network, "encoder") else PROMPT) + WRITE
-    if isinstance(run.task, Tagging):
-        return read + TAGS
-    if isinstance(run.task, Regression):
+    if "mean" in config:
         return read + NUMBERS
-    return read + (LABELS if "labels" in config else MASKED)
+    if "labels" in config:
+        return read + (TAGS if run.task.interface.each == "token" else LABELS)
+    return read + MASKED
 
 
 READ = '''

@@ -51,8 +51,6 @@ class TaskEntry:
     examples: str = "texts"
     #: Settings of the data that may differ between compared runs.
     own_choice: Set[str] = OWN_CHOICE
-    #: True if an answer is one tag for each word.
-    tags_words: bool = False
     #: Units of the task's own metrics that are not fractions.
     units: Mapping[str, Unit] = field(default_factory=dict)
 
@@ -153,7 +151,6 @@ _ALL = [
         "transformer",
         training=TEXTS,
         examples="sentences",
-        tags_words=True,
     ),
     *(
         TaskEntry(
@@ -166,7 +163,6 @@ _ALL = [
             {"data": name},
             training=SYMBOLS,
             examples="examples",
-            tags_words=True,
         )
         for name, (description, settings, models) in PUZZLES.items()
     ),

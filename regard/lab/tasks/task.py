@@ -21,7 +21,7 @@ from regard.lab.data.conllu import is_conllu
 from regard.lab.tasks.evaluation import Evaluation
 from regard.nn.layers.device import evaluation_mode
 from regard.training.interface import Interface
-from regard.training.learnable import SPLITS, B, Learnable
+from regard.training.learnable import SPLITS, B, Learnable, Split
 
 if TYPE_CHECKING:
     from regard.lab.tasks.writing.searching import Search
@@ -73,6 +73,8 @@ class Task(Learnable[B]):
     keeps: Literal["head", "tail", "ends"] = "head"
     #: The signature and outputs of networks; None leaves both unchecked.
     interface: Interface = Interface()
+    #: The labels or tags that a model predicts.
+    labels: Sequence[str] = ()
     #: True if an answer ranks all labels by probability; `Answer` then has ``top``.
     ranks: ClassVar[bool] = False
     #: "on" if a model continues its input, "another" if it generates a new text, "" if neither.
@@ -179,6 +181,11 @@ class Task(Learnable[B]):
         whose models do not generate text.
         """
         raise RegardError("this run gives one answer per text; leave out best")
+
+    @property
+    def end(self) -> int | None:
+        """Return the id of the symbol that ends a written text; None if texts are not written."""
+        return None
 
     @property
     def temperature(self) -> float:
@@ -306,6 +313,19 @@ class Task(Learnable[B]):
     def about(self) -> dict[str, Any]:
         """Return additional JSON-serialisable values for a list of answers."""
         return {}
+
+    def exported(self) -> dict[str, Any]:
+        """Return what a program needs to use an exported network, in addition to its tokenizer."""
+        end = {} if self.end is None else {"end": self.end}
+        return {"length": self.room, "truncate": self.keeps, **self.about(), **end}
+
+    def texts(self, split: Split) -> int:
+        """Return the number of texts of a split; by default, each example is one."""
+        return len(self.lengths(split, 0, 0))
+
+    def decodes(self, split: Split) -> int:
+        """Return the number of texts of a split that `judge` generates."""
+        return 0
 
     def sample(self, every: int) -> list[int]:
         """Return the index of every ``every``-th example of the train split."""

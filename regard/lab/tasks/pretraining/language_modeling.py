@@ -181,6 +181,13 @@ class LanguageModeling(NextToken):
         ids = super().read(text)
         return ids if len(ids) else np.array([self.end], np.int32)
 
+    def texts(self, split: Split) -> int:
+        """Return the number of documents of a split, also of one on the disk."""
+        corpus = self.corpus
+        if isinstance(corpus, TokenCorpus):
+            return corpus.index.total("documents", split)
+        return super().texts(split)
+
     def stream(self, split: Split) -> NDArray[np.int32] | TokenStream:
         """Return all documents of a split in one row of tokens, each followed by a separator."""
         if split not in self._streams:

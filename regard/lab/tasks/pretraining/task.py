@@ -140,6 +140,14 @@ class Pretraining(Task[B], Generic[B]):
         """Return the sizes for which a network is built."""
         return {"vocabulary": len(self.tokenizer) + special_tokens.COUNT, "labels": 0}
 
+    def exported(self) -> dict[str, Any]:
+        """Return what a program needs to use an exported network: also the mask symbol."""
+        return {**super().exported(), "mask": self.special_tokens.mask}
+
+    def texts(self, split: Split) -> int:
+        """Return the number of documents of a split."""
+        return len(self.split(split))
+
     def split(self, name: str) -> Documents:
         """Return a split by name. Raises: most tokens of train are unknown."""
         must_be_split(name)

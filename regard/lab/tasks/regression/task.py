@@ -443,6 +443,11 @@ class Regression(TextTask):
         examples = read_examples(data, text=text or None, label=label or None)
         return self._evaluation(examples, self.predict_numbers(model, examples))
 
+    def exported(self) -> dict[str, Any]:
+        """Return what a program needs to use an exported network: also the unit of a number."""
+        mean, deviation = self.scale
+        return {**super().exported(), "mean": mean, "deviation": deviation}
+
     def weigh(self, model: Any, text: str, answer: Number) -> Any:
         """Return each word's contribution to the number, in standard deviations of the training."""
         if isinstance(model, nn.Module):

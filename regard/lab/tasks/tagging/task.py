@@ -406,6 +406,10 @@ class Tagging(TextTask):
             else:
                 yield from self.tokenizer.split(word)
 
+    def exported(self) -> dict[str, Any]:
+        """Return what a program needs to use an exported network: also the tags."""
+        return {**super().exported(), "labels": list(self.labels)}
+
     def _encoded(self, examples: list[Example]) -> Sentences:
         sentences = self.cut_all(examples)
         return Sentences(

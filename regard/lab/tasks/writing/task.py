@@ -180,6 +180,10 @@ class Sequences(Writes[PairBatch]):
         wanted = [encoded.pairs[i].target for i in chosen]
         return self._measure(texts, wanted), total / max(words, 1)
 
+    def decodes(self, split: Split) -> int:
+        """Return the number of texts of a split that `judge` generates: at most ``judged``."""
+        return min(self.settings.judged, self.texts(split))
+
     def _judge_baseline(self, model: TextBaseline, split: Split) -> tuple[float, float]:
         encoded = self.split(split)
         pairs = [encoded.pairs[i] for i in spread(len(encoded), self.settings.judged)]
