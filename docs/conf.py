@@ -28,6 +28,7 @@ version = release = regard.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
 ]
@@ -59,6 +60,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Shape", "params_style"), ("Source", "returns_style")]
 python_use_unqualified_type_names = True
 add_module_names = False
 
@@ -96,7 +99,8 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_search_language(search.SearchBoth)
     app.connect("builder-inited", reference.write_modules)
     app.connect("source-read", reference.insert)
-    app.connect("autodoc-process-docstring", reference.convert)
+    # before napoleon, which makes sections of the lines that convert escapes
+    app.connect("autodoc-process-docstring", reference.convert, priority=400)
     app.connect("autodoc-skip-member", reference.skip)
     app.connect("html-page-context", language_of)
     app.connect("build-finished", versions.write)

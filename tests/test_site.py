@@ -138,6 +138,17 @@ def test_examples_of_the_generator(reference: ModuleType) -> None:
     assert shown[0].count("\n## regard ") == len(COMMANDS)
 
 
+def test_docstrings_are_escaped_once_and_attributes_keep_their_colons(
+    reference: ModuleType,
+) -> None:
+    lines = ["Return (*batch, n)."]
+    reference.convert(None, "function", "f", None, None, lines)
+    assert lines == ["Return (\\*batch, n)."]
+    lines = ["The sizes: rows and columns."]
+    reference.convert(None, "attribute", "a", None, None, lines)
+    assert lines == ["..", "", "The sizes: rows and columns."]
+
+
 def test_search_and_configuration() -> None:
     pytest.importorskip("sphinx", reason="the site needs pip install -e '.[docs]'")
     search = importlib.import_module("site_parts.search")

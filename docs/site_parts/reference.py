@@ -31,6 +31,8 @@ SPECIAL = re.compile(r"([\\*_<>\[\]|$~{}#])")
 #: What a docstring writes and reStructuredText would read as markup: |x|, *, x_ and file:line.
 MARKUP = re.compile(r"[|*]|_(?=\W|$)|(?<=\bfile):(?=\w)")
 CODE = re.compile(r"(`[^`]+`)")
+#: An empty comment of reStructuredText, which shows nothing.
+NO_TYPE = ["..", ""]
 #: The sections of the reference: their modules, or folders of modules, in the order of the page.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Layers": ("regard.nn.layers",),
@@ -291,5 +293,9 @@ def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) 
 
 
 def convert(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Convert a docstring in place (the event ``autodoc-process-docstring``)."""
-    lines[:] = as_rst(lines)
+    """Convert a docstring in place (the event ``autodoc-process-docstring``).
+
+    Napoleon takes the words before a colon in an attribute's first line for its type, so that an
+    attribute gets an empty comment as its first line.
+    """
+    lines[:] = [*NO_TYPE * (what in ("attribute", "data", "property")), *as_rst(lines)]

@@ -122,7 +122,7 @@ def blocks(model: nn.Module) -> dict[str, nn.Module]:
 
 @contextmanager
 def keep_states(model: nn.Module) -> Iterator[dict[Place, Tensor]]:
-    """Keep, in this context, the first output (\\*batch, n, width) of each block and each head.
+    """Keep, in this context, the first output (*batch, n, width) of each block and each head.
 
     A head's output is taken before the output projection. A model that generates token by token
     reads its prompt in the first call of a block; a translator's decoder reads the start symbol.

@@ -81,7 +81,7 @@ def others(model: nn.Module) -> list[str]:
 
 
 def table(seen: Attended | Summary) -> Tensor:
-    """Return the weights (\\*batch, n, m); those missing from a summary are 0."""
+    """Return the weights (*batch, n, m); those missing from a summary are 0."""
     return seen.dense() if isinstance(seen, Summary) else seen.weights
 
 

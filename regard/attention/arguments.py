@@ -64,14 +64,14 @@ def must_be_tensors(**arguments: object) -> None:
 
 
 def must_be_rows(name: str, x: Tensor, width: int | None) -> None:
-    """Raise a RegardError for a tensor that is not (\\*batch, rows, width), or no numbers."""
+    """Raise a RegardError for a tensor that is not (*batch, rows, width), or no numbers."""
     if x.ndim < 2:
         raise RegardError(f"{name} must be (*batch, rows, width), not {tuple(x.shape)}")
     must_be_wide(name, x, width)
 
 
 def must_suit(name: str, x: Tensor, linear: nn.Module) -> None:
-    """Raise a RegardError for a tensor that is not (\\*batch, rows, width) of a linear layer.
+    """Raise a RegardError for a tensor that is not (*batch, rows, width) of a linear layer.
 
     A layer that does not tell its width, such as a quantised one, takes any.
     """
@@ -198,7 +198,7 @@ def check(
 def shape_of_scores(
     queries: Tensor, keys: Tensor, values: Tensor, m: int, heads: int | None
 ) -> torch.Size:
-    """Return the shape of the scores, (\\*batch, n, m), with all query heads.
+    """Return the shape of the scores, (*batch, n, m), with all query heads.
 
     Raise a RegardError for batch axes that do not broadcast.
     """

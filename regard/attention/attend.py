@@ -30,33 +30,53 @@ def attend(
 ) -> Attended:
     """Compute attention: a weighted average of the values for each query.
 
-    weights = normalize(score(queries, keys)), over the keys that the mask allows;
-    output = weights @ values. Bahdanau et al. 2015, section 3.1; Nadaraya 1964; Vaswani et al.
-    2017.
-
-    Queries (\\*batch, n, query_width), keys (\\*batch, m, key_width) and values
-    (\\*batch, m, value_width) give an output (\\*batch, n, value_width) and weights
-    (\\*batch, n, m); batch axes broadcast. ``score`` is a `Score`, or the name of one without
-    parameters: dot, scaled-dot, cosine. With ``heads``, or a score that has heads, axis −3 is the
-    heads; keys and values may have fewer heads, each shared by neighbouring query heads, and the
-    mask's batch axes align with the axes before the heads. Positions are integers that broadcast
-    to (\\*batch, n) and (\\*batch, m); by default keys are at 0 … m − 1 and queries at the last n
-    of them. ``dropout`` applies to the weights that multiply the values, not to
-    ``Attended.weights``. With a ``cache``, keys and values are appended to it, and the queries
-    attend to all keys in it.
+    f(q) = Σᵢ normalize(score(q, kᵢ)) vᵢ over the keys that the mask lets q see.
 
     A query that may see no key gets zero weights, zero output and zero gradients. Keys that no
-    query may see may contain anything, NaN included, also in a cache. A visible NaN reaches only
-    the queries that may see it on a CPU, and all queries on a GPU, where locating it would force a
-    synchronisation. Without a mask every query sees the padding. A row that is NaN has no gradient
-    if inputs are sanitized (with a mask, or in a cache); without a mask its gradients are NaN.
+    query may see may contain anything, NaN included, also in a cache. On a CPU a visible NaN
+    reaches only the queries that may see it; on a GPU it reaches all queries, because locating it
+    would force a synchronisation. Without a mask every query sees the padding. A row that is NaN
+    has no gradient if inputs are sanitized (with a mask, or in a cache); without a mask its
+    gradients are NaN.
 
-    Raise a RegardError for arguments that are not tensors, for shapes that do not match, for
-    unknown names, and for a tensor in place of a `Mask`.
+    Args:
+        queries: One vector for each query.
+        keys: One vector for each key.
+        values: One vector for each key.
+        score: A `Score`, or the name of one without parameters: dot, scaled-dot, cosine.
+        mask: The keys that each query may see, by default all.
+        normalize: A `Normalizer`, or its name.
+        dropout: The probability of dropping a weight before it multiplies its value.
+            ``Attended.weights`` are the weights before dropout.
+        query_positions: Integers that broadcast to (*batch, n); by default the last n of the keys'.
+        key_positions: Integers that broadcast to (*batch, m), by default 0 … m − 1.
+        heads: The number of query heads, at axis −3; by default that of the score. Keys and values
+            may have fewer heads, each shared by neighbouring query heads. A mask's batch axes align
+            with the axes before the heads.
+        cache: The keys and values of earlier calls. New ones are appended to it, and the queries
+            attend to all keys in it.
 
-    >>> same = torch.zeros(1, 2, 4)
-    >>> attend(same, same, same, "dot").weights.tolist()
-    [[[0.5, 0.5], [0.5, 0.5]]]
+    Shape:
+        queries: (*batch, n, query_width)
+        keys: (*batch, m, key_width)
+        values: (*batch, m, value_width); batch axes broadcast.
+        output: (*batch, n, value_width)
+        weights: (*batch, n, m)
+
+    Returns:
+        The output, and the weights, which are computed when they are first read.
+
+    Raises:
+        RegardError: An argument is not a tensor, or the mask is a tensor; shapes, dtypes or heads
+            do not match; a name is unknown, or needs parameters; ``dropout`` is outside [0, 1).
+
+    Source:
+        Nadaraya 1964; Bahdanau et al. 2015, equations 5 and 6; Vaswani et al. 2017, equation 1.
+
+    Example:
+        >>> same = torch.zeros(1, 2, 4)
+        >>> attend(same, same, same, "dot").weights.tolist()
+        [[[0.5, 0.5], [0.5, 0.5]]]
     """
     arguments = Arguments(
         queries,

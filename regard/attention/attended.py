@@ -17,7 +17,7 @@ from regard.core.shown import shown
 class Attended:
     """The result of attention: the ``output``, and the ``weights``, computed on request.
 
-    ``output`` is (\\*batch, n, value_width), ``weights`` (\\*batch, n, m). A copy or a pickle has
+    ``output`` is (*batch, n, value_width), ``weights`` (*batch, n, m). A copy or a pickle has
     the same numbers and no gradient to the original; both raise a RegardError if inputs or
     parameters have changed before the weights were read.
 
@@ -37,7 +37,7 @@ class Attended:
         heads: int | None = None,
     ) -> None:
         self.output = output
-        #: The shape of ``weights``, known before they are computed: (\*batch, queries, keys).
+        #: The shape of ``weights``, known before they are computed: (*batch, queries, keys).
         self.shape = shape
         #: The number of heads, at axis −3; None if there is no head axis.
         self.heads = heads

@@ -17,17 +17,41 @@ from regard.core.errors import RegardError
 class Attention(nn.Module):
     """:func:`attend` as a module with a fixed score, normaliser and dropout.
 
-    output = dropout(normalize(score(q, k))) v, with dropout in training mode only. Shapes and
-    errors are those of :func:`attend`. A forward hook gets the :class:`Attended` of every call.
-    With ``compress`` the queries attend to a few mixtures of the keys, and the weights are over
-    those. Then a mask can only hide keys from all queries alike, and caches, key positions and
-    scores that depend on positions raise a RegardError.
+    output = dropout(normalize(score(q, k))) v, with dropout in training mode only. A forward hook
+    gets the `Attended` of every call.
 
-    >>> import torch
-    >>> from regard.attention import make_score
-    >>> x = torch.zeros(3, 5, 4)
-    >>> Attention(make_score("dot"))(x, x, x).output.shape
-    torch.Size([3, 5, 4])
+    Args:
+        score: The score of a query and a key.
+        normalize: A `Normalizer`, or its name.
+        dropout: The probability of dropping a weight, in training mode.
+        heads: The number of query heads, at axis −3; by default that of the score.
+        compress: A module that mixes the keys along their length. The queries attend to a few
+            mixtures, and the weights are over these. A mask can then only hide a key from all
+            queries alike.
+
+    Shape:
+        queries: (*batch, n, query_width)
+        keys: (*batch, m, key_width)
+        values: (*batch, m, value_width)
+        output: (*batch, n, value_width)
+        weights: (*batch, n, m)
+
+    Returns:
+        An `Attended` with the output, and the weights, which are computed when first read.
+
+    Raises:
+        RegardError: ``score`` is not a `Score`; the inputs are those that :func:`attend` refuses;
+            with ``compress``, a cache, key positions or a score that depends on positions.
+
+    Source:
+        Bahdanau et al. 2015, equations 5 and 6; Vaswani et al. 2017, equation 1.
+
+    Example:
+        >>> import torch
+        >>> from regard.attention import make_score
+        >>> x = torch.zeros(3, 5, 4)
+        >>> Attention(make_score("dot"))(x, x, x).output.shape
+        torch.Size([3, 5, 4])
     """
 
     def __init__(

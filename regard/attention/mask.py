@@ -57,20 +57,41 @@ class Reach(NamedTuple):
 class Mask:
     """A predicate on positions: may the query at position i see the key at position j?
 
-    allowed[…, i, j] = predicate(rows, columns), with positions of queries (\\*batch, n) and keys
-    (\\*batch, m) and a bool result that broadcasts to (\\*batch, n, m), without heads. Kernels call
-    it for tiles too, so it must depend on the positions alone. Use ``[..., :, None]`` and
-    ``[..., None, :]`` to support positions of any batch shape. ``reach``, if given, tells which
-    blocks need no computation; ``grain`` is a block size within which all answers are equal.
+    allowed[…, i, j] = predicate(rows, columns), where rows are the positions of the queries and
+    columns those of the keys. True = may look. Masks combine with ``&``, ``|`` and ``~``. Kernels
+    call the predicate for tiles too, so it must depend on the positions alone. Use
+    ``[..., :, None]`` and ``[..., None, :]`` to support positions of any batch shape.
 
-    ``made`` is the function and the arguments that build an equal mask, for its pickle, copies and
-    repr; without it the mask can be pickled if ``predicate`` and ``reach`` can. Raise a RegardError
-    if the predicate returns anything but a bool tensor.
+    Args:
+        predicate: A function of (rows, columns) that returns a bool tensor, without heads.
+        kind: "keys" if the answer depends on the key alone, "causal" for j ≤ i, else "pairs".
+        reach: A function that returns which blocks of pairs need no computation.
+        grain: A block size within which all answers are equal.
+        over_heads: Whether the answers have a head axis at −3.
+        made: The function and the arguments that build an equal mask, for its pickle, copies and
+            repr. Without it the mask can be pickled if ``predicate`` and ``reach`` can.
+        fits: A function of the number of keys that raises a RegardError if the mask needs more.
 
-    >>> from regard.attention import causal
-    >>> every_other = Mask(lambda rows, columns: columns[..., None, :] % 2 == 0)
-    >>> (every_other & causal()).allows(torch.arange(3), torch.arange(3)).int().tolist()
-    [[1, 0, 0], [1, 0, 0], [1, 0, 1]]
+    Shape:
+        rows: (*batch, n)
+        columns: (*batch, m)
+        allowed: broadcasts to (*batch, n, m)
+
+    Returns:
+        `allows` returns which pairs are allowed, as a bool tensor.
+
+    Raises:
+        RegardError: The predicate returns anything but a bool tensor; a mask is combined with
+            something that is not a mask.
+
+    Source:
+        Vaswani et al. 2017, section 3.2.3.
+
+    Example:
+        >>> from regard.attention import causal
+        >>> every_other = Mask(lambda rows, columns: columns[..., None, :] % 2 == 0)
+        >>> (every_other & causal()).allows(torch.arange(3), torch.arange(3)).int().tolist()
+        [[1, 0, 0], [1, 0, 0], [1, 0, 1]]
     """
 
     #: In beam search, the rows of the previous step that the rows continue, (batch, rows).
@@ -105,7 +126,7 @@ class Mask:
         columns: Int[Tensor, "... keys"],
         tile: Tile = WHOLE,
     ) -> Bool[Tensor, "..."]:
-        """Return which pairs are allowed, or those of a tile, broadcastable to (\\*batch, n, m)."""
+        """Return which pairs are allowed, or those of a tile, broadcastable to (*batch, n, m)."""
         answers = self._answer(rows, columns, tile)
         if not isinstance(answers, Tensor) or answers.dtype != torch.bool:
             kind = answers.dtype if isinstance(answers, Tensor) else type(answers).__name__
@@ -130,7 +151,7 @@ class Mask:
             self._fits(keys)
 
     def over_heads(self) -> Mask:
-        """Return the same mask for scores (\\*batch, heads, n, m), with a head axis at −3."""
+        """Return the same mask for scores (*batch, heads, n, m), with a head axis at −3."""
         return self if self.has_heads else _OverHeads(self)
 
     def __and__(self, other: object) -> Mask:

@@ -118,5 +118,5 @@ def _seen(allows: Callable[[Tile], Tensor], rows: Tensor, columns: Tensor) -> Te
 
 
 def over_heads(positions: Tensor, heads: int | None) -> Tensor:
-    """Return positions (\\*batch, n) as (\\*batch, 1, n) if the scores have heads."""
+    """Return positions (*batch, n) as (*batch, 1, n) if the scores have heads."""
     return positions.unsqueeze(-2) if heads and positions.ndim > 1 else positions

@@ -41,7 +41,7 @@ class Mechanism(nn.Module):
     ) -> Float[Tensor, "*batch queries _"]:
         """Attend from each query to the memory, or to the queries if there is no memory.
 
-        Queries (\\*batch, n, width) and a memory (\\*batch, m, key_width) give (\\*batch, n, …).
+        Queries (*batch, n, width) and a memory (*batch, m, key_width) give (*batch, n, …).
         ``positions`` are integers, 0, 1, 2, … by default. With ``cache`` the keys are appended to
         it. With ``packing`` inputs and outputs are rows without padding, (rows, width); mask and
         positions are those of the padded table.

@@ -10,7 +10,7 @@ from regard.attention.twin import twin
 
 
 class Normalizer(nn.Module):
-    """weights = normalize(scores), row by row: (…, rows, keys) to the same shape; the base class.
+    """weights = normalize(scores), row by row, the base class.
 
     A score of −inf is masked: its weight and gradient are 0, and a row of −inf has only weights of
     0. A subclass defines ``forward`` with differentiable torch operations. Kernels pass strips of
@@ -20,13 +20,30 @@ class Normalizer(nn.Module):
     between the passes; ``weights`` computes the weights from them; ``gradient`` is the backward
     pass.
 
-    >>> class Squared(Normalizer):
-    ...     def forward(self, scores):
-    ...         return scores.relu().square()
-    >>> from regard import attend
-    >>> x = torch.tensor([[1.0], [2.0]])
-    >>> attend(x, x, x, "dot", normalize=Squared()).weights.tolist()
-    [[1.0, 4.0], [4.0, 16.0]]
+    Args:
+        heads: The number of heads, for a normaliser with parameters for each head.
+
+    Shape:
+        scores: (..., rows, keys)
+        weights: (..., rows, keys)
+
+    Returns:
+        The weights. They need not sum to 1.
+
+    Raises:
+        NotImplementedError: The subclass has no ``forward``.
+
+    Source:
+        Bahdanau et al. 2015, equation 6, for softmax; each subclass names its own source.
+
+    Example:
+        >>> class Squared(Normalizer):
+        ...     def forward(self, scores):
+        ...         return scores.relu().square()
+        >>> from regard import attend
+        >>> x = torch.tensor([[1.0], [2.0]])
+        >>> attend(x, x, x, "dot", normalize=Squared()).weights.tolist()
+        [[1.0, 4.0], [4.0, 16.0]]
     """
 
     name: ClassVar[str] = "normalizer"

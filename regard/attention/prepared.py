@@ -23,7 +23,7 @@ def alone(parts: Sequence[Tensor]) -> Prepared:
 def repeat_kv(keys: Tensor, heads: int | None) -> Tensor:
     """Return the keys with a copy of each key head for every query head that shares it.
 
-    Grouped keys (\\*batch, groups, m, width) become (\\*batch, heads, m, width).
+    Grouped keys (*batch, groups, m, width) become (*batch, heads, m, width).
     """
     if heads is None or keys.shape[-3] in (1, heads):
         return keys

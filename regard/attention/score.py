@@ -13,24 +13,43 @@ from regard.core.errors import RegardError
 class Score(nn.Module):
     """A score s(q, k), the base class: three methods that separate work per row from work per pair.
 
-    ``prepare_queries`` and ``prepare_keys`` run once per row (projections, rotations, features)
-    and return a tensor or a tuple of tensors with the rows at axis −2; neither sees the other
-    side. ``compare`` runs once per pair, on any tile of rows × columns. ``positions`` are integers:
-    (\\*batch, n) in the prepare methods, a pair (rows, columns) in ``compare``. A tensor that needs
-    a gradient in ``compare`` must be a registered parameter or come from a prepare method.
+    s(q, k) = compare(prepare_queries(q), prepare_keys(k)). The prepare methods run once per row
+    (projections, rotations, features) and return a tensor or a tuple of tensors with the rows at
+    axis −2; neither sees the other side. ``compare`` runs once per pair, on any tile of rows ×
+    columns. A tensor that needs a gradient in ``compare`` must be a registered parameter or come
+    from a prepare method. ``positions`` are integers: (*batch, n) in the prepare methods, a pair
+    (rows, columns) in ``compare``.
 
-    With ``heads=h``, axis −3 of queries and keys is the heads, and each head has its own
-    parameters.
+    Args:
+        query_width: The width of the queries; None fits every width.
+        key_width: The width of the keys; None fits every width.
+        heads: The number of heads, at axis −3 of queries and keys. Each has its own parameters.
+        length: The maximum number of keys, for scores with parameters for each position.
 
-    >>> import torch
-    >>> class Negative(Score):
-    ...     def compare(self, queries, keys, positions):
-    ...         return -queries @ keys.mT
-    >>> from regard import attend
-    >>> x = torch.eye(2)
-    >>> attend(x, x, x, Negative()).weights
-    tensor([[0.2689, 0.7311],
-            [0.7311, 0.2689]])
+    Shape:
+        queries: (*batch, n, query_width)
+        keys: (*batch, m, key_width)
+        scores: (*batch, n, m)
+
+    Returns:
+        ``compare`` returns the scores of prepared queries and keys, before the mask.
+
+    Raises:
+        RegardError: `check` gets other widths than those of the score.
+
+    Source:
+        Bahdanau et al. 2015, section 3.1, the alignment model a; Luong et al. 2015, section 3.1.
+
+    Example:
+        >>> import torch
+        >>> class Negative(Score):
+        ...     def compare(self, queries, keys, positions):
+        ...         return -queries @ keys.mT
+        >>> from regard import attend
+        >>> x = torch.eye(2)
+        >>> attend(x, x, x, Negative()).weights
+        tensor([[0.2689, 0.7311],
+                [0.7311, 0.2689]])
     """
 
     name: ClassVar[str] = "score"
@@ -68,7 +87,7 @@ class Score(nn.Module):
         return keys
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-        """Compute the scores (\\*batch, rows, columns) of prepared queries and keys."""
+        """Compute the scores (*batch, rows, columns) of prepared queries and keys."""
         raise NotImplementedError(f"{type(self).__name__} has no compare(queries, keys, positions)")
 
     def check(self, query_width: int, key_width: int) -> None:

@@ -74,7 +74,7 @@ class ScoreSubject:
         groups: int | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> Inputs:
-        """Return queries (\\*batch, heads, n, width), keys and values (\\*batch, groups, m, …)."""
+        """Return queries (*batch, heads, n, width), keys and values (*batch, groups, m, …)."""
         heads = self.heads(heads)
         sizes = (heads, queries, self.widths[0]), (keys, self.widths[1]), (keys, VALUE_WIDTH)
         groups = groups or heads

@@ -27,12 +27,46 @@ def beam(
 ) -> list[list[Written]]:
     """Return the ``best`` texts of each source found by a beam of ``size``, best first.
 
-    A text's score is log p / ((5 + length) / 6)^penalty, where the length includes the end (Wu et
-    al. 2016, equation 14); a negative penalty favours short texts. A source is finished when
-    ``size`` of its texts have ended and no unfinished one can beat the worst of them. At its length
-    limit, unfinished texts are returned too. A beam of 1 without penalty is `greedy`.
+    score(y) = log p(y | source) / ((5 + length) / 6)^penalty, where the length includes the end. A
+    source is finished when ``size`` of its texts have ended and no unfinished one can beat the
+    worst of them. At its length limit, unfinished texts are returned too. A beam of 1 without
+    penalty is `greedy`. The model should be in evaluation mode.
 
-    Raises: a size below 1, ``best`` above the size, a penalty beyond ±`MOST_PENALTY`.
+    Args:
+        model: A model with ``start``, such as `Transformer`, `T5`, `Seq2Seq` or `GPT`.
+        source: The tokens of each text; for a GPT, its beginning.
+        source_lengths: The number of tokens of each text.
+        end: The end symbol.
+        size: The number of unfinished texts that are kept for each source.
+        penalty: The length penalty; a negative one favours short texts.
+        best: The number of texts to return for each source.
+        limits: The length limits of the output.
+
+    Shape:
+        source: (batch, read)
+        source_lengths: (batch,)
+
+    Returns:
+        For each source its best texts, with their scores and log probabilities.
+
+    Raises:
+        RegardError: ``size`` is below 1, ``best`` is above the size, the penalty is beyond
+            ±`MOST_PENALTY`, or the model's probabilities are NaN.
+
+    Source:
+        Sutskever et al. 2014, section 3.2; Wu et al. 2016, equation 14 (length penalty).
+
+    Example:
+        >>> from regard.nn.models.gpt import GPT, GPTSettings
+        >>> model = GPT(GPTSettings(width=12, heads=2, layers=1, position="none"), 12).eval()
+        >>> _ = torch.nn.init.eye_(model.embedding.weight)
+        >>> source, lengths = torch.tensor([[4, 5], [7, 0]]), torch.tensor([2, 1])
+        >>> limits = Limits(ratio=0, more=3, least=3)
+        >>> texts = beam(model, source, lengths, end=1, best=2, limits=limits)
+        >>> [[len(text.tokens) for text in best] for best in texts]
+        [[3, 3], [3, 3]]
+        >>> texts[0][0].tokens  # an untrained GPT repeats the last word
+        (5, 5, 5)
     """
     limits = limits or Limits()
     if not abs(penalty) <= MOST_PENALTY:

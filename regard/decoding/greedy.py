@@ -23,11 +23,39 @@ def greedy(
     end: int | Sequence[int],
     limits: Limits | None = None,
 ) -> list[Written]:
-    """Return texts of argmax p(word | words before, source), until ``end`` or the limit.
+    """Decode greedily: write the likeliest next word until the end symbol or the limit.
 
-    ``end`` may be several tokens, or none.
+    y_t = argmax p(y_t | y_1 … y_{t−1}, source). The padding symbol is never written. The model
+    should be in evaluation mode.
 
-    The padding symbol is never written. The model should be in evaluation mode.
+    Args:
+        model: A model with ``start``, such as `Transformer`, `T5`, `Seq2Seq` or `GPT`.
+        source: The tokens of each text; for a GPT, its beginning.
+        source_lengths: The number of tokens of each text.
+        end: The end symbol, or several, or none.
+        limits: The length limits of the output.
+
+    Shape:
+        source: (batch, read)
+        source_lengths: (batch,)
+
+    Returns:
+        The output for each source, with its log probability.
+
+    Raises:
+        RegardError: The model's probabilities are NaN.
+
+    Source:
+        Sutskever et al. 2014, section 3.2, with a beam of 1.
+
+    Example:
+        >>> from regard.nn.models.gpt import GPT, GPTSettings
+        >>> model = GPT(GPTSettings(width=12, heads=2, layers=1, position="none"), 12).eval()
+        >>> _ = torch.nn.init.eye_(model.embedding.weight)
+        >>> source, lengths = torch.tensor([[4, 5], [7, 0]]), torch.tensor([2, 1])
+        >>> texts = greedy(model, source, lengths, end=1, limits=Limits(ratio=0, more=3))
+        >>> [text.tokens for text in texts]  # an untrained GPT repeats the last word
+        [(5, 5, 5), (7, 7, 7)]
     """
 
     def likeliest(chances: Tensor, texts: Tensor, step: int) -> Tensor:

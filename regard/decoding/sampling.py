@@ -26,14 +26,48 @@ def sample(
     seed: int = 0,
     texts: Sequence[int] | None = None,
 ) -> list[Written]:
-    """Sample each word from p^(1/temperature), limited by top-k and top-p (Holtzman et al. 2020).
+    """Sample each word from the model's distribution, limited by top-k and top-p.
 
-    ``top_k`` limits the words (0: all), and ``top_p`` keeps the fewest of these with that total
-    probability. The random number for a word is a function of (seed, text, step); ``texts`` are the
-    numbers of the texts, by default 0, 1, 2, …. The reported probability is the model's, without
-    temperature and limits. ``end`` may be several tokens, or none.
+    P(y_t = w) = p(w | y_1 … y_{t−1}, source)^(1/temperature) / Σ over the kept words. The random
+    number for a word is a function of (seed, text, step), so that a batch gives the texts of its
+    parts. The model should be in evaluation mode.
 
-    Raises: a temperature that is not above 0, a ``top_p`` outside (0, 1], a negative ``top_k``.
+    Args:
+        model: A model with ``start``, such as `Transformer`, `T5`, `Seq2Seq` or `GPT`.
+        source: The tokens of each text; for a GPT, its beginning.
+        source_lengths: The number of tokens of each text.
+        end: The end symbol, or several, or none.
+        limits: The length limits of the output.
+        temperature: Below 1 favours likely words, above 1 unlikely ones.
+        top_k: Keep the k likeliest words (0: all).
+        top_p: Of these, keep the fewest with this total probability.
+        seed: The random seed.
+        texts: The numbers of the texts, by default 0, 1, 2, ….
+
+    Shape:
+        source: (batch, read)
+        source_lengths: (batch,)
+
+    Returns:
+        The output for each source; its log probability is the model's, without temperature and
+        limits.
+
+    Raises:
+        RegardError: The temperature is not above 0, ``top_p`` is outside (0, 1], ``top_k`` is
+            negative, or the model's probabilities are NaN.
+
+    Source:
+        Holtzman et al. 2020, sections 3.1 to 3.3.
+
+    Example:
+        >>> from regard.nn.models.gpt import GPT, GPTSettings
+        >>> model = GPT(GPTSettings(width=12, heads=2, layers=1, position="none"), 12).eval()
+        >>> _ = torch.nn.init.eye_(model.embedding.weight)
+        >>> source, lengths = torch.tensor([[4, 5], [7, 0]]), torch.tensor([2, 1])
+        >>> limits = Limits(ratio=0, more=3)
+        >>> texts = sample(model, source, lengths, end=1, limits=limits, top_k=1)
+        >>> [text.tokens for text in texts]  # an untrained GPT repeats the last word
+        [(5, 5, 5), (7, 7, 7)]
     """
     limits = limits or Limits()
     if not temperature > 0:

@@ -137,15 +137,47 @@ def train(
 ) -> Iterator[Progress]:
     """Train a model on a task's train split and leave it with its best weights.
 
-    The best weights are chosen on the validation split; the test split is never used. With
-    `checkpoints` the training resumes from the newest readable one, to weights that are
-    bit-identical to those of an uninterrupted training (on the same kind of machine and number of
-    threads; except with a budget in minutes, where the learning rate depends on the clock, and on
-    GPUs). The model is moved to the settings' device and stays there. `end` makes no further step:
-    it validates the newest checkpoint and keeps the best weights so far.
+    The best weights are chosen on the validation split; the test split is never used. A resumed
+    training reaches weights that are bit-identical to those of an uninterrupted one, on the same
+    kind of machine and number of threads, except on a GPU and with a budget in minutes, where the
+    learning rate depends on the clock. The model is moved to the settings' device and stays there.
 
-    Raises: no space for a checkpoint; a loss that is not finite; no GPU; `end` without a
-    checkpoint.
+    Args:
+        model: The network.
+        task: The batches, the loss and the validation score.
+        settings: The optimizer, the budget, and what else the loop needs to know.
+        checkpoints: Where to save the training; it resumes from the newest readable checkpoint.
+        precision: The precision, by default that of the settings.
+        end: Whether to stop here: make no further step, validate the newest checkpoint and keep the
+            best weights so far.
+
+    Returns:
+        An iterator that trains while it is read, and yields the progress after each step.
+
+    Raises:
+        UntrainableError: The loss or a gradient is not finite.
+        StoppedError: SIGTERM or SIGUSR1 stopped the training, after a checkpoint was saved.
+        RegardError: The train split is empty; there is no space for a checkpoint, no GPU, or with
+            ``end`` no checkpoint.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> class Doubled(Learnable):
+        ...     metric, x = "R2", torch.linspace(-1, 1, 8)[:, None]
+        ...     def lengths(self, split, seed, epoch):
+        ...         return np.ones(8, dtype=int)
+        ...     def batch(self, split, indexes):
+        ...         return SimpleNamespace(x=self.x[indexes], lengths=torch.ones(len(indexes)))
+        ...     def loss(self, model, batch):
+        ...         return (model(batch.x) - 2 * batch.x).square().mean()
+        ...     def judge(self, model, split, *, tokens=0):
+        ...         loss = self.loss(model, self.batch(split, np.arange(8))).item()
+        ...         return 1 - loss, loss
+        >>> model = nn.Linear(1, 1)
+        >>> settings = TrainingSettings(steps=300, learning_rate=0.05, device="cpu", threads=1)
+        >>> *_, last = train(model, Doubled(), settings)
+        >>> last.ended, f"{model.weight.item():.1f}"
+        ('budget', '2.0')
     """
     precision = precision or choose_precision(settings.precision, settings.device)
     with using_threads(settings.threads):

@@ -36,7 +36,7 @@ class Dropout(NamedTuple):
         tile: Tile = WHOLE,
         batch: tuple[slice, ...] = (),
     ) -> Tensor:
-        """Return 0 or 1 / (1 − rate) for a tile of weights (\\*batch, n, m), by default for all.
+        """Return 0 or 1 / (1 − rate) for a tile of weights (*batch, n, m), by default for all.
 
         ``batch`` are slices of the first batch axes.
         """

@@ -10,7 +10,7 @@ from regard.attention.sanitize import NonFinite
 
 
 def weights(call: Call) -> Tensor:
-    """Compute normalize(score(q, k)) over the keys that the mask lets q see: (\\*batch, n, m)."""
+    """Compute normalize(score(q, k)) over the keys that the mask lets q see: (*batch, n, m)."""
     heads, allowed = call.context.heads, call.context.allowed
     keys = repeat_all_kv(call.keys, heads)
     scores = call.score.compare(call.queries, keys, call.context.positions)
@@ -26,7 +26,7 @@ def weights(call: Call) -> Tensor:
 
 
 def average(call: Call, weights: Tensor, dropout: Dropout | None = None) -> Tensor:
-    """Compute weights @ values: (\\*batch, n, value_width)."""
+    """Compute weights @ values: (*batch, n, value_width)."""
     if dropout is not None:
         weights = weights * dropout.factors(weights.shape, weights.dtype, weights.device)
     dropped, values = weights.to(call.values.dtype), repeat_kv(call.values, call.context.heads)
@@ -38,7 +38,7 @@ def average(call: Call, weights: Tensor, dropout: Dropout | None = None) -> Tens
 
 
 def spoilt(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:
-    """Return which outputs, (\\*batch, n, value_width), a number that is not finite reaches."""
+    """Return which outputs, (*batch, n, value_width), a number that is not finite reaches."""
     bad = repeat_kv(nonfinite.values, heads)
     if allowed is None:
         reached = bad.any(-2, keepdim=True)
@@ -48,7 +48,7 @@ def spoilt(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> T
 
 
 def lost_rows(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:
-    """Return which queries, (\\*batch, n, 1), are not finite or may see a key that is not."""
+    """Return which queries, (*batch, n, 1), are not finite or may see a key that is not."""
     keys, asking = repeat_kv(nonfinite.keys.unsqueeze(-2), heads), nonfinite.queries.unsqueeze(-1)
     visible = keys if allowed is None else allowed & keys
     if allowed is not None:  # a query that may see nothing gets zeros, even if it is not finite

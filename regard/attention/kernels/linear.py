@@ -166,7 +166,7 @@ def effective_weights(inputs: Inputs) -> Float[Tensor, "*batch n n"]:
 
 
 def first_state(keys: Tensor, values: Tensor) -> Tensor:
-    """Return a state of zeros, (\\*batch, columns, width)."""
+    """Return a state of zeros, (*batch, columns, width)."""
     batch = torch.broadcast_shapes(keys.shape[:-2], values.shape[:-2])
     return values.new_zeros(*batch, keys.shape[-1], values.shape[-1])
 
@@ -183,7 +183,7 @@ def _decays(log_decay: Tensor, later: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _split(x: Tensor, chunk: int) -> Tensor:
-    """Split (\\*batch, n, d) into (\\*batch, chunks, chunk, d), with zeros after the end.
+    """Split (*batch, n, d) into (*batch, chunks, chunk, d), with zeros after the end.
 
     A zero key, rate and ln A leave the state as it is.
     """

@@ -46,7 +46,7 @@ from regard.core.errors import RegardError
 
 
 def tiled(call: Call, plan: Plan, dropout: Dropout | None) -> Tensor:
-    """Compute normalize(score(q, k)) v strip by strip, (\\*batch, n, value_width).
+    """Compute normalize(score(q, k)) v strip by strip, (*batch, n, value_width).
 
     Differentiable once, in the prepared queries and keys, the values, and the parameters of score
     and normaliser.

@@ -30,7 +30,7 @@ def causal() -> Mask:
 def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask:
     """Allow j < valid: keys at positions 0 … valid − 1; the rest is padding.
 
-    ``valid`` is (\\*batch,), and the mask (\\*batch, 1, m). Raise a RegardError for lengths that
+    ``valid`` is (*batch,), and the mask (*batch, 1, m). Raise a RegardError for lengths that
     are not integers and, on a CPU, for a length below 0, or above the number of keys in a call
     without cache and key positions.
 
@@ -43,7 +43,7 @@ def lengths(valid: Int[Tensor, "*batch"] | Tensor | Sequence[int] | int) -> Mask
 def prefix(size: Int[Tensor, "*batch"] | Sequence[int] | int) -> Mask:
     """Allow j < size: all queries see the first ``size`` keys, or all keys if there are fewer.
 
-    ``size`` is (\\*batch,). ``causal() | prefix(k)`` is the mask of a prefix language model. Raise
+    ``size`` is (*batch,). ``causal() | prefix(k)`` is the mask of a prefix language model. Raise
     a RegardError for sizes that are not integers and, on a CPU, for a size below 0.
 
     >>> (causal() | prefix(2)).allows(torch.arange(3), torch.arange(3)).int().tolist()
@@ -85,7 +85,7 @@ def _first(size: object, function: Callable[..., Mask]) -> Mask:
 def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[int]]) -> Mask:
     """Allow j < valid[i]: the i-th query of the call sees the keys at positions 0 … valid[i] − 1.
 
-    ``valid`` is (\\*batch, n). Raise a RegardError for lengths that are not integers, for another
+    ``valid`` is (*batch, n). Raise a RegardError for lengths that are not integers, for another
     number of queries and, on a CPU, for a length below 0.
 
     >>> lengths_per_query([[1, 3]]).allows(torch.arange(2), torch.arange(3)).int().tolist()
@@ -266,7 +266,7 @@ def documents(
 ) -> Mask:
     """Allow queries[i] = keys[j]: in packed texts, a query sees the keys of its own document.
 
-    ``queries`` (\\*batch, n) and ``keys`` (\\*batch, m), by default the same, are document numbers
+    ``queries`` (*batch, n) and ``keys`` (*batch, m), by default the same, are document numbers
     by index in the call. Raise a RegardError for numbers that are not integers, or for another
     number of queries or keys.
 
@@ -298,9 +298,9 @@ def documents(
 
 
 def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: bool = False) -> Mask:
-    """Allow allowed[…, i, j]: a mask from a bool tensor (\\*batch, n, m), by index in the call.
+    """Allow allowed[…, i, j]: a mask from a bool tensor (*batch, n, m), by index in the call.
 
-    True = may look. With ``over_heads`` axis −3 is the heads: (\\*batch, heads, n, m). Raise a
+    True = may look. With ``over_heads`` axis −3 is the heads: (*batch, heads, n, m). Raise a
     RegardError for another dtype, for too few axes, or for other numbers of queries and keys.
 
     >>> from regard.attention import attend

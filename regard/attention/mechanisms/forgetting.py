@@ -40,7 +40,7 @@ class ForgettingAttention(MultiHeadAttention):
     more unless the gates stay open. A cache stores the sum so far beside its keys, in a beam search
     that of each row.
 
-    Queries (\\*batch, n, width) and a memory (\\*batch, m, key_width) give (\\*batch, n, width).
+    Queries (*batch, n, width) and a memory (*batch, m, key_width) give (*batch, n, width).
     The sum is an inner product of eight further columns, which torch's fused kernel serves.
     Arguments are those of `MultiHeadAttention`. Raise a RegardError for a score and position that
     are no inner product, for compress, and for a causal mask over another number of keys.
@@ -117,7 +117,7 @@ class Forgetting(Attention):
 
 
 def amounts(logits: Tensor, hidden: Tensor | None) -> Tensor:
-    """Return −ln f of each word, (\\*batch, m, heads), in float64; 0 where nothing is forgotten."""
+    """Return −ln f of each word, (*batch, m, heads), in float64; 0 where nothing is forgotten."""
     idle = ~logits.isfinite()  # in padding, or in a word that is no number itself
     if hidden is not None:
         idle = idle | hidden.unsqueeze(-1)
@@ -127,7 +127,7 @@ def amounts(logits: Tensor, hidden: Tensor | None) -> Tensor:
 def sums(
     lost: Tensor, n: int, mask: Mask | None, cache: KeyValueCache | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums of the amounts up to each query and key, (\\*batch, n or m, heads).
+    """Return the sums of the amounts up to each query and key, (*batch, n or m, heads).
 
     A cache stores the last sum, or in a beam search that of each row. Raise a RegardError for a
     causal mask with more or fewer queries than new keys.

@@ -21,8 +21,8 @@ class LatentAttention(MultiHeadAttention):
     DeepSeek-AI 2024 (V2), section 2.1. c has ``latent`` numbers, by default 2 · head_width, and is
     all that a cache stores: U_i is multiplied into the queries and V_i into the output. With rotary
     positions, queries and keys have head_width / 2 further columns, one key for all heads, which
-    alone are rotated; the cache stores them too. Queries (\\*batch, n, width) and a memory
-    (\\*batch, m, key_width) give (\\*batch, n, width). Raise a RegardError for scores other than
+    alone are rotated; the cache stores them too. Queries (*batch, n, width) and a memory
+    (*batch, m, key_width) give (*batch, n, width). Raise a RegardError for scores other than
     dot and scaled-dot, with or without a soft cap, for shared key heads and compress, and for
     values of their own.
 

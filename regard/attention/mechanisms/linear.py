@@ -127,7 +127,7 @@ class _Discretised(StateAttention):
             self.step.bias.copy_(steps + torch.log(-torch.expm1(-steps)))
 
     def steps(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return Δ and ln A, both (\\*batch, heads, m, 1)."""
+        """Return Δ and ln A, both (*batch, heads, m, 1)."""
         raw = self.step(source)
         step = torch.logaddexp(raw, raw.new_zeros(())).mT.unsqueeze(-1)  # softplus
         return step, -self.log_speed.exp()[:, None, None] * step

@@ -36,8 +36,8 @@ class BlockAttention(MultiHeadAttention):
     holds inside the blocks. The choice has no gradient.
 
     q and k are those of the score's inner product, positions applied; for another score, the
-    projected ones. Queries (\\*batch, n, width) and a memory (\\*batch, m, key_width) give
-    (\\*batch, n, width). Beside the attention, the choice takes O(n m / size) time and as many
+    projected ones. Queries (*batch, n, width) and a memory (*batch, m, key_width) give
+    (*batch, n, width). Beside the attention, the choice takes O(n m / size) time and as many
     bools per head, and with masks other than causal and padding the time of all pairs; a cache
     stores the keys of the choice too. Raise a RegardError for sizes that are no integers from 1,
     and for compress.
@@ -123,7 +123,7 @@ def product_sides(
 
 @dataclass(frozen=True)
 class Choice:
-    """What queries (\\*batch, heads, n, width) need to choose blocks of keys (…, groups, m, width).
+    """What queries (*batch, heads, n, width) need to choose blocks of keys (…, groups, m, width).
 
     ``numbers`` (…, blocks) are the numbers of the blocks, ``places`` (…, m) the index of each key's
     block among them, ``asking`` (…, n) the number of each query's own block.
@@ -172,7 +172,7 @@ class Choice:
         return chosen_blocks(torch.cat(parts, -2) if len(parts) > 1 else parts[0], self.places)
 
     def affinities(self) -> Iterator[Tensor]:
-        """Yield q · mean k of some queries with every block, (\\*batch, heads, rows, blocks).
+        """Yield q · mean k of some queries with every block, (*batch, heads, rows, blocks).
 
         It is −inf for blocks of which a query sees no key, and ∞ for its own block. Numbers that
         are not finite become ∞, so that a visible NaN is never left out.
@@ -243,7 +243,7 @@ class Choice:
 def chosen_blocks(table: Tensor, places: Tensor) -> Mask:
     """Allow table[…, i, places[j]]: the keys of chosen blocks, by index in the call.
 
-    ``table`` is (\\*batch, heads, n, blocks), and ``places`` (…, m) is the block of each key. A
+    ``table`` is (*batch, heads, n, blocks), and ``places`` (…, m) is the block of each key. A
     block of queries of which none, in any head or text, chooses any of a block of keys needs no
     computation.
     """

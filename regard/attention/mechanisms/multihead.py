@@ -39,22 +39,49 @@ class Inputs(NamedTuple):
 class MultiHeadAttention(HeadMechanism):
     """concat(head_1 … head_h) W_O, head_i = attend(W_Q,i q, W_K,i k, W_V,i v). Vaswani et al. 2017.
 
-    Queries (\\*batch, n, width), keys (\\*batch, m, key_width) and values (\\*batch, m,
-    value_width) give (\\*batch, n, width). Each of the ``heads`` has ``head_width`` columns, by
-    default width / heads. With ``key_value_heads`` below ``heads``, neighbouring heads share keys
-    and values: 1 is multi-query (Shazeer 2019), more is grouped-query attention (Ainslie et al.
-    2023). ``score`` is a name or a class, wrapped in ``position`` if that is part of a score, or a
-    Score, used as it is. ``compress`` ("linformer", "linformer-32", or a module) mixes keys and
-    values along their length. ``length`` is the maximum input length, which synthesizers and
-    linformer need.
+    Several heads attend in parallel, each with its own projections and columns of the output.
 
     If queries, keys and values have the same width, the three projections are rows of one weight,
     in this order, as in ``torch.nn.MultiheadAttention``, and self-attention multiplies by it once.
 
-    Raise a RegardError for widths and heads that do not divide, and for unknown names.
+    Args:
+        width: The width of the queries and of the output.
+        heads: The number of heads.
+        score: The name or class of a score, or a `Score`, used as it is.
+        position: The name of a position that is part of the score, wrapped around it.
+        normalize: A `Normalizer`, or its name.
+        dropout: The probability of dropping a weight, in training mode.
+        key_width: The width of the keys, by default that of the queries.
+        value_width: The width of the values, by default that of the keys.
+        key_value_heads: The number of heads of keys and values, each shared by neighbouring query
+            heads: 1 is multi-query, more is grouped-query attention. By default ``heads``.
+        head_width: The columns of one head, by default width / heads.
+        bias: Whether the projections have a bias.
+        output_projection: Whether W_O follows the heads.
+        length: The maximum input length, which synthesizers and Linformer need.
+        compress: "linformer", "linformer-32" or a module, which mixes keys and values along their
+            length.
 
-    >>> MultiHeadAttention(8, 2, key_value_heads=1)(torch.zeros(3, 5, 8)).shape
-    torch.Size([3, 5, 8])
+    Shape:
+        queries: (*batch, n, width)
+        memory: (*batch, m, key_width); the queries by default.
+        values: (*batch, m, value_width); the memory by default.
+        output: (*batch, n, width)
+
+    Returns:
+        The output for each query.
+
+    Raises:
+        RegardError: Sizes that do not divide: width by ``heads``, or ``heads`` by
+            ``key_value_heads``; an unknown name; inputs of another width.
+
+    Source:
+        Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023
+        (grouped-query).
+
+    Example:
+        >>> MultiHeadAttention(8, 2, key_value_heads=1)(torch.zeros(3, 5, 8)).shape
+        torch.Size([3, 5, 8])
     """
 
     name = "multi-head"
@@ -110,7 +137,7 @@ class MultiHeadAttention(HeadMechanism):
         cache: KeyValueCache | None = None,
         packing: PerSide[Packing] = None,
     ) -> Float[Tensor, "*batch queries _"]:
-        """Compute each query's average of the values, (\\*batch, n, width).
+        """Compute each query's average of the values, (*batch, n, width).
 
         The memory is both keys and values, unless ``values`` are given; without a memory this is
         self-attention. The mask's batch axes are those of the queries; the head axis is inserted
@@ -181,7 +208,7 @@ class MultiHeadAttention(HeadMechanism):
         return mask
 
     def joined(self, output: Tensor) -> Tensor:
-        """Return the heads (\\*batch, heads, n, head_width) from the output of the attention."""
+        """Return the heads (*batch, heads, n, head_width) from the output of the attention."""
         return output
 
     def gated(self, output: Tensor, queries: Tensor) -> Tensor:
@@ -189,9 +216,9 @@ class MultiHeadAttention(HeadMechanism):
         return output
 
     def projected(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-        """Return projected queries (\\*batch, heads, n, head_width), and keys and values.
+        """Return projected queries (*batch, heads, n, head_width), and keys and values.
 
-        Keys and values are (\\*batch, groups, m, head_width).
+        Keys and values are (*batch, groups, m, head_width).
         """
         queries, keys, values, packing, key_packing, _ = inputs
         if inputs.cached:

@@ -55,8 +55,8 @@ class StateAttention(HeadMechanism):
     Padding leaves the state as it is. A cache stores the state.
 
     ``score`` and ``position`` are those whose value is an inner product (scaled-dot, cosine,
-    +qk-norm; rotary). Queries (\\*batch, n, width) and a memory (\\*batch, m, key_width) give
-    (\\*batch, n, width). Raise a RegardError for other scores, for a normaliser, dropout of weights
+    +qk-norm; rotary). Queries (*batch, n, width) and a memory (*batch, m, key_width) give
+    (*batch, n, width). Raise a RegardError for other scores, for a normaliser, dropout of weights
     and compress, and for masks other than causal() and padding.
     """
 
@@ -149,13 +149,13 @@ class StateAttention(HeadMechanism):
         return output if self.output is None else self.output(output)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the features of queries or keys (\\*batch, heads, n, head_width)."""
+        """Return the features of queries or keys (*batch, heads, n, head_width)."""
         return x
 
     def written(
         self, values: Tensor, source: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the values (\\*batch, heads, m, head_width), ln A and the rate of the writes."""
+        """Return the values (*batch, heads, m, head_width), ln A and the rate of the writes."""
         return values, None, None
 
     #: Computes outputs and the last state; see `passed`.
@@ -166,9 +166,9 @@ class StateAttention(HeadMechanism):
         return output
 
     def finished(self, output: Tensor, queries: Tensor) -> Tensor:
-        """Return (\\*batch, n, heads · head_width) as the output projection reads it.
+        """Return (*batch, n, heads · head_width) as the output projection reads it.
 
-        The output (\\*batch, n, heads, head_width) of a gated mechanism is divided by the root of
+        The output (*batch, n, heads, head_width) of a gated mechanism is divided by the root of
         its mean square and multiplied by SiLU(W_g q).
         """
         if not self.gated:
@@ -276,7 +276,7 @@ class StateAttention(HeadMechanism):
         *,
         convolve: bool = True,
     ) -> tuple[Tensor, State]:
-        """Return the heads' outputs (\\*batch, n, heads, head_width), and the state after it."""
+        """Return the heads' outputs (*batch, n, heads, head_width), and the state after it."""
         rows, columns = at
         hidden = None if seen is None else ~seen.unsqueeze(-1)
         if hidden is not None:
@@ -428,7 +428,7 @@ def normalized(rows: Rows, state: State | None, way: str) -> tuple[Tensor, State
 
 
 def weights_of(run: Callable[..., tuple[Tensor, State]], rows: Rows, way: str) -> Tensor:
-    """Return w with output = w v: (\\*batch, heads, n, m). A state before the pass is left out."""
+    """Return w with output = w v: (*batch, heads, n, m). A state before the pass is left out."""
     values = rows.inputs.values
     m = values.shape[-2]
     unit = torch.eye(m, dtype=values.dtype, device=values.device).expand(*values.shape[:-1], m)
@@ -452,7 +452,7 @@ def _wide(x: Tensor | None) -> Any:
 
 
 def _gathered(state: Tensor, parents: Tensor) -> Tensor:
-    """Return the states (\\*batch, rows, …) of each row's parent."""
+    """Return the states (*batch, rows, …) of each row's parent."""
     index = parents.reshape(*parents.shape, *[1] * (state.ndim - parents.ndim))
     return state.gather(
         parents.ndim - 1, index.expand(*parents.shape, *state.shape[parents.ndim :])

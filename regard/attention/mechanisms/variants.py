@@ -13,7 +13,7 @@ class GatedAttention(MultiHeadAttention):
     """(σ(W_g q) ⊙ concat(head_1 … head_h)) W_O, with the heads of `MultiHeadAttention`.
 
     Qiu et al. 2025, the gate behind the attention that they found best: one number per query and
-    column. Queries (\\*batch, n, width) and a memory (\\*batch, m, key_width) give (\\*batch, n,
+    column. Queries (*batch, n, width) and a memory (*batch, m, key_width) give (*batch, n,
     width). Arguments and errors are those of `MultiHeadAttention`.
 
     >>> GatedAttention(8, 2)(torch.zeros(3, 5, 8)).shape
@@ -37,8 +37,8 @@ class DifferentialAttention(MultiHeadAttention):
     A₁ and A₂ compare the first and the second halves of the head's queries and keys, and λ =
     exp(a₁·b₁) − exp(a₂·b₂) + λ₀ is learned, with λ₀ = 0.8 and a, b (head_width / 2,) shared by the
     heads; norm divides a head's output by the root of its mean square and multiplies by learned
-    gains. Ye et al. 2024, equations 1 to 3; there λ₀ grows with depth. Queries (\\*batch, n, width)
-    and a memory (\\*batch, m, key_width) give (\\*batch, n, width). Recordings show both maps, all
+    gains. Ye et al. 2024, equations 1 to 3; there λ₀ grows with depth. Queries (*batch, n, width)
+    and a memory (*batch, m, key_width) give (*batch, n, width). Recordings show both maps, all
     A₁ before all A₂. Raise a RegardError for an odd head width or a Score that is built already.
 
     >>> layer = DifferentialAttention(8, 2)

@@ -13,7 +13,7 @@ from regard.core.errors import RegardError
 class Learned(nn.Module):
     """x + P[i], with a learned row for each position i below ``length``. Gehring et al. 2017.
 
-    x and the result are (\\*batch, n, width), P is (length, width). Raise a RegardError without a
+    x and the result are (*batch, n, width), P is (length, width). Raise a RegardError without a
     length, and for a position outside 0 … length − 1.
 
     >>> Learned(4, length=9)(torch.zeros(2, 5, 4)).shape

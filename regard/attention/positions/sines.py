@@ -46,7 +46,7 @@ def rotation(shift: int, width: int) -> Float[Tensor, "{width} {width}"]:
 class Sinusoidal(nn.Module):
     """x + scale · p, with p of :func:`sinusoidal`; no parameters and no maximum length.
 
-    x and the result are (\\*batch, n, width).
+    x and the result are (*batch, n, width).
 
     >>> Sinusoidal(2)(torch.zeros(1, 2, 2))
     tensor([[[0.0000, 1.0000],

@@ -144,7 +144,7 @@ def fit(tree: Tensor, batch: Sequence[int]) -> Tensor:
 class TreeDepth(nn.Module):
     """x + p[depth], p the sinusoidal positions: the paper's absolute structural position.
 
-    x and the result are (\\*batch, n, width). Words of equal depth get the same vector; the paper
+    x and the result are (*batch, n, width). Words of equal depth get the same vector; the paper
     adds sequential positions too.
     """
 

@@ -55,7 +55,7 @@ def equalized(plan: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class AtTime:
-    """An arm when the fastest arm of the same seed had ended: its score, and its own seconds.
+    """The score of an arm when the fastest arm of the same seed ended, and the arm's own seconds.
 
     ``score`` is None if a seed was not validated until then.
     """

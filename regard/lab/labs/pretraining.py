@@ -1,5 +1,6 @@
-"""Three ways to pretrain: a decoder (what comes next), an encoder (which words are hidden), both
-(which spans are missing). One text, one budget, one task to be fine-tuned on with few labels.
+"""Three ways to pretrain: a decoder on next words, an encoder on masked words, both on spans.
+
+All use the same texts and budget, and are fine-tuned on the same task with few labels.
 
 Seed: CS224N 2022, lecture 10, "three ways to pretrain"; GPT, BERT and T5 in small.
 """
@@ -48,10 +49,10 @@ SAYS = {
 
 
 class PretrainingOptions(Settings):
-    """``models``: which of bert, gpt, t5; ``labels``: so many labelled texts to fine-tune on.
+    """``models``: any of bert, gpt, t5; ``labels``: the labelled texts for fine-tuning.
 
-    0 labels is the data's own choice (`PRESETS`). ``steps`` and ``--budget`` are those of the
-    pretraining. Each seed has a pretraining of its own: with one seed the order of the three ways
+    With 0 labels the number depends on the data (`PRESETS`). ``steps`` and ``--budget`` are those
+    of the pretraining. Each seed has its own pretraining: with one seed the order of the three ways
     changes from run to run.
     """
 
@@ -88,7 +89,7 @@ PRESETS = {
 
 
 def adapt(plan: Plan) -> Plan:
-    """Put each model beside itself pretrained. Raises: a model that the lab does not know."""
+    """Add a pretrained arm for each model. Raises: a model that the lab does not know."""
     options, preset = plan.options, plan.preset.pretraining
     models = parse_names("models", options.models, WAYS)
     assert preset is not None
@@ -120,7 +121,7 @@ def adapt(plan: Plan) -> Plan:
 
 
 def compared(models: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what is compared: each pretraining with none, then every two ways to pretrain."""
+    """Return the compared pairs: each model with and without pretraining, then all pretrained."""
     ways = [PRETRAINED.format(model) for model in models]
     return [*zip(ways, models, strict=True), *combinations(ways, 2)]
 
@@ -131,20 +132,20 @@ def models_of(result: Result) -> list[str]:
 
 
 def gains_of(result: Result) -> dict[str, Mapping[str, Any]]:
-    """Return what pretraining was worth to each model."""
+    """Return the gain of each model by pretraining."""
     names = models_of(result)
     gains = [(model, result.verdict(PRETRAINED.format(model), model)) for model in names]
     return {model: verdict for model, verdict in gains if verdict is not None}
 
 
 def between(result: Result) -> list[Mapping[str, Any]]:
-    """Return every two ways to pretrain, compared."""
+    """Return the comparison of every two ways to pretrain."""
     ways = combinations([PRETRAINED.format(model) for model in models_of(result)], 2)
     return [found for pair in ways if (found := result.verdict(*pair)) is not None]
 
 
 def findings(result: Result) -> Findings:
-    """Return the worth of each way of pretraining, and whether one is shown to be worth more."""
+    """Return the gain of each way to pretrain, and whether there is evidence for a best one."""
     bars = [Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high) for a in result.arms]
     gains, ways = gains_of(result), between(result)
     shared = dict(pair.split("=", 1) for pair in result.plan.overrides)
@@ -176,7 +177,7 @@ def sentences(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def gain_claim(gain: Mapping[str, Any]) -> tuple[float, bool]:
-    """Return the claim that pretraining helps a model, which takes evidence to hold."""
+    """Return the claim that pretraining helps a model; it holds only with evidence."""
     points = float(gain["difference"])
     return points, points > 0 and claimed(gain)
 
@@ -184,7 +185,7 @@ def gain_claim(gain: Mapping[str, Any]) -> tuple[float, bool]:
 def worth(
     result: Result, gains: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[str], list[list[Cell]]]:
-    """Return what each model learned from texts, and its accuracy without and with that."""
+    """Return the pretraining loss of each model, and its accuracy without and with pretraining."""
     means = result.means
     rows: list[list[Cell]] = []
     for model in models_of(result):
@@ -199,8 +200,9 @@ def worth(
 
 
 def learned(out: Path, model: str, seeds: int) -> tuple[float, float]:
-    """Return the mean loss of pretrained runs on texts that they did not see, and how often they
-    say rightly which sentence follows (NaN of a model that is not asked)."""
+    """Return the mean loss of pretrained runs on unseen texts and their next-sentence accuracy.
+
+    The accuracy is NaN for a model without that task."""
     losses, follows = [], []
     for seed in range(seeds):
         run = load(out / "pretrained" / model / f"seed-{seed}")

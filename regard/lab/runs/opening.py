@@ -113,7 +113,21 @@ def _same(config: Config, path: Path) -> bool:
 def load(folder: Path | str) -> Run:
     """Load the run in a folder.
 
-    Raises: the folder does not exist or contains no run.
+    Args:
+        folder: The folder of the run, which contains ``config.toml``.
+
+    Returns:
+        The run. Its data, tokenizer and weights are read when they are first needed.
+
+    Raises:
+        RegardError: The folder does not exist or contains no run.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder = Path(mkdtemp()) / "run"
+        >>> _ = start(folder, "classification", "nb-svm", ["data=reviews"])
+        >>> load(folder)
+        <Run ...run: nb-svm on classification (reviews), not complete>
     """
     path = Path(folder)
     if path.is_file():

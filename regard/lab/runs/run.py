@@ -36,7 +36,28 @@ TIMED = "its budget of {:g} minutes gave {:,} steps on this machine; repeat it e
 
 
 class Run:
-    """A run in its folder, created by `start`, `open_or_start` and `load`."""
+    """A run in its folder: a task, a model and settings, to train, evaluate and predict with.
+
+    `start` and `open_or_start` create a run, `load` opens one. Data, tokenizer and weights are read
+    when they are first needed.
+
+    Args:
+        folder: The folder of the run.
+        config: The task, the model and the settings.
+
+    Raises:
+        RegardError: A method that needs the trained model is called before the run is complete;
+            what a model cannot do is asked of it, such as the attention of a baseline.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from regard.lab.runs import start
+        >>> run = start(Path(mkdtemp()) / "run", "classification", "nb-svm", ["data=reviews"])
+        >>> for progress in run.train():
+        ...     pass
+        >>> run.predict("a good film").label
+        'positive'
+    """
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.config = Folder(folder), config

@@ -21,17 +21,36 @@ GATED = "gated-"
 
 
 class FeedForward(nn.Module):
-    """W₂ f(W₁ x + b₁) + b₂, from ``width`` to ``inner`` and back. Vaswani et al. 2017, section 3.3.
+    """The position-wise feed-forward layer of a transformer's block.
 
-    ``activation`` is the name of f: gelu (Hendrycks & Gimpel 2016), gelu-tanh (its approximation in
-    GPT-2), relu or silu. The prefix "gated-" adds a gate: W₂ (f(W₁ x + b₁) ∘ (V x + c)) + b₂
-    (Shazeer 2020, equation 6). ``bias=False`` removes the biases, as in T5.
+    output = W₂ f(W₁ x + b₁) + b₂; with a gate W₂ (f(W₁ x + b₁) ∘ (V x + c)) + b₂.
 
-    Raises: an unknown activation.
+    Args:
+        width: The width of input and output.
+        inner: The width between the two maps.
+        activation: The name of f: gelu, gelu-tanh (the approximation in GPT-2), relu or silu. The
+            prefix "gated-" adds the gate.
+        bias: Whether the maps have biases; T5 has none.
 
-    >>> import torch
-    >>> FeedForward(4, 6, "gated-silu", bias=False)(torch.ones(2, 3, 4)).shape
-    torch.Size([2, 3, 4])
+    Shape:
+        x: (*batch, width)
+        output: (*batch, width)
+
+    Returns:
+        The same map of every vector.
+
+    Raises:
+        RegardError: The activation is unknown; the input has another width or is not
+            floating-point.
+
+    Source:
+        Vaswani et al. 2017, equation 2; Hendrycks & Gimpel 2016 (GELU); Shazeer 2020, equation 6
+        (gates).
+
+    Example:
+        >>> import torch
+        >>> FeedForward(4, 6, "gated-silu", bias=False)(torch.ones(2, 3, 4)).shape
+        torch.Size([2, 3, 4])
     """
 
     def __init__(

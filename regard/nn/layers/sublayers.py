@@ -54,9 +54,39 @@ class Sublayer(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward. Vaswani et al. 2017, section 3.1.
+    """Self-attention, then a feed-forward layer, each with a residual connection and a norm.
 
-    With a cache and positions it is the block of a decoder without memory, such as GPT.
+    "post": y = LayerNorm(x + attention(x)), output = LayerNorm(y + feedforward(y)). "pre": the norm
+    stands before each layer instead, y = x + attention(LayerNorm(x)), and the same for y. With a
+    cache and positions it is the block of a decoder without memory, such as GPT.
+
+    Args:
+        width: The width of input and output.
+        attention: The self-attention.
+        feedforward: The feed-forward layer.
+        dropout: The probability of dropping an entry of a layer's output, in training mode.
+        norm: "pre" or "post".
+        make_norm: Builds a norm for a width.
+
+    Shape:
+        x: (*batch, time, width); (rows, width) with ``packing``, which leaves out padding.
+        output: the shape of x
+
+    Returns:
+        The input of the next block.
+
+    Raises:
+        RegardError: The input has another width or is not floating-point.
+
+    Source:
+        Vaswani et al. 2017, section 3.1; Xiong et al. 2020 (pre-norm).
+
+    Example:
+        >>> import torch
+        >>> from regard import MultiHeadAttention
+        >>> block = EncoderBlock(8, MultiHeadAttention(8, 2), FeedForward(8, 16), 0.1, "post")
+        >>> block(torch.zeros(3, 5, 8), mask=None).shape
+        torch.Size([3, 5, 8])
     """
 
     def __init__(
@@ -97,7 +127,44 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention, attention to the memory, feed-forward. Vaswani et al. 2017, section 3.1."""
+    """Self-attention, attention to a memory, then a feed-forward layer.
+
+    y = attention(x), z = memory_attention(y, memory), output = feedforward(z), each with a
+    residual connection and a norm as in `EncoderBlock`.
+
+    Args:
+        width: The width of input and output.
+        attention: The self-attention.
+        memory_attention: The attention to the memory, such as the states of an encoder.
+        feedforward: The feed-forward layer.
+        dropout: The probability of dropping an entry of a layer's output, in training mode.
+        norm: "pre" or "post".
+        make_norm: Builds a norm for a width.
+
+    Shape:
+        x: (*batch, written, width); (rows, width) with ``packing``, which leaves out padding.
+        memory: (*batch, read, width); (rows, width) with ``memory_packing``.
+        output: the shape of x
+
+    Returns:
+        The input of the next block.
+
+    Raises:
+        RegardError: The input or the memory has another width or is not floating-point.
+
+    Source:
+        Vaswani et al. 2017, section 3.1.
+
+    Example:
+        >>> import torch
+        >>> from regard import MultiHeadAttention
+        >>> from regard.attention import causal, lengths
+        >>> two = [MultiHeadAttention(8, 2) for _ in range(2)]
+        >>> block = DecoderBlock(8, *two, FeedForward(8, 16), 0.1, "post")
+        >>> x, memory, read = torch.zeros(3, 5, 8), torch.zeros(3, 7, 8), torch.tensor([7, 4, 2])
+        >>> block(x, memory, causal(), lengths(read), positions=torch.arange(5)).shape
+        torch.Size([3, 5, 8])
+    """
 
     def __init__(
         self,

@@ -19,18 +19,38 @@ INIT_STD = 0.02  # standard deviation of initial word vectors, as in BERT
 
 
 class BERT(WordModel):
-    """LayerNorm(words + positions + types) → self-attention blocks → one state for each word.
+    """BERT, an encoder that predicts masked words: each word sees the whole text.
 
-    Devlin et al. 2019, section 3; post-norm as there, or ``norm="pre"``. `to_logits` predicts
-    masked words from their states, with the word vectors as output matrix. `next_sentence` predicts
-    from the first state whether the second sentence follows the first. ``heads=False`` builds
-    neither.
+    x = LayerNorm(E[tokens] + positions + types), states = blocks(x). `to_logits` predicts masked
+    words from their states, with the word vectors as output matrix; `next_sentence` predicts from
+    the first state whether the second sentence follows the first.
 
-    >>> model = BERT(BERTSettings(width=8, heads=2, layers=1, feedforward=16, length=6), 11)
-    >>> tokens, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
-    >>> states = model(tokens, lengths, torch.tensor([[0, 0, 1], [0, 1, 1]]))
-    >>> model.to_logits(states).shape, model.next_sentence(states).shape
-    (torch.Size([2, 3, 11]), torch.Size([2, 2]))
+    Args:
+        settings: ``norm="post"`` is the norm of the paper; ``norm="pre"`` ends with another norm.
+        vocabulary: The number of words.
+        heads: Whether to build `to_logits` and `next_sentence`.
+
+    Shape:
+        tokens: (batch, time)
+        lengths: (batch,)
+        types: (batch, time): the sentence of each word, 0 or 1.
+        output: (batch, time, width)
+
+    Returns:
+        The state of every word.
+
+    Raises:
+        RegardError: The settings do not fit together, or name an unknown part.
+
+    Source:
+        Devlin et al. 2019, section 3.
+
+    Example:
+        >>> model = BERT(BERTSettings(width=8, heads=2, layers=1, feedforward=16, length=6), 11)
+        >>> tokens, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
+        >>> states = model(tokens, lengths, torch.tensor([[0, 0, 1], [0, 1, 1]]))
+        >>> model.to_logits(states).shape, model.next_sentence(states).shape
+        (torch.Size([2, 3, 11]), torch.Size([2, 2]))
     """
 
     def __init__(self, settings: BERTSettings, vocabulary: int, *, heads: bool = True) -> None:

@@ -30,15 +30,37 @@ INIT_STD = 0.02  # standard deviation of initial word vectors, as in GPT-2
 
 
 class GPT(WordModel):
-    """Words (+ positions) → pre-norm blocks of causal self-attention → norm → the next word.
+    """GPT, a decoder without memory: each word sees itself and the words before it.
 
-    Radford et al. 2019, section 2.3; the default settings have the architecture of GPT-2. With
-    ``tie`` the word vectors are the output matrix (Press & Wolf 2017). There is no output bias.
+    x = E[tokens] + positions, states = norm(blocks(x)) with pre-norm blocks of causal
+    self-attention, logits = states Eᵀ. There is no output bias. The default settings have the
+    architecture of GPT-2. `start` returns the decoder that `greedy`, `beam` and `sample` of
+    `regard.decoding` call step by step.
 
-    >>> settings = GPTSettings(width=8, heads=2, layers=1, feedforward=16, length=6)
-    >>> model = GPT(settings, 11)
-    >>> model.to_logits(model(torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2]))).shape
-    torch.Size([2, 3, 11])
+    Args:
+        settings: With ``tie`` the word vectors are the output matrix (Press & Wolf 2017).
+        vocabulary: The number of words.
+
+    Shape:
+        tokens: (batch, time)
+        lengths: (batch,)
+        prefix: (batch,)
+        output: (batch, time, width)
+
+    Returns:
+        The states from which `to_logits` predicts the word after each word.
+
+    Raises:
+        RegardError: The settings do not fit together, or name an unknown part.
+
+    Source:
+        Radford et al. 2019, section 2.3.
+
+    Example:
+        >>> settings = GPTSettings(width=8, heads=2, layers=1, feedforward=16, length=6)
+        >>> model = GPT(settings, 11)
+        >>> model.to_logits(model(torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2]))).shape
+        torch.Size([2, 3, 11])
     """
 
     def __init__(self, settings: GPTSettings, vocabulary: int) -> None:

@@ -29,19 +29,42 @@ class Seq2Seq(nn.Module):
       equations 5 and 6 and A.2.2; with a bilinear score the model of the course's lab 6.
     * "current": h_t = GRU(y_{t−1}, h_{t−1}), c_t = attend(h_t). Luong et al. 2015, section 3.
 
-    ``start`` chooses the vector of the start symbol: "zeros", or "learned", as in the course's lab
-    6.
+    ``readout`` chooses the input of the output layer:
 
-    ``readout`` chooses the input of the output layer: the "state"; "maxout" of state, previous word
-    and context (Bahdanau et al. 2015, A.2.2, with s_t, on which p(y_t) is conditioned there, in
-    place of s_{t−1} in t̃_t); or "joined", h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, equation
-    5).
+    * "state": the decoder's state.
+    * "maxout": maxout of state, previous word and context. Bahdanau et al. 2015, A.2.2, with s_t,
+      on which p(y_t) is conditioned there, in place of s_{t−1} in t̃_t.
+    * "joined": h̃_t = tanh(W_c [c_t; h_t]). Luong et al. 2015, equation 5.
 
-    >>> settings = Seq2SeqSettings(width=6, hidden=8, attend_step="previous", score="additive")
-    >>> model = Seq2Seq(settings, 11, 12)
-    >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
-    >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
-    torch.Size([2, 2, 12])
+    Args:
+        settings: ``start`` chooses the vector of the start symbol: "zeros", or "learned", as in the
+            course's lab 6; for ``attend_step`` and ``readout`` see above.
+        source_vocabulary: The number of words of the source.
+        target_vocabulary: The number of words of the target.
+
+    Shape:
+        source: (batch, read)
+        source_lengths: (batch,)
+        target: (batch, written): the start symbol (0), then all words but the last.
+        target_lengths: (batch,)
+        output: (batch, written, hidden), or (words, hidden) with ``target_lengths``
+
+    Returns:
+        The states from which `to_logits` predicts each word, given the words before it.
+
+    Raises:
+        RegardError: The settings do not fit together, or name an unknown score.
+
+    Source:
+        Sutskever et al. 2014; Bahdanau et al. 2015, equations 5 and 6 and A.2.2; Luong et al. 2015,
+        section 3 and equation 5.
+
+    Example:
+        >>> settings = Seq2SeqSettings(width=6, hidden=8, attend_step="previous", score="additive")
+        >>> model = Seq2Seq(settings, 11, 12)
+        >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
+        >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
+        torch.Size([2, 2, 12])
     """
 
     def __init__(

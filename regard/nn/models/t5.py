@@ -28,19 +28,40 @@ from regard.nn.models.settings import T5Settings
 
 
 class T5(EncoderDecoder):
-    """An encoder and a decoder with RMSNorm before each sublayer, whose maps have no bias.
+    """T5, an encoder and a decoder with RMSNorm before each sublayer, whose maps have no bias.
 
-    Raffel et al. 2020, section 2.1; ``score=dot`` does not scale the scores, as there. With
-    ``position=t5-bias``, b[bucket(j − i)] is added to every score, and all layers of a stack share
-    the b of each head. With ``tie`` the word vectors are the output matrix and states are
-    multiplied by 1/√width before it (T5); otherwise the output has its own matrix and states are
-    not scaled (T5 1.1). ``pattern`` applies to both self-attentions, ``compress`` to the encoder's;
-    the attention to the memory has no positions and no pattern.
+    memory = norm(encoder(E[source])), states = norm(decoder(E[target], memory)), logits = states
+    Eᵀ / √width. With ``position=t5-bias``, b[bucket(j − i)] is added to every score, and all layers
+    of a stack share the b of each head. ``score=dot`` does not scale the scores, as in the paper.
 
-    >>> model = T5(T5Settings(width=8, heads=2, layers=1, feedforward=16), 11)
-    >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
-    >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
-    torch.Size([2, 2, 11])
+    Args:
+        settings: With ``tie`` the word vectors are the output matrix (T5); otherwise the output has
+            its own matrix and states are not scaled (T5 1.1). ``pattern`` applies to both
+            self-attentions, ``compress`` to the encoder's; the attention to the memory has no
+            positions and no pattern.
+        vocabulary: The number of words of source and target.
+
+    Shape:
+        source: (batch, read)
+        source_lengths: (batch,)
+        target: (batch, written): the start symbol (0), then all words but the last.
+        target_lengths: (batch,)
+        output: (batch, written, width), or (words, width) with ``target_lengths``
+
+    Returns:
+        The states from which `to_logits` predicts each word, given the words before it.
+
+    Raises:
+        RegardError: The settings do not fit together, or name an unknown part.
+
+    Source:
+        Raffel et al. 2020, section 2.1.
+
+    Example:
+        >>> model = T5(T5Settings(width=8, heads=2, layers=1, feedforward=16), 11)
+        >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
+        >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
+        torch.Size([2, 2, 11])
     """
 
     packs = False

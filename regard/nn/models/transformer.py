@@ -18,18 +18,41 @@ from regard.nn.models.stack import attention_of
 
 
 class Transformer(EncoderDecoder):
-    """An encoder of the source and a decoder that attends to it.
+    """The Transformer: an encoder of the source, and a decoder that attends to its states.
 
-    Embeddings are scaled by √width; with ``tie`` source, target and output share one matrix (Press
-    & Wolf 2017). Positions in the score and ``pattern`` apply to self-attention, not to the
-    attention to the memory; ``compress`` applies to the encoder. With ``norm="pre"`` each stack
-    ends with a norm.
+    memory = encoder(√width E_source + positions), states = decoder(√width E_target + positions,
+    memory), logits = states Wᵀ + b. With ``norm="pre"`` each stack ends with a norm. `start`
+    returns the decoder that `greedy`, `beam` and `sample` of `regard.decoding` call step by step.
 
-    >>> settings = TransformerSettings(width=8, heads=2, layers=1, feedforward=16, tie=False)
-    >>> model = Transformer(settings, 11, 12)
-    >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
-    >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
-    torch.Size([2, 2, 12])
+    Args:
+        settings: With ``tie`` source, target and output share one matrix (Press & Wolf 2017). A
+            position in the score and ``pattern`` apply to self-attention, not to the attention to
+            the memory; ``compress`` applies to the encoder.
+        source_vocabulary: The number of words of the source.
+        target_vocabulary: The number of words of the target.
+
+    Shape:
+        source: (batch, read)
+        source_lengths: (batch,)
+        target: (batch, written): the start symbol (0), then all words but the last.
+        target_lengths: (batch,)
+        output: (batch, written, width), or (words, width) with ``target_lengths``
+
+    Returns:
+        The states from which `to_logits` predicts each word, given the words before it.
+
+    Raises:
+        RegardError: The settings do not fit together, or name an unknown part.
+
+    Source:
+        Vaswani et al. 2017, section 3.
+
+    Example:
+        >>> settings = TransformerSettings(width=8, heads=2, layers=1, feedforward=16, tie=False)
+        >>> model = Transformer(settings, 11, 12)
+        >>> source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0]]), torch.tensor([3, 2])
+        >>> model.to_logits(model(source, lengths, torch.tensor([[0, 9], [0, 3]]))).shape
+        torch.Size([2, 2, 12])
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def job_of(call: Call, dropout: Dropout | None) -> Job:
 
 
 def attended(call: Call, dropout: Dropout | None) -> Tensor:
-    """Compute normalize(score(q, k)) v, (\\*batch, n, value_width), in O(n) memory.
+    """Compute normalize(score(q, k)) v, (*batch, n, value_width), in O(n) memory.
 
     Differentiable once, in the prepared queries and keys, the values, and the score's parameters.
     """

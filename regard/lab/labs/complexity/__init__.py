@@ -1,1 +1,1 @@
-"""From which length does which layer pay?"""
+"""At which sequence length does each kind of layer become the cheapest?"""

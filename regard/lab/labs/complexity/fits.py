@@ -8,9 +8,9 @@ from regard.analysis.growth import crossing, exponent
 from regard.lab.labs.complexity.layers import Size, skips_blocks
 from regard.lab.labs.complexity.measures import Measured
 
-#: A window's order is that of sequences of so many windows and more.
+#: A window's order of cost is fitted to sequences of at least this many windows.
 MANY = 16
-#: The order by the table, and its exponents of n and d.
+#: The order of cost in the table, and its exponents of n and d.
 ORDERS: dict[str, tuple[str, int, int]] = {
     "cnn": ("O(k·n·d²)", 1, 2),
     "rnn": ("O(n·d²)", 1, 2),
@@ -22,7 +22,7 @@ ORDERS: dict[str, tuple[str, int, int]] = {
 
 @dataclass(frozen=True)
 class Fit:
-    """Exponents of a layer's counted operations in n, d and k, beside those of the table.
+    """Exponents of a layer's counted operations in n, d and k, and those of the table.
 
     `lengths`: where the one in n was fitted.
     """
@@ -35,7 +35,7 @@ class Fit:
 
     @property
     def off(self) -> float:
-        """The largest distance from the table."""
+        """The largest difference from an exponent of the table."""
         pairs = zip(self.counted, self.table, strict=True)
         return max(abs(a - b) for a, b in pairs if a is not None and b is not None and a == a)
 
@@ -46,14 +46,17 @@ class Fit:
 
     @property
     def table_says(self) -> str:
-        """The table's."""
+        """The exponents of the table."""
         return _powers(self.table, "{}")
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """From which length `ours` undercuts `theirs`: by operations, by time with the earliest and
-    latest that its interval allows. 0: at every length; infinite: at none."""
+    """The length from which `ours` is cheaper than `theirs`, by operations and by time.
+
+    `times`: for each pass the length, and the earliest and latest that its interval allows. 0: at
+    every length; infinite: at none.
+    """
 
     ours: str
     theirs: str
@@ -89,7 +92,7 @@ def between(at: float, early: float, late: float, lengths: Sequence[int]) -> str
 def briefly(
     at: float, lengths: Sequence[int], ends: tuple[float, float] = (math.nan, math.nan)
 ) -> str:
-    """Return the same for a table.
+    """Return the length and its interval for a cell of a table.
 
     >>> briefly(1234, [128, 2048], (0, 1390)), briefly(math.inf, [128, 2048])
     ('1,200 [≤ 128, 1,400]', '> 2,048')
@@ -117,9 +120,9 @@ def rounded(value: float) -> str:
 def fit(measured: Measured, name: str) -> Fit:
     """Return the exponents of a layer's counted operations, and those of the table.
 
-    A window's are fitted where the order has a meaning: at lengths of `MANY` windows and more (the
-    ends of a sequence see less, which is w/2n of the whole) at which blocks out of its sight are
-    left out.
+    Those of a window are fitted at lengths of at least `MANY` windows at which hidden blocks are
+    skipped. Shorter sequences have no clear order: near its ends a window sees fewer keys, which is
+    w/2n of the cost.
     """
     settings, counted = measured.settings, measured.counted
     used = list(range(len(settings.lengths)))

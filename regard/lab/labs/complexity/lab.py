@@ -1,7 +1,7 @@
-"""From which length does which layer pay? Convolution, recurrence, attention and two cures of n².
+"""At which length does each layer become the cheapest? Convolution, recurrence, three attentions.
 
-Operations are counted and held against the table of Vaswani et al. 2017 (table 1); time and memory
-are measured; what must wait for what is read off the graph of the gradients.
+Operations are counted and compared with Vaswani et al. 2017, table 1; time and memory are measured;
+the number of sequential steps is read from the graph of the gradients.
 """
 
 import math
@@ -28,7 +28,7 @@ from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 
 TOLERANCE = 0.05
 Claims = Mapping[str, tuple[float, bool]]
-#: Who is asked to undercut whom.
+#: Pairs of layers: from which length is the first cheaper than the second?
 PAIRS = [(name, "self-attention") for name in ("linformer", "window", "rnn", "cnn")]
 
 
@@ -42,7 +42,7 @@ class Compared:
 
 
 def compare(settings: ComplexitySettings, say: Say, show: Show) -> Compared:
-    """Count, measure, fit."""
+    """Count operations, measure time and memory, and fit exponents."""
     measured = measure(settings, lambda done, what: show(round(100 * done), 100, what))
     fits = {name: fit(measured, name) for name in LAYERS}
     return Compared(measured, fits, [cross(measured, *pair) for pair in PAIRS])
@@ -62,7 +62,7 @@ def findings(found: Compared) -> Findings:
 
 
 def orders(fits: Mapping[str, Fit]) -> Claims:
-    """Return the claims that each layer's exponents are the table's."""
+    """Return the claims that each layer has the exponents of the table."""
     return {
         f"order-{name}": (fitted.off, fitted.off <= TOLERANCE)
         for name, fitted in fits.items()
@@ -81,7 +81,7 @@ def whole_layer(measured: Measured) -> tuple[float, float]:
 
 
 def chains(measured: Measured) -> Claims:
-    """Return the claims about what must wait: the RNN's chain grows with n, the others' do not."""
+    """Return the claims about sequential steps: those of the RNN grow with n, others do not."""
     lengths, span = measured.waiting.chains, CHAINS[-1] - CHAINS[0]
     per_step = {name: (chain[-1] - chain[0]) / span for name, chain in lengths.items()}
     others = max(value for name, value in per_step.items() if name != "rnn")

@@ -1,8 +1,8 @@
-"""Layers that turn a sequence of n vectors into another, side by side: what ``complexity`` weighs.
+"""The layers that the lab ``complexity`` compares; each maps n vectors to n vectors.
 
     python -m regard.lab.labs.complexity.layers '{"lengths": [128, 256], "d": 64, …}'
 
-prints the megabytes that a call of each takes at its peak beside its inputs, as JSON.
+prints the peak memory of a call of each layer in megabytes, without its inputs, as JSON.
 """
 
 import gc
@@ -28,7 +28,7 @@ PROBES = 3
 
 
 class Size(NamedTuple):
-    """Everything that a layer's cost depends on: length, width, and each layer's own number."""
+    """The numbers that a layer's cost depends on: length, width, kernel, window, rank."""
 
     n: int
     d: int
@@ -42,7 +42,7 @@ class Size(NamedTuple):
 class Convolution(nn.Module):
     """y_t = Σ_j W_j x_{t + (j − ⌊k/2⌋) · dilation} + b over the kernel's k places, zeros beyond.
 
-    ``causal``: none of them lies ahead of t, as in WaveNet. van den Oord et al. 2016, figure 3.
+    With ``causal`` none of them is after t, as in WaveNet. van den Oord et al. 2016, figure 3.
     """
 
     def __init__(self, d: int, kernel: int, dilation: int = 1, *, causal: bool = False) -> None:
@@ -71,7 +71,7 @@ class Recurrence(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """softmax(x xᵀ / √d) x by heads: what is left of the layer without its four projections."""
+    """softmax(x xᵀ / √d) x by heads: self-attention without its four projections."""
 
     def __init__(self, heads: int, mask: Mask | None, compress: Linformer | None) -> None:
         super().__init__()
@@ -79,14 +79,14 @@ class SelfAttention(nn.Module):
         self.attention = Attention(make_score("scaled-dot"), heads=heads, compress=compress)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """Return each vector's average of all."""
+        """Return a weighted average of all vectors for each vector."""
         x = x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         output: Tensor = self.attention(x, x, x, self.mask).output
         return output.transpose(-3, -2).flatten(-2)
 
 
 class Projected(nn.Module):
-    """The whole layer: queries, keys, values and output projected. Vaswani et al. 2017."""
+    """Self-attention with projections of queries, keys, values, output. Vaswani et al. 2017."""
 
     def __init__(self, d: int, heads: int, mask: Mask | None, compress: Linformer | None) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def skips_blocks(size: Size) -> bool:
 def work(
     name: str, size: Size, *, projections: bool = True, backward: bool = False, seed: int = 0
 ) -> Callable[[], Sequence[Tensor]]:
-    """Return a call of a layer on random vectors: its output; ``backward``: and all gradients."""
+    """Return a call of a layer on random vectors; ``backward``: it computes all gradients too."""
     torch.manual_seed(seed)
     layer = make(name, size, projections=projections)
     x = torch.randn(size.batch, size.n, size.d, requires_grad=backward)
@@ -145,12 +145,15 @@ def work(
 def memory(
     lengths: Sequence[int], *, projections: bool, backward: bool, **sizes: int
 ) -> dict[str, list[float]]:
-    """Return the peak megabytes of a call beside its inputs, by layer, for each length: the
-    median of `PROBES`, since what threads and the C library keep is never twice the same."""
+    """Return the peak megabytes of a call without its inputs, by layer, for each length.
+
+    Each is the median of `PROBES` calls, because the memory that threads and the C library keep
+    varies.
+    """
 
     def one(name: str, n: int) -> float:
         making = partial(work, name, Size(n, **sizes), projections=projections, backward=backward)
-        making()()  # loads what the call needs
+        making()()  # loads the libraries that the call needs
         return median(probe(making).extra_mb for _ in range(PROBES))
 
     return {name: [one(name, n) for n in lengths] for name in LAYERS}
@@ -163,5 +166,5 @@ def main(asked: str) -> None:
 
 
 if __name__ == "__main__":
-    gc.freeze()  # what is there already need not be looked through at every probe
+    gc.freeze()  # the collector need not search existing objects at every probe
     main(sys.argv[1])

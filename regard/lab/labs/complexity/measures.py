@@ -33,12 +33,12 @@ from regard.lab.labs.complexity.layers import (
 from regard.lab.studies.budget import parse_budget
 
 FORWARD, BOTH = "forward", "forward + backward"
-#: Where chains and paths are measured: by narrow layers, whose gradients are cheap.
+#: Lengths at which chains and paths are measured, with narrow layers, whose gradients are cheap.
 CHAINS, PATHS, NARROW = (8, 16, 32, 64), (64, 128, 256, 512), 4
-#: torch's attention fills up with zeros to this width, which would blur the order in d.
+#: torch's attention pads narrower vectors to this width, which would blur the order in d.
 NARROWEST = 16
 Hear = Callable[[float, str], None]
-#: What is timed: forward or with gradients, which layer, n, d.
+#: A timed call: forward or with gradients, the layer, n, d.
 Call = tuple[str, str, int, int]
 
 
@@ -58,7 +58,7 @@ Widths = Annotated[tuple[int, ...], BeforeValidator(partial(_rising, NARROWEST))
 
 
 class ComplexitySettings(Settings):
-    """The layers, lengths and widths that are measured.
+    """The layers, lengths and widths to measure.
 
     `d`: width of the vectors; `lengths`: each n; `widths` and `kernels`: the d and k over which
     operations are counted, `widths` timed too, at the middle one of `lengths`. `kernel`: places of
@@ -85,7 +85,7 @@ class ComplexitySettings(Settings):
 
     @property
     def seconds(self) -> float:
-        """The budget. Raises: one that is no time."""
+        """The budget in seconds. Raises: a budget that is not a time."""
         budget = parse_budget(self.budget)
         if "minutes" not in budget:
             raise RegardError(
@@ -116,7 +116,7 @@ class ComplexitySettings(Settings):
             raise RegardError(
                 f"heads={self.heads} does not divide a width of {odd[0]}: change heads, d or widths"
             )
-        assert self.seconds  # a budget that is no time is an error
+        assert self.seconds  # a budget that is not a time is an error
         return self
 
 
@@ -124,8 +124,8 @@ class ComplexitySettings(Settings):
 class Counted:
     """Multiplications with their additions in one forward pass of one sequence, by layer.
 
-    `over_n`, `over_d` and `over_k` are of one head without projections, which is what the table
-    speaks of; `whole` is of self-attention with them, over n and over d; `layers` of what is timed.
+    `over_n`, `over_d` and `over_k` count one head without projections, as the table does; `whole`
+    counts self-attention with projections, over n and over d; `layers` counts the timed layers.
     """
 
     over_n: dict[str, list[float]]
@@ -144,7 +144,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """All that the lab knows; seconds of each call, by round."""
+    """The counts and measurements; `seconds` of each call, by round."""
 
     settings: ComplexitySettings
     counted: Counted
@@ -154,12 +154,12 @@ class Measured:
 
     @property
     def last(self) -> str:
-        """The pass that matters most: with gradients, where those are timed."""
+        """The name of the pass to report: with gradients if those are timed."""
         return self.settings.passes[-1]
 
     @property
     def rounds(self) -> tuple[int, int]:
-        """The fewest and the most samples of a call."""
+        """The smallest and the largest number of samples of a call."""
         counts = [len(samples) for samples in self.samples.values()]
         return min(counts), max(counts)
 
@@ -170,7 +170,7 @@ class Measured:
 
     @property
     def longest(self) -> slice:
-        """The lengths by which growth is told of what is measured: the longer half, 3 at least."""
+        """The lengths from which growth is estimated: the longer half, at least 3."""
         return slice(-max(3, len(self.settings.lengths) // 2), None)
 
     def grows(self, amounts: Sequence[float]) -> float:
@@ -189,8 +189,10 @@ class Measured:
         ]
 
     def ratios(self, how: str, ours: str, theirs: str) -> list[Interval]:
-        """Return the time of one layer over that of another at each length, by round: what slows
-        the machine down for a while slows both."""
+        """Return the time of one layer divided by that of another at each length, by round.
+
+        A slow moment of the machine slows both, so that it hardly changes the ratio.
+        """
         d = self.settings.d
         pairs = (
             zip(self.samples[how, ours, n, d], self.samples[how, theirs, n, d], strict=False)
@@ -200,9 +202,9 @@ class Measured:
 
 
 def measure(settings: ComplexitySettings, hear: Hear) -> Measured:
-    """Count, then measure: memory in a process of its own while counting, time when all is quiet.
+    """Count operations while another process measures memory; measure time when both are done.
 
-    `hear` gets the share that is done.
+    `hear` gets the finished share.
     """
     megabytes = {name: [math.nan] * len(settings.lengths) for name in LAYERS}
     with memory_aside(settings) if settings.memory else nullcontext() as aside:
@@ -218,7 +220,7 @@ def measure(settings: ComplexitySettings, hear: Hear) -> Measured:
 
 
 def count(settings: ComplexitySettings) -> Counted:
-    """Run each layer forward once at each size, and count what it really computes."""
+    """Run each layer forward once at each size, and count the operations."""
 
     def of(name: str, size: Size, *, projections: bool = False) -> float:
         done = operations(work(name, size, projections=projections))
@@ -246,9 +248,9 @@ def count(settings: ComplexitySettings) -> Counted:
 
 
 def wait_for(settings: ComplexitySettings) -> Waiting:
-    """Return what must come one after the other, and how many layers or steps lie between the ends.
+    """Return the longest chains of operations, and the layers or steps between the two ends.
 
-    By the exact path, whose graph shows every operation.
+    They are read from the exact path, whose graph shows every operation.
     """
 
     def narrow(name: str, n: int) -> nn.Module:
@@ -289,7 +291,7 @@ def memory_aside(settings: ComplexitySettings) -> Aside:
 
 
 def time_all(settings: ComplexitySettings, hear: Hear) -> dict[Call, list[float]]:
-    """Return seconds of each layer over lengths and over widths, all in one set of rounds."""
+    """Return seconds of each layer over lengths and over widths, measured in the same rounds."""
     passes, middle = settings.passes, settings.middle
     calls = [
         (how, name, n, settings.d) for how in passes for name in LAYERS for n in settings.lengths

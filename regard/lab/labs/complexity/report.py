@@ -1,4 +1,4 @@
-"""The figures and tables of the lab ``complexity``: what was counted and measured."""
+"""The figures and tables of the lab ``complexity``."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
 
 LOOKS = {name: look for look, name in enumerate((*LAYERS, "dilated cnn"))}
-#: Sequential operations and path lengths by the table; Linformer's and the window's by reasoning.
+#: Sequential operations and path lengths: from the table; for Linformer and windows, derived.
 TABLE = {
     "cnn": ("O(1)", "O(n/k)"),
     "dilated cnn": ("O(1)", "O(log n to the base k)"),
@@ -27,14 +27,14 @@ TABLE = {
 def described(
     measured: Measured, fits: Mapping[str, Fit], crossings: Sequence[Crossing]
 ) -> Findings:
-    """Return the figures and tables, and the values that the page speaks of."""
+    """Return the figures and tables, and the values that the page shows."""
     return Findings.joined(
         [pays(measured, crossings), operations(measured, fits), costs(measured), waits(measured)]
     )
 
 
 def pays(measured: Measured, crossings: Sequence[Crossing]) -> Findings:
-    """Return the lengths from which each layer pays."""
+    """Return the lengths from which each layer is the cheaper one."""
     settings, how, lengths = measured.settings, measured.last, measured.settings.lengths
     layers = measured.counted.layers
     many = layers["self-attention"][-1] / layers["rnn"][-1]
@@ -67,7 +67,7 @@ def pays(measured: Measured, crossings: Sequence[Crossing]) -> Findings:
 
 
 def ratios(measured: Measured) -> Html:
-    """Return each layer's time over that of self-attention."""
+    """Return each layer's time divided by that of self-attention."""
     lengths, how = measured.settings.lengths, measured.last
     series = [Series("", lengths, [1.0] * len(lengths), faint=True)]
     for name in LAYERS:
@@ -86,7 +86,7 @@ def ratios(measured: Measured) -> Html:
 
 
 def operations(measured: Measured, fits: Mapping[str, Fit]) -> Findings:
-    """Return the table of the seed, fitted."""
+    """Return the table of exponents, counted and published."""
     settings, counted = measured.settings, measured.counted
     over_n = _chart(
         f"Operations over length (d = {settings.d})",

@@ -1,1 +1,1 @@
-"""What one head can do, and what two add."""
+"""What one attention head can compute, and what a second one adds."""

@@ -11,7 +11,7 @@ from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.maps import heat_map
 
-EXACT = 1e-12  # what "exactly" may mean for sums of a thousand float64 numbers
+EXACT = 1e-12  # the tolerance of "exactly" for sums of a thousand float64 numbers
 ANGLES = (5, 10, 20, 30, 40, 50, 60, 70, 80, 90)
 
 
@@ -82,7 +82,7 @@ def two_bases(
 
 
 def mix(generator: torch.Generator, basis: Float[Tensor, "m d"]) -> Float[Tensor, " d"]:
-    """Return a vector of the span, its coefficients normal."""
+    """Return a vector of the span with normal coefficients."""
     return torch.randn(len(basis), generator=generator, dtype=torch.float64) @ basis
 
 

@@ -24,7 +24,7 @@ from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Cell
 
-TRIES = 500  # draws of keys where more would show no more
+TRIES = 500  # draws of keys where more would not change the result
 ALPHAS = (1e-6, 1e-4, 1e-2)
 BETAS = [0.5 * 60 ** (i / 29) for i in range(30)]  # 0.5 … 30
 DOT = SCORES["dot"]()
@@ -58,7 +58,7 @@ class ExplorationSettings(Settings):
 
 
 def measure(settings: ExplorationSettings, say: Say, show: Show) -> Findings:
-    """Do the four parts."""
+    """Measure the four parts of the assignment."""
     show(0, 10, "copying")
     parts = [copying(settings)]
     show(1, 10, "taking a value out of a sum")
@@ -132,7 +132,7 @@ def copying(settings: ExplorationSettings) -> Findings:
     ]
     return Findings(
         {
-            # rounding, where an error is itself of its size
+            # rounding, where an error is of this size itself
             "copy-bound": (tightest, tightest <= 1 + 1e-3),
             "copy-half": (weight, abs(weight - 0.5) <= EXACT),
             "copy-sparse": (exact_from, exact_from <= 1.2),
@@ -224,7 +224,7 @@ def copy_errors(
 
 
 def others(lead: Errors, n: int) -> Errors:
-    """Return the most weight that n − 1 keys can have when another leads them by so much.
+    """Return the largest weight of n − 1 keys whose scores are this far below another's.
 
     >>> round(float(others(torch.tensor(0.0), 4)), 12)
     0.75

@@ -23,7 +23,7 @@ from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
 
 TRIES = 500  # draws of two keys and two queries
-EDGES = [(i - 0.5) / 20 for i in range(22)]  # a pile at 0, ½ or 1 stands in one bar
+EDGES = [(i - 0.5) / 20 for i in range(22)]  # values at 0, ½ or 1 fall into one bar
 
 
 def findings(study: Study, found: Measured) -> Findings:
@@ -77,9 +77,9 @@ def findings(study: Study, found: Measured) -> Findings:
 def balance(study: Study) -> tuple[float, float]:
     """Test (a5.1.5): two heads weigh two keys alike where (k_a − k_b)·(q₁ + q₂) = 0.
 
-    Two keys and two queries are drawn; q₂ is then also moved along k_a − k_b to where it holds.
-    Return the largest difference of the weights there, and elsewhere the share of draws in which
-    the sign of the product names the heavier key.
+    Two keys and two queries are drawn; q₂ is then moved along k_a − k_b until the condition holds.
+    Return the largest difference of the weights there, and for the unmoved draws the share in which
+    the sign of the product predicts the heavier key.
     """
     generator = torch.Generator().manual_seed(study.seed + 3)
     keys, queries = torch.randn(2, TRIES, 2, study.d, generator=generator, dtype=torch.float64)
@@ -114,7 +114,7 @@ def plane(found: Measured) -> Html:
 
 
 def over_beta(study: Study, found: Measured) -> Html:
-    """Return the variance of both over β, and the theory's."""
+    """Return the chart of both variances over β, measured and by theory."""
     betas, fine = sorted({*GRID, study.beta}), [1 + 0.5 * i for i in range(119)]
     fine = [beta for beta in fine if beta <= betas[-1]]
     theory = [
@@ -147,6 +147,6 @@ def curve_table(study: Study, found: Measured) -> tuple[list[str], list[list[flo
 
 
 def bars(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much of the draws lies between each two edges."""
+    """Return the share of draws between each two edges."""
     counts, _ = np.histogram(shares, EDGES)
     return counts / len(shares)

@@ -1,4 +1,4 @@
-"""Keys of which one varies in norm, asked by one head and by two: draws, and theory.
+"""Attention of one head and of two over keys, one of which varies in norm: draws and theory.
 
 CS224N winter 2022, assignment 5, part 1, (c.2) and (d.2).
 
@@ -91,7 +91,7 @@ class Measured:
 
 
 def measure(study: Study, show: Callable[[float], None]) -> Measured:
-    """Draw all keys once, ask them in every way, sum up."""
+    """Draw all keys once, compute attention for every query, and summarise."""
     generator = torch.Generator().manual_seed(study.seed + 3)
     betas = sorted({*GRID, study.beta})
     samples: dict[tuple[str, float], list[Tensor]] = {}
@@ -207,7 +207,7 @@ def single_share(n: int, alpha: float, beta: float, wobble: float = 0.5) -> Func
 
 
 def even_share(n: int, alpha: float, beta: float) -> Function:
-    """Return the same where the norm of k_a does not vary."""
+    """Return the share of v_a under one head if the norm of k_a does not vary."""
     return single_share(n, alpha, beta, wobble=0.0)
 
 

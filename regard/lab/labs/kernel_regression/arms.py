@@ -1,4 +1,4 @@
-"""The arms of the kernel regression lab: how each is chosen, and what all of them compute."""
+"""The arms of the kernel regression lab: how each is chosen and fitted."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ RIDGE_ROWS, RIDGE_CHOICE = 2000, 400  # of KernelRidge, whose memory is n²: fit
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to predict, how it was chosen, and what is learned in it."""
+    """A way to predict, how it was chosen, and its learned parameters."""
 
     name: str
     chosen: str
@@ -49,7 +49,7 @@ def fixed_name(how: KernelRegressionSettings) -> str:
 
 @dataclass(frozen=True)
 class Fitted:
-    """An arm that was fitted: its predictions of what was held out, and what they cost."""
+    """A fitted arm: its predictions for held-out points, and their cost."""
 
     arm: Arm
     model: Any
@@ -59,7 +59,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Grid:
-    """The search of w: every w tried with its leave-one-out error, the best, and the learned."""
+    """The search for w: each tried w with its leave-one-out error, the best, and the learned."""
 
     tried: Sequence[tuple[tuple[float, ...], float]]
     best: tuple[float, ...]
@@ -75,7 +75,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Lab:
-    """All that was computed."""
+    """The results of all arms."""
 
     points: Points
     how: KernelRegressionSettings
@@ -102,12 +102,12 @@ class Lab:
 
     @property
     def w(self) -> tuple[float, ...]:
-        """The learned one."""
+        """The learned w."""
         return tuple(float(w) for w in 1 / self.learned.widths_)
 
 
 def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
-    """Return all that are compared but the Gaussian of the grid, which the search itself finds."""
+    """Return the compared arms without the Gaussian of the grid, which the search adds."""
     from regard.lab.runs.kernel_estimator import KernelRegression
 
     unit, dimensions = list(points.unit), points.x.shape[1]
@@ -209,7 +209,7 @@ def ridge(points: Points, seed: int) -> tuple[str, Callable[[], Any], str]:
 
 
 def compute(points: Points, how: KernelRegressionSettings, show: Show) -> Lab:
-    """Fit, then search, then leave out one column after the other."""
+    """Fit the arms, search for w, then leave out one column after the other."""
     chosen = arms(points, how)
     total = len(chosen) + 4
     fitted: dict[str, Fitted] = {}
@@ -239,7 +239,7 @@ def compute(points: Points, how: KernelRegressionSettings, show: Show) -> Lab:
         for place in range(points.x.shape[1]):
             show(total - 1, total, f"without {points.names[place]}")
             blind = learned.widths_.copy()
-            blind[place] = 1e6 * points.scale[place]  # so wide that it tells nothing apart
+            blind[place] = 1e6 * points.scale[place]  # so wide that all distances look equal
             outputs = made("gaussian", list(blind), points).predict(points.new_x)
             without.append(float(np.square(outputs - points.new_y).mean()) / spread)
     return Lab(points, how, fitted, grid, without)
@@ -294,7 +294,7 @@ def by_grid(
 def windowed(
     kernel: str, name: str, points: Points, widths: Sequence[float], how: KernelRegressionSettings
 ) -> Arm:
-    """Fit a kernel of bounded reach: searched for few points, else as wide as the Gaussian."""
+    """Fit a kernel of bounded reach; its width is searched for few points, else the Gaussian's."""
     reach = KERNELS[kernel].reach
     if points.small:
         rows = np.random.default_rng(how.seed).permutation(len(points.x))[:ASKED]

@@ -1,6 +1,6 @@
-"""Kernel regression: attention with one number to learn, on a noisy sine or a table of one's own.
+"""Kernel regression: attention with one learned number, on a noisy sine or the user's table.
 
-f(x) = Σᵢ K(x, xᵢ) yᵢ / Σᵢ K(x, xᵢ), Nadaraya 1964, Watson 1964: x asks, the xᵢ that were seen are
+f(x) = Σᵢ K(x, xᵢ) yᵢ / Σᵢ K(x, xᵢ), Nadaraya 1964, Watson 1964: x is the query, the training xᵢ are
 the keys, their yᵢ the values. The settings of the built-in points are those of Dive into Deep
 Learning, section 11.2.
 """
@@ -35,7 +35,7 @@ class Measured:
 
 
 def measure(how: KernelRegressionSettings, say: Say, show: Show) -> Measured:
-    """Read the points, fit every arm, search, and count many keys."""
+    """Read the points, fit every arm, search for w, and measure many keys."""
     points = load(how)
     rows, held = len(points.x), len(points.new_x)
     say(f"{rows:,} points to learn from, {held:,} held out; {', '.join(points.names)} → "
@@ -53,7 +53,7 @@ def measure(how: KernelRegressionSettings, say: Say, show: Show) -> Measured:
 
 
 def parity(lab: Lab) -> tuple[float, bool]:
-    """Return row K2, a claim: the Gaussian by attention and by a double loop in float64."""
+    """Return row K2, a claim: attention and a double loop in float64 give the same Gaussian."""
     points, said = lab.points, lab.fitted[lab.fixed].said[:LOOP]
     worst = 0.0
     for x, found in zip(points.new_x[:LOOP], said, strict=True):
@@ -128,19 +128,20 @@ def many_keys(keys: int) -> Findings:
 
 
 def compared(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
-    """Compare pairs of arms by the unexplained share at each held-out point; a positive mean is
-    the first one's lead."""
+    """Compare pairs of arms by the unexplained share at each held-out point.
+
+    A positive mean is the lead of the first arm."""
     gains = {name: -lab.errors(name)[None] for pair in pairs for name in pair}
     return [replace(found, unit="of the variance") for found in judge(gains, pairs)]
 
 
 def left(lab: Lab, name: str) -> float:
-    """Return the share of y's variance that an arm leaves."""
+    """Return the share of y's variance that an arm leaves unexplained."""
     return float(lab.errors(name).mean())
 
 
 def judged(lab: Lab) -> list[list[Cell]]:
-    """Return every arm with its error and interval, the least first."""
+    """Return every arm with its error and interval, the smallest error first."""
     rows: list[list[Cell]] = []
     several = lab.points.x.shape[1] > 1
     for name, fitted in lab.fitted.items():
@@ -163,7 +164,7 @@ def judged(lab: Lab) -> list[list[Cell]]:
 
 
 def columns(lab: Lab) -> Findings:
-    """Return which column matters."""
+    """Return the findings on the influence of each column."""
     base = left(lab, LEARNED)
     rows = [
         [name, w, float(h), w * s, 100 * base, 100 * without]
@@ -182,7 +183,7 @@ def columns(lab: Lab) -> Findings:
 
 
 def rows_of(measured: Measured) -> Compared:
-    """Return the arms and how the learned w stands to each, for ``--json``."""
+    """Return the arms and the comparison of the learned w with each, for ``--json``."""
     lab = measured.lab
     arms = [
         arm_row(name, 1, arm_interval(lab.errors(name)[None]), seconds=fitted.seconds,
@@ -194,7 +195,7 @@ def rows_of(measured: Measured) -> Compared:
 
 
 def following(measured: Measured) -> str:
-    """Return the command for a table of one's own, or for another seed."""
+    """Return the command for the user's own table, or for another seed."""
     if measured.lab.points.built_in:
         return "regard lab kernel-regression --data FILE.csv --x a,b --y c"
     return f"regard lab kernel-regression --data {quote(measured.lab.how.data)} seed=1"

@@ -1,4 +1,4 @@
-"""Kernel regression over very many keys, in a process of its own: seconds and memory.
+"""Kernel regression over very many keys in a separate process: seconds and memory.
 
     python -m regard.lab.labs.kernel_regression.memory 1000000
 
@@ -17,7 +17,7 @@ QUERIES = 1000
 
 
 class Cost(NamedTuple):
-    """A call with so many keys: its seconds, and its peak in MB beside what it was given."""
+    """The cost of a call: its number of keys, its seconds, its peak memory without inputs in MB."""
 
     keys: int
     seconds: float
@@ -25,13 +25,13 @@ class Cost(NamedTuple):
 
 
 def measure(keys: int) -> Cost:
-    """Ask so many keys about `QUERIES` points of the noisy sine, in a fresh process."""
+    """Predict `QUERIES` points of the noisy sine from this many keys, in a fresh process."""
     with Aside("regard.lab.labs.kernel_regression.memory", str(keys)) as aside:
         return Cost(*aside.answer(f"{keys:,} keys", "take fewer, or keys=0"))
 
 
 def ask(keys: int) -> Cost:
-    """Ask so many keys in this process, and return the cost."""
+    """Predict from this many keys in this process, and return the cost."""
     import torch
 
     from regard.analysis.memory import probe

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.lab.labs.kernel_regression.arms import Lab
     from regard.lab.reports.findings import Cell
 
-ALONG = 160  # places that a curve is drawn at
+ALONG = 160  # points at which a curve is drawn
 FRAMES = 14
 SHOWN = 400  # points of a cloud
 SQUARE = 60  # rows of a heat map
@@ -27,7 +27,7 @@ PEERS = ("KNeighborsRegressor", "KernelRidge")
 
 
 def fits(lab: "Lab", rows: "Sequence[Sequence[Cell]]") -> dict[str, Html]:
-    """Return the errors of all; the fits, or what was said beside what was true."""
+    """Return the errors of all arms, and the fitted curves or predictions over true values."""
     errors = interval_chart(
         f"What each arm leaves of the variance of {lab.points.target}",
         [_row(cells) for cells in rows], x_label="% of the variance at held-out points",
@@ -91,7 +91,7 @@ def _fit_chart(lab: "Lab", title: str, names: Sequence[str]) -> Html:
 
 
 def _residuals(lab: "Lab", place: int) -> list[Html]:
-    """Return what was true less what was said, over one column, for the fixed and the learned w."""
+    """Return the residuals over one column, for the fixed and the learned w."""
     x = lab.points.new_x[:, place]
     some = np.argsort(x, kind="stable")
     some = some[np.linspace(0, len(some) - 1, min(SHOWN, len(some))).astype(int)]
@@ -131,7 +131,7 @@ def _said_and_true(lab: "Lab") -> dict[str, Html]:
 
 
 def learning(lab: "Lab") -> dict[str, Html]:
-    """Return the figures of learning: w by step, the criterion over w, the fit, the weights."""
+    """Return the figures of the training: w by step, the criterion over w, the fit, the weights."""
     history = lab.learned.history_
     steps = [float(step.number) for step in history]
     per = lab.points.scale if len(lab.w) > 1 else np.ones(1)
@@ -150,7 +150,7 @@ def learning(lab: "Lab") -> dict[str, Html]:
 def _film(lab: "Lab") -> Html:
     history = lab.learned.history_
     last = len(history) - 1
-    # More frames where w still moves.
+    # More frames while w still changes.
     chosen = sorted(
         {round(last * (i / (FRAMES - 1)) ** 2.5) for i in range(FRAMES)} | set(range(3))
     )

@@ -16,7 +16,7 @@ from regard.lab.tasks.regression.task import all_equal
 Numbers = NDArray[np.float64]
 BUILT_IN = "curve"
 HELD_OUT = 500  # of the built-in points
-MOST_HELD_OUT = 2000  # of a file's: enough to judge by
+MOST_HELD_OUT = 2000  # of a file: enough to compare arms
 FEWEST = 10
 SMALL = 5000  # points up to which every kernel is fitted by its own search
 
@@ -27,11 +27,11 @@ def variance(y: Numbers) -> float:
 
 
 class KernelRegressionSettings(Settings):
-    """``x`` and ``y`` name columns of a file; ``w`` is one over the width that is not learned.
+    """``x`` and ``y`` name columns of a file; ``w`` is 1 / the width that is not learned.
 
     With ``standardize`` that w is per standard deviation of a column; by default it is for a file.
-    ``batch`` and ``neighbors`` of 0 are chosen by the lab. ``keys``: how many the last section
-    asks; 0 leaves it out.
+    The lab chooses ``batch`` and ``neighbors`` that are 0. ``keys``: the number of keys in the last
+    section; 0 leaves it out.
     """
 
     data: str = BUILT_IN
@@ -70,18 +70,18 @@ class Points:
 
     @property
     def constant(self) -> NDArray[np.bool_]:
-        """The columns that say nothing."""
+        """The constant columns, which have no influence."""
         flat: NDArray[np.bool_] = np.ptp(self.x, axis=0) == 0
         return flat
 
     @property
     def small(self) -> bool:
-        """Few enough for searches that ask every point."""
+        """Whether the points are few enough for a search over all of them."""
         return len(self.x) <= SMALL
 
 
 def load(how: KernelRegressionSettings) -> Points:
-    """Return the points that are asked for, divided by the seed.
+    """Return the requested points, split by the seed.
 
     Raises: columns of built-in data; too few rows; a y that never changes; those of `read_columns`.
     """

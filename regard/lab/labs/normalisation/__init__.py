@@ -1,1 +1,1 @@
-"""Why LayerNorm and not BatchNorm in a Transformer."""
+"""Why a Transformer uses LayerNorm and not BatchNorm."""

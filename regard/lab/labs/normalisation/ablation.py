@@ -1,4 +1,4 @@
-"""The fourth reason: what each norm does to the accuracy of a small Transformer."""
+"""The fourth reason: the accuracy of a small Transformer with each norm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

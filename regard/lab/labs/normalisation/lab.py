@@ -1,4 +1,4 @@
-"""Why does a Transformer take LayerNorm and not BatchNorm? Four reasons, each measured.
+"""Why does a Transformer use LayerNorm and not BatchNorm? Four reasons, each measured.
 
 The reasons are those of seed 002: lengths differ; residual networks; words that have roles of
 their own; ablations. Shen et al. 2020 (PowerNorm) measure the second and the fourth at full size.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention, lengths
 
-#: A norm of (texts, words, width); the second argument is True where a word is no padding.
+#: A norm of (texts, words, width); the second argument is True for words, False for padding.
 Norm = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -41,7 +41,7 @@ class BatchNorm(nn.Module):
     def forward(
         self, x: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words"]
     ) -> Float[Tensor, "texts words width"]:
-        """Normalise all words together. Raises: torch's, for a batch of a single word."""
+        """Normalise all words together. Raises: ValueError of torch for a batch of one word."""
         counted = torch.ones_like(real) if self.padding else real
         normed = x.clone()
         normed[counted] = self.norm(x[counted])

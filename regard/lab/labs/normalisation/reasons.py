@@ -1,4 +1,4 @@
-"""Three of the four reasons, measured on vectors: lengths, residuals, words that are mixed."""
+"""Three of the four reasons, measured on vectors: lengths, residuals, roles of words."""
 
 import torch
 from torch import Tensor, nn
@@ -8,14 +8,14 @@ from regard.lab.labs.normalisation.norms import NORMS, BatchNorm, Block, LayerNo
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Cell
 
-WORDS = 12  # of the text that is watched
+WORDS = 12  # of the watched text
 DRAWS = 40  # batches around it
 EXACT = 1e-5  # relative difference that is rounding
 BATCHES = (2, 4, 8, 16, 32, 64)
 
 
 def companions(batch: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return ``batch`` texts of 4 to 20 words, padded by zeros, and where words are.
+    """Return ``batch`` texts of 4 to 20 words, padded by zeros, and a mask of their words.
 
     The numbers of a word have mean 1 and deviation 1, so that padding differs from words.
     """
@@ -36,7 +36,7 @@ def watched(norm: nn.Module, text: Tensor, others: Tensor, real: Tensor) -> Tens
 
 
 def change(norm: nn.Module, batch: int, width: int, seed: int) -> float:
-    """Return how far a text's normalised words move, relative to their size, over its batches."""
+    """Return the change of a text's normalised words between batches, relative to their size."""
     generator = torch.Generator().manual_seed(seed)
     text = 1 + torch.randn(WORDS, width, generator=generator)
     seen = torch.stack(
@@ -91,7 +91,7 @@ def lengths_differ(width: int, seed: int) -> Findings:
 
 
 def residuals(width: int, layers: int, seed: int) -> Findings:
-    """Reason 2: the norm helps residual networks. Size of states and gradients over the depth."""
+    """Reason 2: norms help residual networks. Size of states and gradients over the depth."""
     sizes, slopes = {}, {}
     for name, make in NORMS.items():
         torch.manual_seed(seed)

@@ -1,1 +1,1 @@
-"""What does a position tell?"""
+"""What can a model learn from each kind of position?"""

@@ -16,7 +16,7 @@ from regard.lab.studies.statistics import arm_interval
 
 All = Mapping[Experiment, Found]
 QUESTIONS = ("moved", "begin", "begin, causal", "distance", "further on")
-#: Positions that are part of the score: all they know is how two words lie to each other.
+#: Positions that are part of the score: they depend on the relation of two words alone.
 #: The positions of the lab's questions; later ones are compared by `regard compare`.
 ASKED: dict[str, type[nn.Module] | None] = {
     name: POSITIONS[name]
@@ -31,12 +31,12 @@ FREE = [name for name in RELATIVE if name in OF_TEXT]
 
 
 def of(found: All, task: str, position: str) -> list[Found]:
-    """Return what came of a task with these positions, seed by seed."""
+    """Return the results of a task with these positions, one per seed."""
     return [x for key, x in found.items() if (key.task, key.position) == (task, position)]
 
 
 def rights(found: All, task: str, position: str) -> NDArray[np.bool_]:
-    """Return which answers are right, (seeds, texts); "further on" is "distance" elsewhere."""
+    """Return which answers are right, (seeds, texts); "further on" is "distance", moved on."""
     if task == "further on":
         return np.stack([x.elsewhere for x in of(found, "distance", position)])
     return np.stack([x.right for x in of(found, task, position)])
@@ -107,7 +107,7 @@ def probes(found: All, length: int) -> Findings:
 
 
 def of_alibi(said: NDArray[np.int64]) -> tuple[float, float]:
-    """Return how often |j − i| is right, and of those that are right how often the side is."""
+    """Return how often |j − i| is right, and how often the side is right among these."""
     at = np.arange(-NEAR, NEAR + 1)
     far = np.abs(at)[:, None] == np.abs(at)[None, :]
     aside = far & (at != 0)[:, None]
@@ -129,7 +129,7 @@ def by_place(found: All, length: int) -> Html:
 
 
 def said_of(found: All, name: str) -> Html:
-    """Return which distance was said of which."""
+    """Return the predicted distances for each true distance."""
     confusion = counts(found, "distance", name)
     return heat_map(
         f"{name}: said of each distance, %", 100 * confusion / confusion.sum(1, keepdims=True),
@@ -139,7 +139,7 @@ def said_of(found: All, name: str) -> Html:
 
 
 def trees(found: All) -> Findings:
-    """Return what tree positions tell of the tree, beside those of the text."""
+    """Return what can be read from tree positions and from positions in the text."""
     names = list(dict.fromkeys(key.position for key in found if key.task == "depth"))
     base = {
         task: most_frequent([x.said for key, x in found.items() if key.task == task])

@@ -1,6 +1,6 @@
-"""What does a position tell a model: its place, its neighbours, beyond the trained length?
+"""What does each kind of position reveal: the place, the neighbours, also beyond trained lengths?
 
-The sine positions looked at (`sines`), then nine positions by small networks (`tasks`): what
+Sine positions are shown (`sines`), then small networks learn from nine positions (`tasks`): what
  can be read from it (`findings`), and how far it goes (`reach`).
 """
 
@@ -28,7 +28,7 @@ class PositionsSettings(Settings):
     """Probes: texts of `length` words of `words` kinds, networks of `width` and `heads`, `steps`.
 
     The copy task: trained on `trained` words for `copy_steps`, asked for the word `back` places
-    before in texts of up to `reach` times that. The rotation: `widths`, `shifts` (lists: 6,7,64),
+    before in texts of up to `reach` × that length. The rotation: `widths`, `shifts` (as 6,7,64),
     positions up to `farthest`; pe·pe has the first of the widths that is 16 or more. `seeds`
     networks of each kind, numbered from `seed`; `workers` processes, one thread each.
     """
@@ -88,7 +88,7 @@ class PositionsSettings(Settings):
 
 
 def numbers(key: str, text: str) -> list[int]:
-    """Return whole numbers between commas.
+    """Parse comma-separated integers.
 
     >>> numbers("shifts", "1, -8")
     [1, -8]
@@ -158,7 +158,7 @@ def plan(settings: PositionsSettings) -> list[Experiment]:
 def train_all(
     experiments: Sequence[Experiment], workers: int, show: Show
 ) -> dict[Experiment, Found]:
-    """Return what came of each experiment; the same whatever the number of workers.
+    """Return the result of each experiment, independent of the number of workers.
 
     One worker is this process.
     """

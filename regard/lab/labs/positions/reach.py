@@ -16,7 +16,7 @@ REFERENCE = "sinusoidal"
 
 
 def copies(found: All, trained: int, back: int) -> Findings:
-    """Return how far each goes beyond the length it was trained on."""
+    """Return the accuracy of each kind of position beyond the trained length."""
     tables = {name: rights(found, "copy", name) for name in OF_TEXT}  # seeds × texts × places
     longest = next(iter(tables.values())).shape[2] + back
     at = sorted(
@@ -102,7 +102,7 @@ def drawn(
 
 
 def massed(found: All, trained: int, back: int, longest: int) -> Html:
-    """Return the weight of the word that is asked for, over the length."""
+    """Return the attention weight of the correct word, over the length."""
     lengths = list(range(back + 1, longest + 1))
     series = [
         Series(name, lengths,
@@ -118,7 +118,7 @@ def massed(found: All, trained: int, back: int, longest: int) -> Html:
 
 
 def looked(found: All, longest: int) -> Html:
-    """Return where the last word of the longest text looks."""
+    """Return the attention of the last word of the longest text, over the distance."""
     series = [
         Series(name, list(range(longest)),
                (100 * np.mean([x.looks for x in of(found, "copy", name)], 0)).tolist(), look=look)

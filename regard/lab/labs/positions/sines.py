@@ -1,4 +1,4 @@
-"""The sine positions, looked at: their products, their wavelengths, the rotation that moves them.
+"""Sine positions: their products, their wavelengths, and the rotation that shifts them.
 
 000's question 3 (pe·pe), 002's rotation; the formula is `regard.attention.positions.sines`.
 """
@@ -27,7 +27,7 @@ TURNS = 24
 
 @dataclass(frozen=True)
 class Turned:
-    """The error of M_δ p_i as p_{i+δ}: the largest over i and columns, and for each i."""
+    """The error ‖M_δ p_i − p_{i+δ}‖: the largest over i and columns, and for each i."""
 
     width: int
     shift: int
@@ -48,7 +48,7 @@ def turned(width: int, shift: int, farthest: int) -> Turned:
 
 
 def sines(width: int, widths: Sequence[int], shifts: Sequence[int], farthest: int) -> Findings:
-    """Return what the sine positions are, and how far the rotation that moves them is exact."""
+    """Return the figures of sine positions, and the error of the rotation that shifts them."""
     table = sinusoidal(torch.arange(DRAWN), width, torch.float64)
     rotations = [turned(w, s, farthest) for w in widths for s in shifts]
     most = max(one.most for one in rotations)

@@ -1,9 +1,8 @@
 """Tasks that test each kind of position, the small network that learns them, and a run.
 
-Every network is trained from end to end on its one question, for positions give nothing to read
-that a network could not be trained to show: a probe on frozen random weights would measure their
-luck. Words are drawn at random and anew for every batch, so there is nothing to learn by heart, and
-what words hold says nothing about where they stand.
+Every network is trained from end to end on one question: a probe on frozen random weights would
+measure the luck of those weights. Words are drawn at random for every batch, so that nothing can be
+memorised, and a word says nothing about its position.
 """
 
 import math
@@ -31,22 +30,22 @@ from regard.attention import (
 from regard.attention.positions.trees import nodes, way
 
 #: Probes by name, and the classes of an answer in a text of n words (0: one for each of n).
-NEAR = 4  # words to each side whose distance is asked for
+NEAR = 4  # the probe "distance" asks about so many words on each side
 DEPTHS = 8
 CLASSES = {"moved": 0, "begin": 0, "causal": 0, "begin, causal": 0, "distance": 2 * NEAR + 1,
            "depth": DEPTHS, "way": 2 * NEAR + 1}  # fmt: skip
 OF_PAIRS = ("distance", "way")
 OF_TREES = ("depth", "way")
 HELD_OUT = 480  # texts, the same for all networks of a task
-AT_ONCE = 16  # long texts whose weights are held
+AT_ONCE = 16  # long texts whose weights are in memory at once
 
 
 @dataclass(frozen=True)
 class Experiment:
     """One network: its task ("copy" or a row of `CLASSES`), its positions, its seed, its sizes.
 
-    ``length`` is that of the texts it is trained on, ``longest`` that of the longest it is asked
-    about ("copy" alone), ``back`` how far back the word to copy stands.
+    ``length``: of the training texts; ``longest``: of the longest test text ("copy" only);
+    ``back``: the distance to the word that is copied.
     """
 
     task: str
@@ -65,10 +64,10 @@ class Experiment:
 class Found:
     """The result of an experiment on held-out texts.
 
-    ``right``: (texts,) of a probe, (texts, places) of "copy". ``elsewhere``: the same texts as
-    many places further on as they are long ("distance" alone). ``said``: counts, (true, said).
-    ``mass``: at each place the attention that the best head gives to the word asked for, and
-    ``looks``: that of the last word over the distance back, mean over heads ("copy").
+    ``right``: (texts,) of a probe, (texts, places) of "copy". ``elsewhere``: ``right`` for the
+    same texts, moved on by their length ("distance" only). ``said``: counts of (true class,
+    predicted class). For "copy", ``mass`` is the attention of the best head to the correct word at
+    each place, and ``looks`` the attention of the last word over the distance, mean over heads.
     """
 
     right: NDArray[np.bool_]
@@ -82,9 +81,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Texts:
-    """A batch: words, positions, who looks at whom, trees, and what is asked where.
+    """A batch: words, positions, the mask, trees, and the questions with their answers.
 
-    ``labels`` and ``asked`` are (batch, n), or (batch, n, n) where pairs are asked for.
+    ``labels`` and ``asked`` are (batch, n), or (batch, n, n) for questions about pairs.
     """
 
     tokens: Int[Tensor, "batch n"]
@@ -96,19 +95,19 @@ class Texts:
 
     @property
     def tree(self) -> AbstractContextManager[None]:
-        """The trees of these texts, where they have some."""
+        """The trees of these texts, if they have any."""
         return nullcontext() if self.parents is None else parsed(self.parents)
 
 
 class Reader(nn.Module):
     """x = E[word] + p; x ← x + Attention(LN x); an answer at each place: MLP(LN x).
 
-    One layer, so that what is read is what one layer can tell.
+    There is one layer, so that the result is what one layer can learn.
     """
 
     def __init__(self, of: Experiment, classes: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(of.words + 1, of.width)  # the last one begins a text
+        self.embedding = nn.Embedding(of.words + 1, of.width)  # the last one is the start token
         self.positions = input_positions(of.position, of.width, length=of.longest)
         self.norm = nn.LayerNorm(of.width)
         self.attention = MultiHeadAttention(of.width, of.heads, position=of.position)
@@ -125,7 +124,7 @@ class Reader(nn.Module):
 
 
 class Comparer(nn.Module):
-    """The scores of a pair of words, one a head, and an answer from those alone."""
+    """The scores of a pair of words, one per head, and an answer from these alone."""
 
     def __init__(self, of: Experiment, classes: int) -> None:
         super().__init__()
@@ -136,7 +135,7 @@ class Comparer(nn.Module):
         self.score = make_score("scaled-dot", of.position, narrow, narrow, heads=of.heads)
         self.answer = nn.Sequential(
             nn.Linear(of.heads, 64), nn.ReLU(), nn.Linear(64, classes)
-        )  # no norm: it would take the one number that ALiBi gives
+        )  # no norm: it would remove the only number that ALiBi provides
 
     def forward(self, texts: Texts) -> Float[Tensor, "asked classes"]:
         """Return the logits of the requested pairs."""
@@ -165,7 +164,7 @@ def answers(width: int, classes: int) -> nn.Sequential:
 
 
 def draw(of: Experiment, count: int, chance: torch.Generator, *, held_out: bool = False) -> Texts:
-    """Draw the texts of a probe; held out, "moved" has each text at every possible place."""
+    """Draw the texts of a probe; the held-out texts of "moved" stand at every possible place."""
     n, task, at = of.length, of.task, torch.arange(of.length)
     everywhere = task == "moved" and held_out
     each = math.ceil(count / n) if everywhere else count
@@ -199,7 +198,7 @@ def draw(of: Experiment, count: int, chance: torch.Generator, *, held_out: bool 
 
 
 def further(texts: Texts, of: Experiment) -> Texts:
-    """Return the same texts as many places further on as they are long."""
+    """Return the texts with their positions increased by their length."""
     where = texts.where + of.length
     parents = moved(texts.parents, where.expand_as(texts.tokens), of.longest)
     return Texts(texts.tokens, where, texts.mask, parents, texts.labels, texts.asked)
@@ -227,14 +226,14 @@ def moved(
 
 
 def to_copy(of: Experiment, count: int, length: int, chance: torch.Generator) -> Texts:
-    """Draw texts in which the answer to each word is the word ``back`` places before."""
+    """Draw texts in which the answer for each word is the word ``back`` places before it."""
     tokens, at = torch.randint(of.words, (count, length), generator=chance), torch.arange(length)
     queried = (at >= of.back).expand(count, length)
     return Texts(tokens, at, causal(), None, tokens.roll(of.back, 1), queried)
 
 
 def experiment(of: Experiment) -> Found:
-    """Train a network on its task and ask it about held-out texts; the same bits for one seed."""
+    """Train a network and test it on held-out texts; equal seeds give equal bits."""
     began = time.perf_counter()
     with torch.random.fork_rng(devices=[]), use("exact"):
         torch.manual_seed(of.seed)
@@ -252,7 +251,7 @@ def experiment(of: Experiment) -> Found:
 def train(network: nn.Module, of: Experiment, rate: float = 0.01, batch: int = 12) -> None:
     """Train by Adam with 20 steps of warm-up and linear decay, on new texts at every step.
 
-    Many steps of few texts: on texts that never come again that learns more in the same time.
+    Since texts are never repeated, many steps on few texts learn more in the same time.
     """
     adam = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
     chance = torch.Generator().manual_seed(of.seed + 1_000_003)
@@ -275,7 +274,7 @@ Answers = tuple[
 
 
 def ask(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
-    """Evaluate held-out texts of a probe; one answer per text counts, so they are independent."""
+    """Evaluate held-out texts of a probe; one answer counts per text, for independence."""
     texts = draw(of, HELD_OUT, chance, held_out=True)
     pick = torch.rand(texts.asked.shape, generator=chance) * texts.asked
     one = pick.flatten(1).argmax(1, keepdim=True)
@@ -296,7 +295,7 @@ def ask(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
 
 
 def ask_copies(network: nn.Module, of: Experiment, chance: torch.Generator) -> Answers:
-    """Evaluate held-out texts of each length, every word at every place."""
+    """Evaluate held-out texts of each length at every position."""
     assert isinstance(network, Reader)
     weights: list[Tensor] = []
     hook = network.attention.attention.register_forward_hook(
@@ -315,11 +314,11 @@ def ask_copies(network: nn.Module, of: Experiment, chance: torch.Generator) -> A
 
 
 def work(of: Experiment, report: object) -> Found:
-    """Do an experiment, as a job of `regard.lab.studies.launch`."""
+    """Run an experiment, as a job of `regard.lab.studies.launch`."""
     return experiment(of)
 
 
 def most_frequent(said: Sequence[NDArray[np.int64]]) -> float:
-    """Return the share of the most frequent true answer, the accuracy of always giving it."""
+    """Return the share of the most frequent answer, which is the accuracy of always giving it."""
     truth = np.sum([counts.sum(1) for counts in said], 0)
     return float(truth.max() / truth.sum())

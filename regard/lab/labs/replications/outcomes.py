@@ -1,4 +1,4 @@
-"""Outcomes of replications: whether a rerun agrees with what was published."""
+"""Outcomes of replications: whether a rerun agrees with the published finding."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -99,7 +99,7 @@ def member(
 
 
 def described(name: str, result: Result, outcomes: Sequence[Outcome]) -> Findings:
-    """Return the outcomes, and those that can be told as claims, which hold if the rerun agrees."""
+    """Return the outcomes, and the decided ones as claims, which hold if the rerun agrees."""
     numbered = {str(number): one for number, one in enumerate(outcomes, 1)}
     claims = {
         key: (one.value, one.verdict == AGREES)

@@ -23,7 +23,7 @@ TIMES = " × "
 
 
 class ScoresOptions(Settings):
-    """The rows that take part; each empty one stands for all."""
+    """The scores and normalisers to compare; an empty setting means all."""
 
     scores: str = Field("", description="names of scores, with commas between; or FILE.py:Name")
     normalizers: str = Field(
@@ -105,7 +105,7 @@ def chosen(plan: Plan, arrange: Arrange) -> Plan:
 
 
 def _names(key: str, text: str) -> list[str]:
-    """Return the names of an option. Raises: an empty one among them, or one twice."""
+    """Return the names of an option. Raises: an empty or repeated name."""
     names = [name.strip() for name in text.split(",")] if text else []
     if not all(names) or len({*names}) < len(names):
         raise RegardError(f"{key}={text}: give names with commas between, each once")

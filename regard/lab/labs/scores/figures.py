@@ -1,4 +1,4 @@
-"""The pictures of the scores lab."""
+"""The figures of the scores lab."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from regard.lab.reports.figures import Point, scatter
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
 
-#: Arms whose learning is drawn, as many of them as were run.
+#: Arms whose learning curves are drawn, if they were run.
 DRAWN = (
     REFERENCE, "gaussian", "additive", "synthesizer-random", name_of(DOT, "sparsemax"),
     name_of(DOT, "sigmoid"),

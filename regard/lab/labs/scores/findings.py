@@ -18,7 +18,7 @@ SPARSE = ("sparsemax", "entmax15", "entmax", "adaptive-entmax", "top-k")
 TOGETHER = (name_of("cosine", "sparsemax"), name_of(DOT, "sparsemax"))
 PAIRS = "-pairs"  # the end of a member's name that has all pairs
 NAMED = 8  # arms of one side that are all named
-#: No reader blind to order passes this share of the reviews: `regard.lab.data.synthetic`.
+#: No model without word order is right for a larger share: `regard.lab.data.synthetic`.
 BAG_OF_WORDS = 0.73
 
 
@@ -36,7 +36,7 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
 
 
 def summary(table: Sequence[Sequence[Cell]]) -> Findings:
-    """Return the arms beside the tasks, and which are ahead, behind, or neither."""
+    """Return the table of arms by task, and which are ahead, behind, or neither."""
     tasks = dict.fromkeys(str(row[0]) for row in table)
     values = [_of_task(task, [row for row in table if row[0] == task]) for task in tasks]
     return Findings(
@@ -45,7 +45,7 @@ def summary(table: Sequence[Sequence[Cell]]) -> Findings:
 
 
 def overview(table: Sequence[Sequence[Cell]]) -> tuple[list[str], list[list[Cell]]]:
-    """Return the columns and rows of the arms beside the tasks."""
+    """Return the columns and rows of the table of arms by task."""
     single = [row for row in table if not str(row[0]).endswith(PAIRS)] or table
     tasks = list(dict.fromkeys(str(row[0]) for row in single))
     cells: dict[str, dict[str, Cell]] = {}
@@ -76,8 +76,7 @@ class Group:
     """Arms on one side of the reference.
 
     `arms`: their names and scores, the best first. If they are more than `NAMED`, `whole` has the
-    scores that all take part, by "normaliser", and such normalisers, by "score"; `arms` are those
-    that are left.
+    normalisers and scores of which all arms are on this side, and `arms` only the other arms.
     """
 
     number: int
@@ -105,22 +104,22 @@ class Group:
 
 
 def recall_claims(result: Result) -> Findings:
-    """Return what recalling values by their keys needs."""
+    """Return the claims about recalling values by their keys."""
     return _joined("recall", result, [_no_match(result), _no_gradient(result)])
 
 
 def sorting_claims(result: Result) -> Findings:
-    """Return what sorting needs."""
+    """Return the claims about sorting."""
     return _joined("sorting", result, [_no_need(result), _sees_all(result)])
 
 
 def reviews_claims(result: Result) -> Findings:
-    """Return whether word order is read."""
+    """Return the claims about reading word order."""
     return _joined("reviews", result, [_order(result)])
 
 
 def pairs_claims(result: Result) -> Findings:
-    """Return whether a normaliser does better with a score of small range.
+    """Return the claims about a normaliser with scores of a small range.
 
     The pair was chosen after a look at an earlier run of the lab.
     """
@@ -161,10 +160,10 @@ def _no_match(result: Result) -> Findings:
 
 
 def guess_by_place(puzzle: Recall, length: int) -> float:
-    """Return how often the pair most often asked for at a place is the one that is asked for.
+    """Return the accuracy of guessing the pair that is most often asked for at a position.
 
-    No answer that reads no key is right more often, but by exclusion of values. Near repetitions
-    are more frequent, so that a place says more than chance.
+    Without reading keys no answer is right more often, except by excluding values. Repetitions are
+    more frequent nearby, so that the position predicts better than chance.
 
     >>> round(guess_by_place(Recall(32, 4), 16), 2)
     0.38

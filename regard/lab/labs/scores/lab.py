@@ -1,7 +1,7 @@
-"""Which score, and which normaliser, matters for what? All of them on three small tasks.
+"""Which score and which normaliser matter for which task? All of them on three small tasks.
 
-An arm is a score with a normaliser in an ordinary model, everything else the same, and is compared
-with scaled-dot × softmax. ``scores=…`` and ``normalizers=…`` select rows or add parts of one's own.
+An arm is a score with a normaliser in an ordinary model. All else is equal, and each arm is
+compared with scaled-dot × softmax. ``scores=…`` and ``normalizers=…`` select parts or add your own.
 """
 
 from collections.abc import Callable

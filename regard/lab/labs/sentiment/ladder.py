@@ -38,7 +38,7 @@ def rungs(result: Result) -> list[tuple[Evidence, Evidence, Mapping[str, Any]]]:
 
 
 def steps(result: Result, *, as_claims: bool = False) -> Findings:
-    """Return the picture and the table of the steps.
+    """Return the chart and the table of the steps.
 
     With `as_claims` each step has the claim that it improves the arm it builds on.
     """

@@ -19,7 +19,7 @@ GAPS = [0.5 * i for i in range(19)]
 
 
 def scores(found: Found) -> Findings:
-    """Return the findings on the scores that need the scaling."""
+    """Return the findings on which scores need scaling."""
     cure = {
         "dot": "divide by √d",
         "scaled-dot": "nothing",
@@ -71,7 +71,7 @@ def scores(found: Found) -> Findings:
 
 
 def losses(found: Found, show: Show) -> Findings:
-    """Return the findings on why the softmax inside dies and that of the loss does not."""
+    """Return the findings on why gradients vanish in attention's softmax, not in the loss's."""
     n = found.keys
     spreads = [0.1 * (found.theory.high / 0.1) ** (i / 50) for i in range(51)]
     theory = [found.theory.at(spread) for spread in spreads]

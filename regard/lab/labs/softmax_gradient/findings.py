@@ -1,4 +1,4 @@
-"""The figures and claims on the variance of q·k, and on what softmax makes of it."""
+"""The figures and claims on the variance of q·k, and its effect on softmax."""
 
 import math
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def slope_of_logs(found: Found) -> Slope:
 
 
 def saturation(found: Found) -> Findings:
-    """Return what softmax makes of the two, beside the theory."""
+    """Return the saturation of softmax with and without scaling, measured and by theory."""
     n, widths, last = found.keys, found.widths, found.widths[-1]
     fine = [widths[0] * (last / widths[0]) ** (i / 60) for i in range(61)]
     curves = [[found.theory.of_products(d, scale(name, d)) for d in fine] for name in NAMES]
@@ -169,7 +169,7 @@ def saturation(found: Found) -> Findings:
 
 
 def temperature(found: Found, show: Show) -> Findings:
-    """Return what a temperature does: softmax(q·k / T), step by step."""
+    """Return the effect of a temperature: softmax(q·k / T), step by step."""
     d, n = found.width, found.keys
     curves, rows, frames, sights = {}, [], [], {}
     ranks = [float(i + 1) for i in range(min(RANKS, n))]
@@ -227,12 +227,12 @@ def scale(name: str, width: float) -> float:
 
 
 def power(value: float, root: bool) -> float:
-    """Return a value or its root."""
+    """Return a value or its square root."""
     return math.sqrt(max(value, 0.0)) if root else value
 
 
 def rooted(mean: Mean) -> Mean:
-    """Return the root of a mean of squares, its interval too."""
+    """Return the root of a mean of squares, with the roots of its interval."""
     value = math.sqrt(max(mean.value, 0.0))
     error = mean.error / (2 * value) if value else 0.0
     return Mean(value, error, math.sqrt(max(mean.low, 0.0)), math.sqrt(max(mean.high, 0.0)))

@@ -1,7 +1,7 @@
 """Why is q·k divided by √d? The gradient of softmax against the width of queries and keys.
 
-Seeds 001 (exercise 1) and 004 (equation 9.9); Vaswani et al. 2017, section 3.2.1. What is measured
-stands in `saturation`, the theory in `analysis.gaussian_softmax`.
+Seeds 001 (exercise 1) and 004 (equation 9.9); Vaswani et al. 2017, section 3.2.1. `saturation` has
+the measurements, `gaussian` the theory.
 """
 
 import math
@@ -74,7 +74,7 @@ def over_widths(settings: SoftmaxGradientSettings, show: Show) -> Found:
 
 
 def measure(settings: SoftmaxGradientSettings, say: Say, show: Show) -> Findings:
-    """Draw, attend, fit."""
+    """Measure the saturation over d, at temperatures, of other scores and of losses."""
     found = over_widths(settings, show)
     show(72, 100, "temperatures")
     parts = [variance(found), saturation(found), temperature(found, show)]

@@ -27,7 +27,7 @@ DRAWN = 2**22  # numbers drawn at one width, and at least `LEAST` blocks
 LEAST = 16
 HIDDEN = 2**23  # numbers of hidden layers at one width, and at least `LEAST` blocks
 UNITS = 512  # most hidden units: the variance does not depend on them
-DEAD = 1e-3  # a row whose Jacobian is smaller passes no gradient to speak of
+DEAD = 1e-3  # a row with a smaller Jacobian passes almost no gradient
 VALUES = 8
 GOAL, MOST = 0.5, 4_000  # a head has turned when the right key has half; steps that it may take
 
@@ -56,7 +56,7 @@ class Seen:
     `variance`: of the scores of one query over the keys; `entropy` in nats; `largest` weight;
     `jacobian`: ‖diag(w) − wwᵀ‖², `dead`: share of rows where its root is under 1e-3; `gradient`:
     ‖∂loss/∂q‖² when the loss is linear in the output, with a slope of variance 1 in each weight;
-    `label`: ‖w − e_y‖², the gradient of −ln w_y for a label y that knows nothing of the scores.
+    `label`: ‖w − e_y‖², the gradient of −ln w_y for a label y independent of the scores.
     The last two are medians over rows of the roots.
     """
 
@@ -73,9 +73,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Found:
-    """All that was measured over d with `keys` keys, and the theory.
+    """The measurements over d with `keys` keys, and the theory.
 
-    `width`, `blocks` and `seed` are for what else is drawn.
+    `width`, `blocks` and `seed` are for the other draws.
     """
 
     widths: Sequence[int]
@@ -94,7 +94,7 @@ class Found:
 
 
 def made(name: str, width: int) -> Score:
-    """Return a score as it is at its start, in float64.
+    """Return a newly initialised score in float64.
 
     `gaussian` with w = 1 whatever the width; `additive` with 512 hidden units at most.
     """
@@ -115,7 +115,7 @@ def product_variance(width: int, keys: int, seed: int) -> Mean:
 def see(name: str, width: int, keys: int, blocks: int, seed: int) -> Seen:
     """Measure one score at one width.
 
-    A score with parameters is made anew for each block, as a network is for each run.
+    A score with parameters is initialised again for each block, as a network is for each run.
     """
     fresh = name == "additive"
     if fresh:
@@ -132,7 +132,7 @@ def see(name: str, width: int, keys: int, blocks: int, seed: int) -> Seen:
 
 
 def summed(found: Sequence[Sequence[Tensor]]) -> Seen:
-    """Return means over blocks of what `one` gives."""
+    """Return the means over blocks of the values of `one`."""
     columns = [torch.cat(parts) for parts in zip(*found, strict=True)]
     variance, spread, top, jacobian, gradient, label = columns
     dead = (jacobian < DEAD**2).double()

@@ -99,7 +99,7 @@ def claims_of(record: Mapping[str, Any]) -> Findings:
 
 @dataclass(frozen=True)
 class Lead:
-    """The mean of an arm beside that of the reference, and the interval of the difference."""
+    """The means of an arm and of the reference, and the interval of their difference."""
 
     name: str
     mean: float

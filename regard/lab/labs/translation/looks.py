@@ -1,4 +1,4 @@
-"""Further evaluation of the trained arms: other search settings, and alignment by head."""
+"""More evaluations of the trained arms: other search settings, and alignment by head."""
 
 import time
 from collections.abc import Sequence
