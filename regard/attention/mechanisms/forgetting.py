@@ -118,7 +118,7 @@ class Forgetting(Attention):
 
 def amounts(logits: Tensor, hidden: Tensor | None) -> Tensor:
     """Return −ln f of each word, (*batch, m, heads), in float64; 0 where nothing is forgotten."""
-    idle = ~logits.isfinite()  # in padding, or in a word that is no number itself
+    idle = ~logits.isfinite()  # in padding, or where an input is not finite
     if hidden is not None:
         idle = idle | hidden.unsqueeze(-1)
     return -F.logsigmoid(logits.double().masked_fill(idle, 0)).masked_fill(idle, 0)

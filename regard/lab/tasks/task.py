@@ -73,8 +73,6 @@ class Task(Learnable[B]):
     keeps: Literal["head", "tail", "ends"] = "head"
     #: The signature and outputs of networks; None leaves both unchecked.
     interface: Interface = Interface()
-    #: The labels or tags that a model predicts.
-    labels: Sequence[str] = ()
     #: True if an answer ranks all labels by probability; `Answer` then has ``top``.
     ranks: ClassVar[bool] = False
     #: "on" if a model continues its input, "another" if it generates a new text, "" if neither.
@@ -112,6 +110,11 @@ class Task(Learnable[B]):
         """
         corpus = self.corpus
         return {"name": corpus.name, "fingerprint": corpus.fingerprint, "notes": self.notes}
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Return the labels or tags that a model predicts, by default none."""
+        return ()
 
     @property
     @abstractmethod

@@ -106,7 +106,7 @@ def test_a_model_learns_in_a_few_steps(name):
     for epoch in range(2):
         for rows in task.batches("train", tokens=1_000, seed=0, epoch=epoch):
             optimizer.zero_grad()
-            task.loss(model, task.batch("train", rows)).backward()
+            task.loss(model, task.batch("train", rows)).sum().backward()
             optimizer.step()
     assert task.judge(model, "validation")[1] < before - 0.7
 
