@@ -21,6 +21,7 @@ DEEP = (
     "benchmarks/", "tests/benchmarks/",
     # graphs, exports
     "tests/attention/test_graphs", "tests/nn/models/test_graphs", "tests/lab/runs/test_onnx",
+    "::test_compiled_strips_are_the_eager_ones",
     "tests/lab/runs/test_export", "tests/interop/test_ctranslate2", "tests/interop/test_marian",
     # models of Hugging Face
     "tests/interop/encoders", "tests/interop/tiny",
@@ -43,18 +44,26 @@ DEEP = (
     "tests/attention/test_pickling", "tests/training/test_ranks",
     "tests/training/test_precision_memory", "tests/lab/studies/test_launch",
     "tests/lab/studies/test_tune", "tests/lab/cli/test_launching", "tests/lab/cli/test_completion",
+    "::test_with_processes_the_run_of_a_killed_worker_goes_on", "::test_ctrl_c_ends_the_workers",
+    "::test_a_file_that_is_trusted_by_name_runs_in_another_process",
+    "::test_a_misspelt_name_is_told_before_torch_is_loaded",
     "tests/lab/web/test_process", "tests/lab/web/test_proxy", "tests/lab/web/test_connections",
     # a browser
     "tests/lab/web/test_page", "tests/lab/web/test_panels", "tests/lab/web/test_hostile",
-    "tests/lab/reports/test_browser",
+    "tests/lab/web/test_explorer", "tests/lab/reports/test_browser", "::test_a_frame_is_as_high",
     # from end to end
     "tests/test_newcomer", "tests/test_examples", "tests/test_site", "from_end_to_end",
+    "kernel_regression/test_lab.py", "::test_settings_are_searched_on_request",
+    "::test_compare_makes_the_comparison_of_the_command", "::test_speed_is_beside_scaled_dot",
+    "::test_a_small_sweep_with_a_pretrained_arm_elsewhere",
+    "::test_a_rehearsal_forecasts_every_arm",
+    "::test_translators_are_compared_by_bleu[2]",
     "softmax_gradient/test_lab.py::test_the_lab", "exploration/test_lab.py::test_the_lab",
 )  # fmt: skip
 #: Tests that stay in the first circle although their file is above.
 SMOKE = (
     "tests/lab/web/test_page.py::test_what_is_typed_is_answered",
-    "tests/lab/labs/test_reverse.py", "tests/lab/labs/kernel_regression/",
+    "tests/lab/labs/test_reverse.py", "kernel_regression/test_lab.py::test_on_the_built_in_points",
 )  # fmt: skip
 #: Tables of at most as many cells stay whole.
 FEW = 12
