@@ -1,12 +1,10 @@
 """A comparison on clusters whose processes are killed has the same bits as the local one.
 
-    python -m benchmarks.clusters dask --seeds 100 --kills 50 --out FOLDER
-    python -m benchmarks.clusters slurm --seeds 3 --out FOLDER
+    python -m benchmarks.clusters --seeds 100 --kills 50 --out FOLDER
 
-Two arms are trained with so many seeds. ``dask`` starts a scheduler and workers on the loopback
-device, and a supervisor that starts again what dies, as systemd or Kubernetes would; at random
-moments a process is killed by SIGKILL: a process of a job, a worker, a nanny, or the scheduler.
-``slurm`` starts a Slurm of one node (`benchmarks.slurm_node`), requeues jobs and cancels one.
+Two arms are trained with so many seeds. A scheduler and workers run on the loopback device, under a
+supervisor that restarts them when they die, as systemd or Kubernetes would. At random moments a
+process is killed by SIGKILL: a process of a job, a worker, a nanny, or the scheduler.
 The exit status says whether every weight, every test prediction and the table are the same.
 """
 
@@ -27,7 +25,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.slurm_node import KILL_WAIT, slurm_node
 from regard.core.atomic_io import write_json
 
 ARMS = "mean,attention-pool"
@@ -36,7 +33,6 @@ SETTINGS = (
 )  # fmt: skip
 WORKERS = 3
 TIMED = {"seconds", "peak_mb", "report", "command"}  # what differs between two runs of one command
-CALLS = 4  # most times that the command is run on Slurm; a job that was cancelled needs another
 DASK = [sys.executable, "-m", "dask"]
 
 
@@ -52,9 +48,6 @@ class Tally:
     calls: int = 0  # of the command, until it ended well
     kills: dict[str, int] = field(default_factory=dict)
     restarted: int = 0  # jobs that another process took over
-    requeued: int = 0
-    cancelled: int = 0
-    told: list[str] = field(default_factory=list)
     seconds: float = 0.0
     seconds_local: float = 0.0
 
@@ -213,55 +206,9 @@ def on_dask(out: Path, seeds: int, steps: int, kills: int, chance: random.Random
     return tally
 
 
-def on_slurm(out: Path, seeds: int, steps: int) -> Tally:
-    """Run the comparison by Slurm; requeue jobs at work, cancel one, and run the command again."""
-    tally, begun = Tally("slurm"), time.monotonic()
-    log, ended_well = out.parent / "slurm.log", False
-    with slurm_node(out.parent / "node") as environment:
-        words = command(out, seeds, steps, "--launch", "slurm:partition=all,time=10m")
-        while tally.calls < CALLS and not ended_well:
-            tally.calls += 1
-            with log.open("ab") as file:
-                process = subprocess.Popen(  # noqa: S603
-                    words, stdout=file, stderr=file, env=environment
-                )
-            while process.poll() is None:
-                time.sleep(0.5)
-                if not tally.cancelled and (job := _running(environment)):
-                    _slurm(environment, "scancel", job)
-                    tally.cancelled += 1
-                    time.sleep(KILL_WAIT + 2)
-                elif (
-                    tally.requeued < seeds
-                    and any(out.glob("*/seed-*/checkpoints/step-*"))
-                    and (job := _running(environment))
-                ):
-                    _slurm(environment, "scontrol", "requeue", job)
-                    tally.requeued += 1
-                    time.sleep(KILL_WAIT + 2)
-            ended_well = process.returncode == 0
-    tally.seconds = time.monotonic() - begun
-    text = log.read_text(errors="replace")
-    tally.restarted = text.count("started again by")
-    tally.told = sorted({each for each in text.splitlines() if "cancelled" in each})
-    return tally
-
-
-def _running(environment: Mapping[str, str]) -> str:
-    """Return the id of a job of Slurm that runs; "" if none does."""
-    jobs = _slurm(environment, "squeue", "--noheader", "--states=RUNNING", "--format=%i").split()
-    return jobs[0] if jobs else ""
-
-
-def _slurm(environment: Mapping[str, str], *words: str) -> str:
-    done = subprocess.run(words, env=environment, capture_output=True, text=True)  # noqa: S603
-    return done.stdout
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the proof; the exit status says whether all is the same."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("place", choices=["dask", "slurm"])
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--steps", type=int, default=60, help="of each run")
     parser.add_argument("--kills", type=int, default=50)
@@ -275,14 +222,11 @@ def main(arguments: list[str] | None = None) -> int:
             command(local, asked.seeds, asked.steps), stdout=file, stderr=file, check=True
         )
     seconds = time.monotonic() - begun
-    out = asked.out / asked.place
-    if asked.place == "dask":
-        tally = on_dask(out, asked.seeds, asked.steps, asked.kills, random.Random(asked.seed))
-    else:
-        tally = on_slurm(out, asked.seeds, asked.steps)
+    out = asked.out / "dask"
+    tally = on_dask(out, asked.seeds, asked.steps, asked.kills, random.Random(asked.seed))
     tally.seconds_local = seconds
     compare_with_local(tally, out, local)
-    write_json(asked.out / f"{asked.place}.json", asdict(tally))
+    write_json(asked.out / "dask.json", asdict(tally))
     print(json.dumps(asdict(tally)))
     return int(tally.different or tally.pickles or not tally.same_table)
 

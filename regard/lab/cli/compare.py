@@ -171,7 +171,7 @@ def compare(
 
     regard compare classification --arms tfidf,transformer --tune 12
 
-    regard compare classification --seeds 50 --launch slurm:partition=cpu,time=4h
+    regard compare classification --seeds 50 --launch dask:tcp://HOST:8786
 
     regard compare --predictions mine.0.jsonl mine.1.jsonl theirs.0.jsonl theirs.1.jsonl
     """

@@ -16,9 +16,9 @@ Launch = Annotated[
     str,
     typer.Option(
         metavar="LAUNCHER",
-        help="Where runs are trained: local processes; dask:tcp://HOST:8786, or dask for local "
-        "workers of Dask; slurm:partition=NAME,gpus=1,time=4h, or slurm:local; none trains "
-        "nothing and reports the finished runs.",
+        help="Where runs are trained: local processes; dask:tcp://HOST:8786, the workers of a Dask "
+        "cluster (also on Slurm, PBS or Kubernetes), or dask for local ones; none trains nothing "
+        "and reports the finished runs.",
         show_default="local",
     ),
 ]

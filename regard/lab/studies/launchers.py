@@ -1,4 +1,4 @@
-"""The launchers by name, such as ``--launch dask:tcp://host:8786`` or ``slurm:partition=gpu``.
+"""The launchers by name: ``--launch local``, ``dask``, ``dask:tcp://host:8786`` or ``none``.
 
 ``--launch none`` trains nothing and collects the finished runs; `Listing` is ``--jobs``.
 """
@@ -11,8 +11,6 @@ from regard.lab.studies.launch import Job, Launcher, Notify, Outcome, Work
 from regard.lab.studies.processes import Local
 from regard.lab.studies.progress import progress_path, read_progress
 from regard.lab.studies.spec import JobSpec
-
-WAYS = "local, dask, dask:tcp://HOST:8786, slurm, slurm:partition=NAME,gpus=1,time=4h or none"
 
 
 def parse_launcher(text: str, workers: int | None = None) -> Launcher:
@@ -81,12 +79,6 @@ def _dask(options: str, workers: int | None) -> Launcher:
     return Dask.parse(options, workers)
 
 
-def _slurm(options: str, workers: int | None) -> Launcher:
-    from regard.lab.studies.on_slurm import Slurm
-
-    return Slurm.parse(options, workers)
-
-
 def _no_options(name: str, options: str) -> None:
     if options:
         raise RegardError(f"--launch {name}:{options}: {name} has no options; use --launch {name}")
@@ -95,6 +87,5 @@ def _no_options(name: str, options: str) -> None:
 LAUNCHERS: Mapping[str, Callable[[str, int | None], Launcher]] = {
     "local": _local,
     "dask": _dask,
-    "slurm": _slurm,
     "none": _none,
 }

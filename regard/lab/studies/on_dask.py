@@ -1,4 +1,7 @@
-"""Run jobs on the workers of a Dask cluster, each in a process of its own.
+"""Run jobs on the workers of a Dask cluster, each in its own process.
+
+A job is sent as plain values, and its files lie next to its run, so that the workers need the same
+files as the command. Any scheduler can start the workers: Slurm, PBS, Kubernetes (docs/scale.md).
 
 Dask's scheduler gives the job of a lost worker to another. If the scheduler itself is lost, the
 launcher waits `SCHEDULER_PATIENCE` seconds for it to come back, and then gives it all jobs that are
@@ -12,14 +15,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from regard.core.errors import RegardError
-from regard.lab.studies.launch import Job
-from regard.lab.studies.on_cluster import ClusterLauncher, package
-from regard.lab.studies.pool import Answer
-from regard.lab.studies.spec import ChildDiedError, run_in_child
+from regard.lab.studies.launch import Job, Work
+from regard.lab.studies.pool import Answer, PoolLauncher
+from regard.lab.studies.progress import progress_path
+from regard.lab.studies.spec import ChildDiedError, JobSpec, run_in_child
 
 T = TypeVar("T")
 ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^\s/:]+:\d+|(tcp|tls|ws|wss|ucx)://\[[^\s]+\]:\d+")
@@ -27,7 +32,7 @@ FIRST_PATIENCE = 10.0  # seconds until a scheduler must answer for the first tim
 SCHEDULER_PATIENCE = 300.0  # seconds that a lost scheduler has to come back
 
 
-class Dask(ClusterLauncher):
+class Dask(PoolLauncher):
     """Runs jobs by the scheduler at an address, or ("") on local processes that it starts."""
 
     def __init__(self, address: str = "", workers: int | None = None) -> None:
@@ -48,10 +53,17 @@ class Dask(ClusterLauncher):
             )
         return cls(options, workers)
 
-    @property
-    def function(self) -> Callable[[dict[str, Any]], Answer]:
-        """Return the task of a Dask worker."""
-        return run_task
+    def progress(self, job: Job, aside: Path) -> Path:
+        """Return the path beside the run's folder, which the workers know too."""
+        path = progress_path(Path(job.task.folder))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def call(
+        self, work: Work, job: Job, progress: Path
+    ) -> tuple[Callable[..., Answer], tuple[Any, ...]]:
+        """Return the function of the worker, and the job as plain values."""
+        return run_task, (JobSpec.of(work, job).plain(),)
 
     @contextmanager
     def open(self, jobs: Sequence[Job]) -> Iterator[Executor]:
@@ -131,6 +143,16 @@ class DaskExecutor(Executor):
     def _close(self) -> None:
         if self.client is not None:
             self.client.close(timeout=2)
+
+
+def package(name: str) -> ModuleType:
+    """Import a package of the extra ``cluster``. Raises: it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise RegardError(
+            f"--launch needs the package {name} ({error}); pip install 'regard[cluster]'"
+        ) from None
 
 
 def run_task(spec: dict[str, Any]) -> Answer:

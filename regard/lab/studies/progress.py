@@ -1,7 +1,7 @@
 """The progress of a job as a small file, which any process on the same files can read.
 
-The worker replaces the file and the launcher reads it. So all workers, in local processes, on Dask
-or on Slurm, report progress in the same way, and nothing is lost if worker or launcher die.
+The worker replaces the file and the launcher reads it. So all workers, local or on Dask, report
+progress in the same way, and nothing is lost if worker or launcher die.
 """
 
 import json

@@ -1,8 +1,7 @@
-"""Launchers by name, and comparisons by Dask and submitit that end as the local one does."""
+"""Launchers by name, and comparisons by Dask that end as the local one does."""
 
 import hashlib
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,12 +12,11 @@ from typing import Any
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.studies import on_cluster, on_dask, on_slurm
+from regard.lab.studies import on_dask
 from regard.lab.studies.compare import compare
 from regard.lab.studies.job import RunTask, train_and_score
 from regard.lab.studies.launch import Event, Job, Launcher, Work, launch
 from regard.lab.studies.launchers import Collect, Listing, Pending, parse_launcher
-from regard.lab.studies.on_slurm import SlurmSettings, SubmititExecutor, minutes_of
 from regard.lab.studies.pool import ATTEMPTS, Answer, PoolLauncher
 from regard.lab.studies.processes import run
 from regard.lab.studies.progress import ProgressWriter, progress_path
@@ -34,12 +32,6 @@ TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
         ("dsk:tcp://host:8786", "no launcher is called 'dsk'; did you mean dask"),
         ("dask:host:8786", "the address of a scheduler is written dask:tcp://HOST:8786"),
         ("dask:tcp://host", "dask:tcp://host: the address of a scheduler"),
-        ("slurm:partiton=gpu", "no setting is called 'partiton'; did you mean partition"),
-        ("slurm:gpus=-1", "gpus='-1'"),
-        ("slurm:time=4 hours", "time=4 hours: write a time limit as 90m, 4h"),
-        ("slurm:time=4h,time=5h", "time is set twice"),
-        ("slurm:mem=lots", "mem='lots'"),
-        ("slurm:gpu", "settings are written key=value, not 'gpu'"),
         ("none:all", "none has no options"),
         ("local:2", "local has no options"),
     ],
@@ -51,22 +43,13 @@ def test_a_launcher_that_is_not_there_is_told(text: str, says: str) -> None:
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("name", ["dask", "slurm:local"])
-def test_a_missing_package_is_told_with_its_extra(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(package: str) -> Any:
         raise ImportError(f"No module named {package!r}")
 
-    monkeypatch.setattr(on_cluster, "import_module", missing)
+    monkeypatch.setattr(on_dask, "import_module", missing)
     with pytest.raises(RegardError, match=r"pip install 'regard\[cluster\]'"):
-        parse_launcher(name)
-
-
-def test_slurm_without_slurm_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_slurm.shutil, "which", lambda name: None)
-    with pytest.raises(RegardError, match=r"there is no sbatch here; .*slurm:local"):
-        parse_launcher("slurm:partition=cpu")
+        parse_launcher("dask")
 
 
 def test_a_scheduler_that_does_not_answer_is_told(
@@ -78,31 +61,6 @@ def test_a_scheduler_that_does_not_answer_is_told(
         compare(
             "classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY, launcher=launcher
         )
-
-
-@pytest.mark.parametrize(
-    ("text", "minutes"),
-    [("90m", 90), ("4h", 240), ("2d", 2880), ("1-00:00:00", 1440), ("1-02:30", 1590),
-     ("02:30:00", 150), ("30:00", 30), ("00:01:30", 2)],
-)  # fmt: skip
-def test_time_limits_are_read_as_slurm_reads_them(text: str, minutes: int) -> None:
-    assert minutes_of(text) == minutes
-
-
-@pytest.mark.parametrize("text", ["", "4", "4 h", "0m", "00:00:10", "h", "-4h"])
-def test_other_time_limits_are_refused(text: str) -> None:
-    with pytest.raises(RegardError, match="write a time limit as"):
-        minutes_of(text)
-
-
-def test_options_reach_sbatch() -> None:
-    settings = SlurmSettings.model_validate({"partition": "gpu", "gpus": "1", "time": "90m",
-                                             "mem": "8G"})  # fmt: skip
-    given = settings.parameters()
-    assert (given["partition"], given["gpus_per_node"], given["time"]) == ("gpu", 1, 90)
-    assert given["additional_parameters"] == {"requeue": True, "mem": "8G"}
-    assert "export OMP_NUM_THREADS=1" in given["setup"]
-    assert "account" not in given
 
 
 def digests(out: Path) -> dict[str, str]:
@@ -125,12 +83,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return digests(out)
 
 
-@pytest.mark.parametrize("name", ["dask", "slurm:local"])
-def test_a_comparison_is_the_same_by_every_launcher(
-    name: str, tmp_path: Path, local: dict[str, str]
-) -> None:
+def test_a_comparison_is_the_same_on_dask(tmp_path: Path, local: dict[str, str]) -> None:
     told: list[Event] = []
-    launcher = parse_launcher(name, 2)
+    launcher = parse_launcher("dask", 2)
     comparison = compare(
         "classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY, launcher=launcher,
         on_event=told.append,
@@ -143,7 +98,6 @@ def test_a_comparison_is_the_same_by_every_launcher(
         path.name for path in tmp_path.rglob("*") if path.suffix in (".pkl", ".log", ".progress")
     }
     assert left == set()
-    assert not (tmp_path / "slurm").exists()
 
 
 def spec(folder: Path, *more: str) -> JobSpec:
@@ -204,47 +158,6 @@ def test_collecting_names_the_runs_that_are_missing(tmp_path: Path) -> None:
     assert outcome.error.startswith("missing: step 2 of 4, by ")
 
 
-class Submitit:
-    """submitit's executor with jobs that end as the test says."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def submit(self, *call: Any) -> Any:
-        log = self.folder / "7_0_log.err"
-        log.write_text("slurmstepd: error: no room\n")
-        paths = SimpleNamespace(result_pickle=self.folder / "result.pkl", stderr=log)
-        return SimpleNamespace(job_id="7", paths=paths, stderr=log.read_text, cancel=lambda **_: 0)
-
-
-@contextmanager
-def submitted(folder: Path, state: dict[str, str]) -> Iterator[SubmititExecutor]:
-    executor = SubmititExecutor(Submitit(folder), lambda: state, 0.01)
-    try:
-        yield executor
-    finally:
-        executor.shutdown()
-
-
-def test_a_job_that_was_cancelled_in_slurm_is_told_at_once(tmp_path: Path) -> None:
-    with submitted(tmp_path, {"7": "CANCELLED"}) as executor:
-        error = executor.submit(print).exception(10)
-    assert isinstance(error, on_slurm.JobCancelledError)
-    assert "cancelled in Slurm: job 7, slurmstepd: error: no room, log: " in str(error)
-
-
-def test_a_job_that_left_no_result_is_lost_after_some_looks(tmp_path: Path) -> None:
-    state: dict[str, str] = {"7": "RUNNING"}
-    with submitted(tmp_path, state) as executor:
-        future = executor.submit(print)
-        time.sleep(0.1)
-        assert not future.done()
-        state["7"] = "NODE_FAIL"
-        error = future.exception(10)
-    assert isinstance(error, on_slurm.JobLostError)
-    assert "job 7: NODE_FAIL" in str(error)
-
-
 class Flaky(PoolLauncher):
     """An executor in this process whose first futures are cancelled, as by a lost scheduler."""
 
@@ -293,7 +206,7 @@ class OneByOne(PoolLauncher):
         return run, (work, job.task, str(progress))
 
 
-@pytest.mark.parametrize("interrupted", [(), (CancelledError,)])  # as of Slurm, as of Dask
+@pytest.mark.parametrize("interrupted", [(), (CancelledError,)])  # local, Dask
 def test_pending_jobs_of_an_arm_that_failed_are_dropped(
     interrupted: tuple[type[BaseException], ...],
 ) -> None:
