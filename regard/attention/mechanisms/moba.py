@@ -123,7 +123,7 @@ def product_sides(
 
 @dataclass(frozen=True)
 class Choice:
-    """What queries (*batch, heads, n, width) need to choose blocks of keys (…, groups, m, width).
+    """The choice of blocks of keys (…, groups, m, width) by queries (*batch, heads, n, width).
 
     ``numbers`` (…, blocks) are the numbers of the blocks, ``places`` (…, m) the index of each key's
     block among them, ``asking`` (…, n) the number of each query's own block.

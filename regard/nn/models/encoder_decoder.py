@@ -11,6 +11,7 @@ from regard.attention import KeyValueCache, LayerMasks, Mask, Packing, causal
 from regard.attention import lengths as up_to
 from regard.attention.tracing import readable
 from regard.nn.layers.beam_ancestry import BeamAncestry
+from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import inside
 from regard.nn.layers.vocabulary import WordLogits
 from regard.nn.models.stack import WordModel
@@ -32,17 +33,29 @@ class EncoderDecoder(WordModel):
     encoder_norm: nn.Module
     decoder_norm: nn.Module
     patterns: LayerMasks
+    dropout: float
 
     def embed(
+        self,
+        tokens: Int[Tensor, "batch time"],
+        positions: Int[Tensor, "... time"],
+        *,
+        target: bool = False,
+    ) -> Float[Tensor, "batch time width"]:
+        """Return the word vectors of the source or the target, plus input positions if any."""
+        raise NotImplementedError
+
+    def entering(
         self,
         tokens: Int[Tensor, "batch time"],
         positions: Int[Tensor, "... time"],
         packing: Packing | None = None,
         *,
         target: bool = False,
-    ) -> Tensor:
-        """Return the word vectors of the source or the target, plus input positions if any."""
-        raise NotImplementedError
+    ) -> Float[Tensor, "*batch_time width"]:
+        """Return the embedded words as a stack reads them, after dropout, and packed if asked."""
+        x = self.embed(tokens, positions, target=target)
+        return drop(x if packing is None else packing.pack(x), self.dropout, self.training)
 
     def end(self, states: Tensor) -> Tensor:
         """Return the states of a stack as the next part reads them."""
@@ -64,7 +77,7 @@ class EncoderDecoder(WordModel):
         memory = self._read(source, source_lengths, read)
         positions = torch.arange(target.shape[1], device=target.device)
         states = self.decode(
-            self.embed(target, positions, written, target=True),
+            self.entering(target, positions, written, target=True),
             memory,
             causal(),
             up_to(source_lengths),
@@ -128,7 +141,8 @@ class EncoderDecoder(WordModel):
 
     def _read(self, source: Tensor, lengths: Tensor, packing: Packing | None) -> Tensor:
         """Return the memory, packed if there is a packing."""
-        x = self.embed(source, torch.arange(source.shape[1], device=source.device), packing)
+        positions = torch.arange(source.shape[1], device=source.device)
+        x = self.entering(source, positions, packing)
         masks = self.patterns.of(up_to(lengths), len(self.encoder))
         for block, allowed in zip(self.encoder, masks, strict=True):
             x = block(x, allowed, packing=packing)
@@ -159,7 +173,7 @@ class Writing:
         positions = torch.full((tokens.shape[1],), self.steps, device=tokens.device)
         self.steps += 1
         states = self.model.decode(
-            self.model.embed(tokens, positions, target=True),
+            self.model.entering(tokens, positions, target=True),
             self.memory,
             self.ancestry.step(tokens, parents),
             self.memory_mask,

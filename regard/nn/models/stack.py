@@ -1,4 +1,4 @@
-"""What stacks of blocks share: attention from their settings, and logits of words."""
+"""The attention of stacks of blocks, and models that give the logits of words."""
 
 import torch.nn.functional as F
 from jaxtyping import Float

@@ -11,7 +11,6 @@ from regard.attention import (
     Linformer,
     Mechanism,
     MultiHeadAttention,
-    Packing,
     Score,
     input_positions,
     make_score,
@@ -136,15 +135,14 @@ class T5(EncoderDecoder):
         self,
         tokens: Int[Tensor, "batch time"],
         positions: Int[Tensor, "... time"],
-        packing: Packing | None = None,
         *,
         target: bool = False,
-    ) -> Tensor:
+    ) -> Float[Tensor, "batch time width"]:
         """Return the word vectors, plus input positions if there are any."""
         x: Tensor = self.embedding(tokens)
         if self.positions is not None:
             x = self.positions(x, positions)
-        return drop(x, self.dropout, self.training)
+        return x
 
     def end(self, states: Tensor) -> Tensor:
         """Return the states of a stack after dropout."""

@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import LayerMasks, Mechanism, Packing, input_positions
+from regard.attention import LayerMasks, Mechanism, input_positions
 from regard.core.names import at_layer
-from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import WordEmbedding
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock
@@ -118,15 +117,12 @@ class Transformer(EncoderDecoder):
         self,
         tokens: Int[Tensor, "batch time"],
         positions: Int[Tensor, "... time"],
-        packing: Packing | None = None,
         *,
         target: bool = False,
-    ) -> Tensor:
+    ) -> Float[Tensor, "batch time width"]:
         """Return the scaled word vectors, plus input positions if there are any."""
         every = torch.full((tokens.shape[0],), tokens.shape[1], device=tokens.device)
-        x = (self.target if target else self.source)(tokens, every) * self.scale
+        x: Tensor = (self.target if target else self.source)(tokens, every) * self.scale
         if self.positions is not None:
             x = self.positions(x, positions)
-        if packing is not None:
-            x = packing.pack(x)
-        return drop(x, self.dropout, self.training)
+        return x
