@@ -37,7 +37,7 @@ from regard.lab.data import synthetic
 from regard.lab.data.fetch import present
 from regard.lab.data.text_rows import text_rows
 from regard.lab.data.token_corpus import Texts, TokenCorpus, load_tokens
-from regard.lab.data.token_shards import (
+from regard.lab.data.token_store import (
     SPLITS,
     Shard,
     ids_path,
@@ -99,7 +99,7 @@ def write_tokens(folder: Path, tokens: int) -> None:
                  "train": digest.hexdigest()},
             )
         )  # fmt: skip
-    write_index(folder, np.dtype("<u2"), shards)
+    write_index(folder, KINDS, shards)
 
 
 def anonymous_mb() -> float:

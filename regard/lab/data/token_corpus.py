@@ -1,8 +1,7 @@
 """Token streams of texts that do not fit into memory, stored on the disk.
 
 Several processes write shards; after an interruption, the same command continues with the missing
-shards. Only one command at a time writes to a folder; others, such as another rank of a training,
-wait for it.
+shards.
 """
 
 import multiprocessing
@@ -15,23 +14,20 @@ from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
-from regard.core.atomic_io import locked, one_line_errors, remove_leftovers
 from regard.core.errors import RegardError
 from regard.core.memory import cores
 from regard.lab.data.fetch import Show, progress_lines
 from regard.lab.data.text_files import files_at
-from regard.lab.data.token_shards import (
-    INDEX,
+from regard.lab.data.token_store import (
     SPLITS,
     Index,
     Shard,
     TokenStream,
     finished_shard,
-    kind_of_token,
     must_have_its_hashes,
-    open_index,
     streams,
     write_index,
+    written_once,
 )
 from regard.lab.data.tokenizers import Tokenizer, must_be_known
 from regard.lab.data.tokenizing import (
@@ -46,7 +42,6 @@ from regard.lab.data.tokenizing import (
 
 INTERVAL = 0.5  # seconds between two checks of the processes
 LOOKED_AT = 1_000_000  # training tokens that are checked for unknown tokens
-LOCK = ".lock"
 HERE = "memory://"  # addresses that other processes cannot read
 
 
@@ -129,17 +124,13 @@ def load_tokens(
         else [tokenizer.sha256]
     )  # fmt: skip
     folder = place_of(texts.data_dir) / recipe.name(of_tokenizer)
-    if not (folder / INDEX).is_file():
-        with one_line_errors(folder, 0):
-            folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / LOCK, wait=True):
-            if not (folder / INDEX).is_file():  # else another process has just written it
-                remove_leftovers(folder)
-                work = Tokenising.begin(
-                    folder, recipe, tokenizer or _learned(folder, recipe, texts, show)
-                )
-                _write(work, processes, show or progress_lines("tokenise"))
-    index = open_index(folder)
+
+    def write() -> None:
+        known = tokenizer or _learned(folder, recipe, texts, show)
+        work = Tokenising.begin(folder, recipe, known)
+        _write(work, processes, show or progress_lines("tokenise"))
+
+    index = written_once(folder, write)
     if empty := [split for split in SPLITS if not index.total("documents", split)]:
         count = sum(index.total("documents", split) for split in SPLITS)
         raise RegardError(
@@ -181,8 +172,8 @@ def _notes(index: Index, empty: int) -> Iterator[str]:
 
 def _write(work: Tokenising, processes: int, show: Show) -> None:
     """Write the missing shards, then the index."""
-    kind, files = kind_of_token(end_of(work.tokenizer)), work.recipe.sources
-    kept = {i: finished_shard(work.folder, i, kind) for i in range(len(files))}
+    end, files = end_of(work.tokenizer), work.recipe.sources
+    kept = {i: finished_shard(work.folder, i, end) for i in range(len(files))}
     todo = [number for number, shard in kept.items() if shard is None]
     todo.sort(key=lambda number: -files[number].size)  # the longest first, so that all end together
     before = sum(files[i].size for i, shard in kept.items() if shard)
@@ -204,9 +195,9 @@ def _write(work: Tokenising, processes: int, show: Show) -> None:
                 lambda done, some: tell(read + done, count + some),  # noqa: B023
             )
             read, count = read + files[number].size, count + _rows(written)
-    found = (finished_shard(work.folder, i, kind) for i in range(len(files)))
+    found = (finished_shard(work.folder, i, end) for i in range(len(files)))
     shards = [shard for shard in found if shard]
-    write_index(work.folder, kind, shards)
+    write_index(work.folder, end, shards)
     show(total, total, f"text ({sum(map(_rows, shards)):,} documents)")
 
 

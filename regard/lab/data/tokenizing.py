@@ -21,13 +21,13 @@ from regard.lab.data.streamed import LARGE
 from regard.lab.data.text_files import TextFile, is_address, is_pattern
 from regard.lab.data.text_rows import documents
 from regard.lab.data.texts import TEST_SHARE, labelled_texts, part_of
-from regard.lab.data.token_shards import SPLITS, Shard, ShardWriter
+from regard.lab.data.token_store import SPLITS, Shard, ShardWriter
 from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
 from regard.nn.layers.special_tokens import SpecialTokens
 
 RECIPE: Final = "recipe.json"
 TOKENIZER: Final = "tokenizer.json"
-VERSION = 1  # of the format and the rules; each version has its own folders
+VERSION = 2  # of the format and the rules; each version has its own folders
 HELD = 1_000_000  # approximate bytes of validation and of test
 MOST_TEXT = 1 << 50  # bytes of text in a file
 SAMPLE = 50_000_000  # characters that the tokenizer is learned from
@@ -174,9 +174,8 @@ class Tokenising:
     def write(self, number: int, report: Report) -> Shard:
         """Tokenise one file. Raises: an unreadable or changed file; no space."""
         file = self.recipe.sources[number]
-        writer = ShardWriter(self.folder, number, file.address, end_of(self.tokenizer))
-        try:
-            count = 0
+        end, count = end_of(self.tokenizer), 0
+        with closing(ShardWriter(self.folder, number, file.address, end)) as writer:
             for some in _portions(self.recipe.split(file)):
                 for split in SPLITS:
                     if texts := [text for part, text in some if part == split]:
@@ -184,9 +183,6 @@ class Tokenising:
                 report(min(file.done, file.size), count := count + len(some))
             file.must_be_unchanged()
             return writer.finish()
-        except BaseException:
-            writer.abandon()
-            raise
 
 
 def _portions(rows: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

@@ -7,7 +7,7 @@ from regard.core.errors import RegardError
 from regard.lab.data import streamed
 from regard.lab.data.pairs import StreamedPairs
 from regard.lab.data.parallel import load_pairs, side_of
-from regard.lab.data.stored import Rows
+from regard.lab.data.token_store import StoredTexts
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.writing.task import Sequences
 
@@ -20,7 +20,7 @@ def large(tmp_path, monkeypatch):
     path.write_text("\n".join(rows) + "\n")
     monkeypatch.setattr(streamed, "LARGE", 1_000)
     monkeypatch.setattr(streamed, "HELD", 12)
-    monkeypatch.setattr("regard.lab.data.stored.cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("regard.lab.data.streamed.cache", lambda: tmp_path / "cache")
     return path
 
 
@@ -101,7 +101,7 @@ def test_the_task_reads_tokens_from_the_disk(large):
     asked = SequencesSettings(data=str(large), minimum=1, length=18)
     task = Sequences(asked)
     split = task.split("train")
-    assert isinstance(split.source, Rows)
+    assert isinstance(split.source, StoredTexts)
     kept = [p for p in task.corpus.train if len(p.source) <= 18 and len(p.target) <= 18]
     assert len(split) == len(kept) < len(task.corpus.train)
     assert split.lengths.tolist() == [len(p.source) + len(p.target) + 1 for p in kept]

@@ -18,7 +18,7 @@ from regard.lab.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.lab.data.fetch import Show
 from regard.lab.data.texts import TextCorpus
 from regard.lab.data.token_corpus import Texts, TokenCorpus, load_tokens
-from regard.lab.data.token_shards import TokenStream
+from regard.lab.data.token_store import TokenStream
 from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.data.tokenizing import is_on_disk
 from regard.lab.data.window_order import WindowPlan

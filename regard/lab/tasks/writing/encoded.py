@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.lab.data.pairs import Pair, StreamedPairs
-from regard.lab.data.stored import Rows, store_pairs
+from regard.lab.data.streamed import store_pairs
 from regard.lab.data.tokenizers import Tokenizer
 from regard.training.batches import pad
 
@@ -45,12 +45,10 @@ class Encoded:
     def stored(cls, pairs: StreamedPairs, tokenizer: Tokenizer, most: int) -> "Encoded":
         """Create a split on disk, without pairs of more than ``most`` tokens on a side."""
         stored = store_pairs(pairs, tokenizer, fingerprint=pairs.fingerprint)
-        source, target = stored.source.lengths, stored.target.lengths
-        rows = np.flatnonzero((source <= most) & (target <= most))
-        lengths = source + target + 1
-        if len(rows) == len(lengths):
-            return cls(stored.source, stored.target, (), lengths)
-        return cls(Rows(stored.source, rows), Rows(stored.target, rows), (), lengths[rows])
+        sides = stored.source, stored.target
+        rows = np.flatnonzero((sides[0].lengths <= most) & (sides[1].lengths <= most))
+        source, target = (side.select(rows) for side in sides)
+        return cls(source, target, (), source.lengths + target.lengths + 1)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,23 @@
 import json
-import os
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data import stored
+from regard.lab.data import streamed
 from regard.lab.data.pair_files import iterate_pairs
 from regard.lab.data.pairs import Pair
-from regard.lab.data.stored import fingerprint_of, open_stored, store_pairs
+from regard.lab.data.streamed import fingerprint_of, open_stored, store_pairs
 from regard.lab.data.tokenizers import train_tokenizer
 
 PAIRS = [Pair(f"Satz {i} {'und ' * (i % 5)}", f"sentence {i % 7}", f"x:{i}") for i in range(50)]
 PAIRS[20] = Pair("", "nothing", "x:20")
+
+
+def files_in(folder):
+    return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +26,7 @@ def tokenizer():
 
 
 def test_tokens_come_back(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(stored, "CHUNK", 7)
+    monkeypatch.setattr(streamed, "CHUNK", 7)
     pairs = store_pairs(PAIRS, tokenizer, fingerprint="f", folder=tmp_path)
     assert len(pairs) == len(pairs.target) == 50
     for i in (0, 1, 6, 7, 20, 21, 49, -1, -50):
@@ -32,7 +37,7 @@ def test_tokens_come_back(tokenizer, tmp_path, monkeypatch):
     ]
     assert pairs.source.lengths.tolist() == [len(pairs.source[i]) for i in range(50)]
     assert pairs.source.ids.dtype == np.uint16
-    assert isinstance(pairs.source.ids, np.memmap)
+    assert isinstance(pairs.source.ids.base, np.memmap)
     with pytest.raises(IndexError):
         pairs.source[50]
 
@@ -53,32 +58,20 @@ def test_written_once_by_texts_and_tokenizer(tokenizer, tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_what_was_left_of_a_folder_is_replaced_and_what_others_write_is_left(
-    tokenizer, tmp_path, monkeypatch
-):
+def test_what_a_killed_process_left_is_replaced(tokenizer, tmp_path):
     first = store_pairs(PAIRS, tokenizer, fingerprint="f", folder=tmp_path)
-    (first.folder / "stored.json").unlink()
-    theirs = (
-        tmp_path / f".{first.folder.name}.{os.getpid()}.partial"
-    )  # of another machine's process
-    theirs.mkdir()
-    old = tmp_path / ".x.1.partial"
-    old.mkdir()
-    os.utime(old, (0, 0))
-    slow = tmp_path / ".y.2.partial"  # its files grow, and its own time stands still
-    slow.mkdir()
-    (slow / "source.ids").write_bytes(b"1")
-    os.utime(slow, (0, 0))
+    (first.folder / "index.json").unlink()
+    (first.folder / "00000.source.ids").write_bytes(b"1")
+    (first.folder / ".00000.target.ids.1.partial").write_bytes(b"1")
     again = store_pairs(PAIRS, tokenizer, fingerprint="f", folder=tmp_path)
-    assert again.folder.stat().st_mode == theirs.stat().st_mode, "as private as any folder"
     assert again.source[49].tolist() == tokenizer.encode([PAIRS[49].source])[0]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        [theirs.name, slow.name, first.folder.name]
-    )
+    assert sorted(path.name for path in again.folder.iterdir()) == [
+        ".lock", "00000.json", "00000.source.ids", "00000.target.ids", "index.json"
+    ]  # fmt: skip
 
 
 def test_cache_is_where_it_goes_by_default(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(stored, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(streamed, "cache", lambda: tmp_path / "cache")
     pairs = store_pairs(PAIRS, tokenizer, fingerprint="f")
     assert pairs.folder.parent == tmp_path / "cache" / "pairs"
 
@@ -92,7 +85,7 @@ def test_what_breaks_leaves_nothing(tokenizer, tmp_path):
         store_pairs(broken(), tokenizer, fingerprint="f", folder=tmp_path)
     with pytest.raises(RegardError, match="no pairs to store"):
         store_pairs([], tokenizer, fingerprint="f", folder=tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert files_in(tmp_path) == [".lock"]
 
 
 def test_full_disk_is_one_line(tokenizer, small_disk):
@@ -100,38 +93,53 @@ def test_full_disk_is_one_line(tokenizer, small_disk):
     with pytest.raises(RegardError, match="No space left on device") as caught:
         store_pairs(many, tokenizer, fingerprint="f", folder=small_disk)
     assert "\n" not in str(caught.value)
-    assert list(small_disk.iterdir()) == []
+    assert files_in(small_disk) == [".lock"]
 
 
-def test_another_process_may_be_faster(tokenizer, tmp_path):
+def test_another_process_that_writes_is_waited_for(tokenizer, tmp_path):
+    writing, done = threading.Event(), []
+
     def slow():
+        writing.set()
+        time.sleep(0.2)
         yield from PAIRS
-        store_pairs(PAIRS, tokenizer, fingerprint="f", folder=other)
-        made = next(other.iterdir())
-        made.rename(tmp_path / made.name)
+        done.append(True)
 
-    other = tmp_path / "other"
-    pairs = store_pairs(slow(), tokenizer, fingerprint="f", folder=tmp_path)
-    assert len(pairs) == 50
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([pairs.folder.name, "other"])
+    def never():
+        raise AssertionError("written twice")
+        yield
+
+    first = threading.Thread(
+        target=store_pairs,
+        args=(slow(), tokenizer),
+        kwargs={"fingerprint": "f", "folder": tmp_path},
+    )
+    first.start()
+    assert writing.wait(10)
+    assert len(store_pairs(never(), tokenizer, fingerprint="f", folder=tmp_path)) == 50
+    assert done
+    first.join()
 
 
 def test_damage_is_seen(tokenizer, tmp_path):
     folder = store_pairs(PAIRS, tokenizer, fingerprint="f", folder=tmp_path).folder
     assert len(open_stored(folder)) == 50
-    ids = folder / "target.ids"
+    ids = folder / "00000.target.ids"
     content = ids.read_bytes()
     ids.write_bytes(content[:-2])
-    with pytest.raises(RegardError, match=r"target\.ids does not have"):
+    with pytest.raises(RegardError, match=r"00000\.target\.ids: damaged: .* bytes, not .*; delete"):
+        open_stored(folder)
+    ids.write_bytes(content[:-2] + b"\0\0")
+    with pytest.raises(RegardError, match=r"00000\.target\.ids: damaged: 49 texts, not 50; delete"):
         open_stored(folder)
     ids.write_bytes(content)
-    facts = folder / "stored.json"
-    good = json.loads(facts.read_text())
-    for bad in ("[]", "{", json.dumps(good | {"dtype": "object"}), json.dumps({"pairs": 50})):
-        facts.write_text(bad)
-        with pytest.raises(RegardError, match="damaged stored pairs"):
+    index = folder / "index.json"
+    good = json.loads(index.read_text())
+    for bad in ("[]", "{", json.dumps(good | {"end": "object"}), json.dumps({"end": 50})):
+        index.write_text(bad)
+        with pytest.raises(RegardError, match=r"index\.json.*; delete"):
             open_stored(folder)
-    with pytest.raises(RegardError, match="damaged stored pairs"):
+    with pytest.raises(RegardError, match="delete"):
         open_stored(tmp_path / "none")
 
 

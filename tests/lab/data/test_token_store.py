@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.token_shards import (
+from regard.lab.data.token_store import (
     INDEX,
     ShardWriter,
     finished_shard,
-    kind_of_token,
     must_have_its_hashes,
     open_index,
     streams,
@@ -28,7 +27,7 @@ def written(folder, *shards, end=END):
         writer.add("train", documents)
         writer.add("test", [[7]])
         found.append(writer.finish())
-    write_index(folder, kind_of_token(end), found)
+    write_index(folder, end, found)
     return open_index(folder)
 
 
@@ -79,7 +78,7 @@ def test_a_truncated_shard_is_an_error_at_once(tmp_path):
     ids.write_bytes(ids.read_bytes()[:-2])
     with pytest.raises(RegardError, match=r"00000\.train\.ids: damaged: 8 bytes, not 10; delete"):
         open_index(tmp_path)
-    assert finished_shard(tmp_path, 0, kind_of_token(END)) is None
+    assert finished_shard(tmp_path, 0, END) is None
     ids.unlink()
     with pytest.raises(RegardError, match=r"00000\.train\.ids: cannot read"):
         open_index(tmp_path)
@@ -106,7 +105,7 @@ def test_the_fingerprint_is_one_of_the_tokens(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"dtype": "object"}, "dtype is 'object'"),
+        ({"end": "object"}, "end is 'object'"),
         ({"shards": [{"number": 0}]}, "is missing"),
         ({"more": 1}, "unknown field 'more'"),
     ],
@@ -122,5 +121,5 @@ def test_an_index_of_another_kind_is_refused(tmp_path, change, says):
 def test_an_abandoned_shard_leaves_nothing(tmp_path):
     writer = ShardWriter(tmp_path, 0, "a.txt", END)
     writer.add("train", [[1]])
-    writer.abandon()
+    writer.close()
     assert list(tmp_path.iterdir()) == []
