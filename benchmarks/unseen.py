@@ -23,7 +23,8 @@ import numpy as np
 
 from regard.core.atomic_io import write_bytes, write_json
 from regard.core.errors import RegardError, look_up
-from regard.lab.data.files import Example, read_examples
+from regard.lab.data.examples import Example
+from regard.lab.data.files import read_examples
 from regard.lab.studies.compare import Study
 from regard.lab.studies.job import RunScore, read_score, train_and_score
 from regard.lab.studies.launch import Event, Job, launch

@@ -204,7 +204,7 @@ def predict(
 
 def is_table(file: Path) -> bool:
     """Return whether a file has columns."""
-    from regard.lab.data.files import table_kind
+    from regard.lab.data.records import table_kind
 
     return table_kind(file) is not None or file.suffix.lower() == ".parquet"
 

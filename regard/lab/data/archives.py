@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from regard.core.errors import RegardError
-from regard.lab.data.files import open_binary
-from regard.lab.data.lines import FILE_LIMIT, Binary, within
+from regard.lab.data.lines import FILE_LIMIT, Binary, open_binary, within
 
 #: Accepted compression methods. zipfile unpacks others without a limit: 4 kB of bzip2 to 4 GB.
 READ = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

@@ -14,8 +14,9 @@ from typing import Final
 
 from regard.core.errors import RegardError
 from regard.lab.data.biographies import passages, people
+from regard.lab.data.examples import BadRow
 from regard.lab.data.fetch import fetch, present
-from regard.lab.data.files import BadRow, Lines, open_binary
+from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.pairs import Pair
 from regard.lab.data.spelling import likeness
 

@@ -17,8 +17,9 @@ from regard.core.errors import RegardError
 from regard.lab.data import imdb
 from regard.lab.data.balance import ADVICE, imbalance
 from regard.lab.data.class_files import name_of
+from regard.lab.data.examples import BadRow, Example, Remark
 from regard.lab.data.fetch import Show
-from regard.lab.data.files import BadRow, Example, Remark, is_folder, path_of, scan
+from regard.lab.data.files import is_folder, scan
 from regard.lab.data.guess import guess
 from regard.lab.data.labels import (
     advice,
@@ -30,6 +31,7 @@ from regard.lab.data.labels import (
     spelt,
     why_no_number,
 )
+from regard.lab.data.lines import path_of
 from regard.lab.data.named import DATA, is_own
 from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import (

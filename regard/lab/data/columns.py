@@ -3,8 +3,9 @@
 import json
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from regard.core.errors import RegardError
-from regard.lab.data.delimited import table_rows
-from regard.lab.data.files import Lines, json_object, kind_of, open_binary
+from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.numbers import parse_number, remedy
+from regard.lab.data.records import kind_of, records, sound
 from regard.lab.data.titles import listed, must_be_distinct, numbered, place_of
 
 #: Markers of missing numbers, in lower case.
@@ -58,72 +59,37 @@ def read_columns(path: Path | str, x: Sequence[str] = (), y: str = "") -> Column
     kind = kind_of(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name)
-        rows = _objects(lines) if kind == "jsonl" else _table(lines, kind)
-        return _gather(path.name, rows, [name.strip() for name in x], y.strip())
+        return _gather(path.name, _rows(lines, kind), [name.strip() for name in x], y.strip())
 
 
 Row = tuple[str, Sequence[Any]]  # file:line and the fields
 Rows = tuple[list[str], Iterator[Row]]
 
 
-def _table(lines: Lines, kind: str) -> Rows:
-    """Return the column names and the rows."""
-
-    def checked() -> Iterator[Row]:
-        for number, fields in table_rows(lines, kind):
-            here = f"{lines.name}:{number}"
-            if isinstance(fields, str):
-                raise RegardError(f"{here}: {fields}")
-            yield here, fields
-
-    rows = checked()
-    first = next(rows, None)
-    if first is None:
-        raise RegardError(f"{lines.name}: contains no rows")
-    here, header = first
-    names = [str(name).strip() for name in header]
-    if all(map(_is_numeric, names)):
-        names = [str(i + 1) for i in range(len(header))]
-        return names, _whole(names, _before(first, rows))
-    must_be_distinct(here, names)
+def _rows(lines: Lines, kind: str) -> Rows:
+    """Return the column names and the rows; a missing key of a JSON object is null."""
+    rows = sound(records(lines, kind))
+    here, first = next(rows)
+    names = [str(name).strip() for name in first]
+    if isinstance(first, dict):
+        names = list(first)
+        rows = chain([(here, first)], rows)
+    elif all(map(_is_numeric, names)):
+        names = [str(i + 1) for i in range(len(names))]
+        rows = chain([(here, first)], rows)
+    else:
+        must_be_distinct(here, names)
     return names, _whole(names, rows)
 
 
-def _before(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
-    yield first
-    yield from rows
-
-
-def _whole(names: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
-    for here, fields in rows:
+def _whole(
+    names: Sequence[str], rows: Iterable[tuple[str, list[str] | dict[str, Any]]]
+) -> Iterator[Row]:
+    for here, row in rows:
+        fields = [row.get(name) for name in names] if isinstance(row, dict) else row
         if len(fields) != len(names):
             raise RegardError(f"{here}: {len(fields)} fields, but the first row has {len(names)}")
         yield here, fields
-
-
-def _objects(lines: Lines) -> Rows:
-    """Return names and rows of JSON lines: the keys of the first; a missing key is null."""
-
-    def checked() -> Iterator[tuple[str, dict[str, Any]]]:
-        for line in lines:
-            if line.strip():
-                row = lines.complaint() or json_object(line)
-                if isinstance(row, str):
-                    raise RegardError(f"{lines.here}: {row}")
-                yield lines.here, row
-
-    rows = checked()
-    first = next(rows, None)
-    if first is None:
-        raise RegardError(f"{lines.name}: contains no rows")
-    names = list(first[1])
-
-    def fields() -> Iterator[Row]:
-        yield first[0], [first[1][name] for name in names]
-        for here, row in rows:
-            yield here, [row.get(name) for name in names]
-
-    return names, fields()
 
 
 def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
@@ -135,7 +101,7 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
     places = _chosen(file, names, first, x, y)
     chosen = [names[place] or str(place + 1) for place in places]
     numbers, missing, where, count = array("d"), 0, "", 0
-    for here, fields in _before(first, rest):
+    for here, fields in chain([first], rest):
         count += 1
         row = []
         for name, place in zip(chosen, places, strict=True):

@@ -10,69 +10,20 @@
 Files with lines may be .gz. A remark says how an ambiguous file was read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.errors import RegardError
-from regard.core.reading import parse_json
 from regard.lab.data import arrow, class_files
 from regard.lab.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
-from regard.lab.data.delimited import Fields, table_rows
 from regard.lab.data.examples import BadRow, Example, Remark, Row, example_of
-from regard.lab.data.lines import (
-    FILE_LIMIT,
-    LINE_LIMIT,
-    Binary,
-    Lines,
-    open_binary,
-    path_of,
-)
-from regard.lab.data.spelling import repeats
-from regard.lab.data.titles import (
-    LABEL_NAMES,
-    TEXT_NAMES,
-    OtherFileError,
-    columns_of,
-    listed,
-    unread,
-)
+from regard.lab.data.lines import Lines, open_binary
+from regard.lab.data.records import KINDS, kind_of, records, selected
+from regard.lab.data.titles import LABEL_NAMES, TEXT_NAMES, Chosen, OtherFileError, columns_of
 
-__all__ = [
-    "FILE_LIMIT",
-    "KINDS",
-    "LINE_LIMIT",
-    "BadRow",
-    "Binary",
-    "Example",
-    "Lines",
-    "Read",
-    "Remark",
-    "is_folder",
-    "json_object",
-    "open_binary",
-    "path_of",
-    "read",
-    "read_examples",
-    "scan",
-    "table_kind",
-]
-
-KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-FORMATS = (
-    "unsupported file type; use a .csv, .tsv, .jsonl, .txt or .parquet file, a .conllu file of "
-    "labelled sentences, a folder or comma-separated files of one class each (neg.txt,pos.txt), "
-    "or a folder of Hugging Face datasets"
-)
-SHEET = "save the sheet as CSV UTF-8"
-REMEDIES = {
-    ".json": "write a JSON array as one object per line: jq -c '.[]' FILE > NEW.jsonl",
-    ".xlsx": SHEET,
-    ".xls": SHEET,
-    ".ods": SHEET,
-}
 TOLERATED = 0.01  # fraction of empty rows that is skipped with a note; more is an error
 DECIDING = 1_000  # rows of a .txt file that decide which column is the label
 
@@ -161,13 +112,15 @@ def scan(
         lines = Lines(file, path.name)
         if kind == "conllu":
             yield from _parsed_rows(lines, text, label, group)
-        elif kind == "jsonl":
-            yield from _json_rows(lines, text, label, group)
         elif kind == "txt" and not (text or label or group):
             yield from _labelled_lines(lines)
         else:
+
+            def choose(here: str, header: list[str]) -> Chosen:
+                return columns_of(here, header, text, label, group, numbers=kind != "jsonl")
+
             kind = "tsv" if kind == "txt" else kind
-            yield from _table_rows(lines, kind, text, label, group)
+            yield from _examples(selected(records(lines, kind), choose, optional=2))
 
 
 def is_folder(path: Path) -> bool:
@@ -176,96 +129,6 @@ def is_folder(path: Path) -> bool:
     Raises: a folder of train and test parts, which must be named one by one.
     """
     return class_files.is_classes(path) or (path.is_dir() and arrow.is_arrow(path))
-
-
-def table_kind(path: Path) -> str | None:
-    """Return csv, tsv or jsonl by the file's name, plain or .gz; None for another kind.
-
-    >>> table_kind(Path("new.ndjson.gz")), table_kind(Path("new.txt"))
-    ('jsonl', None)
-    """
-    return KINDS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
-
-
-def kind_of(path: Path, kinds: Mapping[str, str] | None = None) -> str:
-    """Return csv, tsv or jsonl by the file's name, or one of `kinds`. Raises: another kind."""
-    if kinds is None:
-        if kind := table_kind(path):
-            return kind
-        raise OtherFileError(
-            f"{path}: unsupported file type; use .csv, .tsv or .jsonl, plain or .gz"
-        )
-    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if kind := kinds.get(suffix):
-        return kind
-    if remedy := REMEDIES.get(suffix):
-        raise OtherFileError(f"{path}: unsupported file type; {remedy}")
-    raise OtherFileError(f"{path}: {FORMATS}")
-
-
-def _table_rows(
-    lines: Lines, kind: str, text: str | None, label: str | None, group: str | None
-) -> Iterator[Row]:
-    header: Sequence[str] = ()
-    again: list[int] = []
-    for number, fields in table_rows(lines, kind):
-        here = f"{lines.name}:{number}"
-        if not header:
-            if isinstance(fields, str):
-                raise RegardError(f"{here}: {fields}")
-            header = fields
-            columns = columns_of(here, header, text, label, group)
-            if columns.titled:
-                yield from unread(header, columns.places)
-                continue
-            yield Remark(f"{here} is read as data, not as a header")
-        if isinstance(fields, str):
-            yield BadRow(here, fields)
-        elif len(fields) != len(header):
-            yield BadRow(here, f"{len(fields)} fields, but the first row has {len(header)}")
-        elif columns.titled and repeats(fields, header):
-            again.append(number)
-        else:
-            together = "" if columns.group is None else fields[columns.group].strip()
-            yield example_of(fields[columns.text], fields[columns.label], here, together)
-    if not header:
-        raise RegardError(f"{lines.name}: contains no rows")
-    yield from _again(lines.name, again)
-
-
-def _again(name: str, numbers: Sequence[int]) -> Iterator[Remark]:
-    """Yield a remark on rows that repeat the header."""
-    if numbers:
-        rows = f"{len(numbers):,} row" + ("s" if len(numbers) > 1 else "")
-        yield Remark(f"{name}:{numbers[0]}: the header again, as in joined files; {rows} skipped")
-
-
-def _json_rows(
-    lines: Lines, text: str | None, label: str | None, group: str | None
-) -> Iterator[Row]:
-    keys: list[str] | None = None
-    for line in lines:
-        if not line.strip():
-            continue
-        here = lines.here
-        row = lines.complaint() or json_object(line)
-        if isinstance(row, str):
-            yield BadRow(here, row)
-            continue
-        if keys is None:
-            names = list(row)
-            columns = columns_of(here, names, text, label, group, numbers=False)
-            keys = [names[place] for place in columns.places]
-            yield from unread(names, columns.places)
-        missing = [key for key in keys if key not in row]
-        if missing:
-            why = f"missing key {missing[0]!r}; keys: {listed(list(row))}"
-            yield BadRow(here, why, empty=missing[0] in keys[:2])  # as null is
-            continue
-        together = str(row[keys[2]]) if group and row[keys[2]] is not None else ""
-        yield example_of(row[keys[0]], row[keys[1]], here, together)
-    if keys is None and lines.number == 0:
-        raise RegardError(f"{lines.name}: contains no rows")
 
 
 def _parsed_rows(
@@ -299,52 +162,46 @@ def _parsed_rows(
         yield replace(row, parents=sentence.parents) if isinstance(row, Example) else row
 
 
+def _examples(rows: Iterable[tuple[str, list[Any]] | BadRow | Remark]) -> Iterator[Row]:
+    """Yield the examples of text, label and perhaps group."""
+    for row in rows:
+        if isinstance(row, BadRow | Remark):
+            yield row
+            continue
+        here, (text, label, *more) = row
+        group = "" if not more or more[0] is None else str(more[0]).strip()
+        yield example_of(text, label, here, group)
+
+
 def _labelled_lines(lines: Lines) -> Iterator[Row]:
     """Yield the rows of a .txt file: a label and a text separated by a tab, in either order.
 
     The first line may be a header. Else the label is the column with fewer distinct values in the
     first thousand rows, or if equal the one with fewer characters.
     """
-    rows = (
-        (f"{lines.name}:{number}", fields)
-        for number, fields in table_rows(lines, "tsv")
-        if any(map(str.strip, fields))
-    )
+    rows = (row for row in records(lines, "tsv") if any(map(str.strip, row[1])))
     head = list(islice(rows, DECIDING))
     if not head:
         raise RegardError(f"{lines.name}: contains no rows")
-    here, first = head[0]
-    names = [] if isinstance(first, str) else [name.strip().casefold() for name in first]
-    header: Sequence[str] = ()
-    again: list[int] = []
-    if all(set(names) & set(usual) for usual in (TEXT_NAMES, LABEL_NAMES)):
-        columns = columns_of(here, first, None, None, None)
-        label, text, head = columns.label, columns.text, head[1:]
-        header = first
-    else:
-        label = _label_column(here, head)
-        text = 1 - label
+
+    def choose(here: str, header: list[str]) -> Chosen:
+        names = {name.strip().casefold() for name in header}
+        if all(names & set(usual) for usual in (TEXT_NAMES, LABEL_NAMES)):
+            return columns_of(here, header, None, None, None)
+        label = _label_column(here, [fields for _, fields in head if isinstance(fields, list)])
         order = "a label, a tab and a text" if label == 0 else "a text, a tab and a label"
-        yield Remark(
+        remark = (
             f"{lines.name}: each line is read as {order}; for the reverse order set "
-            f"text={label + 1} label={text + 1}"
+            f"text={label + 1} label={2 - label}"
         )
-    for here, fields in chain(head, rows):
-        if isinstance(fields, str):
-            yield BadRow(here, fields)
-        elif len(fields) != max(len(names), 2):
-            yield BadRow(here, f"{len(fields)} fields, but the first row has {len(names)}")
-        elif repeats(fields, header):
-            again.append(int(here.rpartition(":")[2]))
-        else:
-            yield example_of(fields[text], fields[label], here)
-    yield from _again(lines.name, again)
+        return Chosen([1 - label, label], False, remark)
+
+    yield from _examples(selected(chain(head, rows), choose))
 
 
-def _label_column(here: str, head: Sequence[tuple[str, Fields]]) -> int:
+def _label_column(here: str, rows: Sequence[Sequence[str]]) -> int:
     """Return which of two columns, 0 or 1, contains the labels."""
-    rows = [fields for _, fields in head if isinstance(fields, list)]
-    width = len(rows[0]) if rows else 2
+    width = len(rows[0])
     if width != 2:
         problem = "no tab" if width == 1 else f"{width:,} fields"
         raise OtherFileError(
@@ -368,14 +225,3 @@ def _kinds(column: Sequence[str]) -> int:
 
 def _characters(column: Sequence[str]) -> int:
     return sum(map(len, column))
-
-
-def json_object(line: str) -> dict[str, Any] | str:
-    """Return the object of a line, or a description of the error."""
-    try:
-        row = parse_json(line, "it")
-    except RegardError as error:
-        reason = str(error).removeprefix("it is not valid JSON: ")
-        sound = any(says in reason for says in ("finite", "larger than", "occurs twice"))
-        return reason if sound else f"not JSON: {reason}"
-    return row if isinstance(row, dict) else "not a JSON object: {…}"

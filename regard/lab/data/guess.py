@@ -8,20 +8,11 @@ from typing import NamedTuple
 from regard.core.errors import RegardError
 from regard.lab.data import arrow
 from regard.lab.data.conllu import is_conllu
-from regard.lab.data.delimited import table_rows
-from regard.lab.data.files import (
-    KINDS,
-    Lines,
-    is_folder,
-    json_object,
-    kind_of,
-    open_binary,
-    path_of,
-    scan,
-    table_kind,
-)
+from regard.lab.data.files import is_folder, scan
 from regard.lab.data.labels import number_of, too_many
+from regard.lab.data.lines import Lines, open_binary, path_of
 from regard.lab.data.pair_rows import usual_sides
+from regard.lab.data.records import KINDS, kind_of, records, table_kind
 from regard.lab.data.tagged import tags_by_name
 from regard.lab.data.text_rows import is_plain
 from regard.lab.data.titles import (
@@ -158,8 +149,7 @@ def head(path: Path) -> tuple[list[str], list[list[str]]]:
         return arrow.head(path, LOOKED_AT)
     with open_binary(path) as file:
         lines = Lines(file, path.name)
-        kind = kind_of(path)
-        rows = _objects(lines) if kind == "jsonl" else _fields(lines, kind)
+        rows = _fields(lines, kind_of(path))
         names = next(rows, [])
         if not names:
             raise RegardError(f"{path}: contains no rows")
@@ -167,24 +157,16 @@ def head(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _fields(lines: Lines, kind: str) -> Iterator[list[str]]:
-    for number, fields in table_rows(lines, kind):
-        if isinstance(fields, list):
-            yield fields
-        elif number == 1:
-            raise RegardError(f"{lines.name}:{number}: {fields}")
-
-
-def _objects(lines: Lines) -> Iterator[list[str]]:
+    """Yield the names and the rows without errors; an error before the names is raised."""
     names: list[str] = []
-    for line in lines:
-        if not line.strip():
-            continue
-        row = json_object(line)
+    for here, row in records(lines, kind):
         if isinstance(row, str):
             if not names:
-                raise RegardError(f"{lines.here}: {row}")
+                raise RegardError(f"{here}: {row}")
             continue
         if not names:
             yield (names := list(row))
-        values = [row.get(name) for name in names]
+            if isinstance(row, list):
+                continue
+        values = [row.get(name) for name in names] if isinstance(row, dict) else row
         yield ["" if value is None else str(value) for value in values]

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from regard.core.errors import RegardError
 from regard.lab.data.archives import tar_files
-from regard.lab.data.files import LINE_LIMIT, Example, open_binary, read_examples
+from regard.lab.data.examples import Example
+from regard.lab.data.files import read_examples
+from regard.lab.data.lines import LINE_LIMIT, open_binary
 
 LIST_LIMIT = 10_000_000  # bytes of a list of addresses
 LABELS = ("negative", "positive")

@@ -23,16 +23,12 @@ from typing import Literal
 
 from regard.core.errors import RegardError
 from regard.lab.data.archives import open_member, open_zip
-from regard.lab.data.files import (
-    FILE_LIMIT,
-    KINDS,
-    TOLERATED,
-    BadRow,
-    open_binary,
-    path_of,
-)
+from regard.lab.data.examples import BadRow
+from regard.lab.data.files import TOLERATED
+from regard.lab.data.lines import FILE_LIMIT, open_binary, path_of
 from regard.lab.data.pair_rows import STREAMED, Row, rows_of, side_by_side
 from regard.lab.data.pairs import Pair
+from regard.lab.data.records import KINDS, table_kind
 from regard.lab.data.titles import listed
 
 PAIR_KINDS = {**KINDS, ".txt": "tsv"}
@@ -314,7 +310,7 @@ def _unpackable(path: Path, member: str) -> str:
 
 def _kind(name: str) -> str | None:
     """Return tsv, csv or jsonl by the name, or None."""
-    return PAIR_KINDS.get(Path(name.lower().removesuffix(".gz")).suffix)
+    return table_kind(name, PAIR_KINDS)
 
 
 def _pairs(count: int) -> str:

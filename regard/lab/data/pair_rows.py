@@ -4,11 +4,18 @@ import json
 from collections.abc import Iterator, Sequence
 
 from regard.core.errors import RegardError
-from regard.lab.data.delimited import table_rows
-from regard.lab.data.files import BadRow, Binary, Lines, json_object
+from regard.lab.data.examples import BadRow, Remark
+from regard.lab.data.lines import Binary, Lines
 from regard.lab.data.pairs import Pair
-from regard.lab.data.spelling import repeats
-from regard.lab.data.titles import LABEL_NAMES, TEXT_NAMES, listed, must_be_distinct, place_of
+from regard.lab.data.records import Record, records, selected
+from regard.lab.data.titles import (
+    LABEL_NAMES,
+    TEXT_NAMES,
+    Chosen,
+    listed,
+    must_be_distinct,
+    place_of,
+)
 
 PAIRED = (
     *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output")),
@@ -60,61 +67,34 @@ def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | 
 
 def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: int) -> Iterator[Row]:
     """Yield the rows of a table or of JSON lines; `kind` is tsv, csv or jsonl."""
-    lines = Lines(file, name, most=most)
-    if kind == "jsonl":
-        return _json_rows(lines, names)
-    return _table_rows(lines, kind, names)
 
+    def choose(here: str, header: list[str]) -> Chosen:
+        source, target, titled = _columns(here, header, kind, names)
+        return Chosen([source, target], titled)
 
-def _table_rows(lines: Lines, kind: str, names: tuple[str, str]) -> Iterator[Row]:
-    width = 0
-    header: Sequence[str] = ()
-    for number, fields in table_rows(lines, kind, quotes=False):
-        here = f"{lines.name}:{number}"
-        if isinstance(fields, str):
-            yield BadRow(here, fields)
-        elif not any(field.strip() for field in fields):
-            continue
-        elif not width:
-            width = len(fields)
-            source, target, titled = _columns(here, fields, kind, names)
-            if titled:
-                header = fields
+    rows = records(Lines(file, name, most=most), kind, quotes=False)
+    for row in selected(_filled(rows), choose):
+        if isinstance(row, BadRow):
+            yield row
+        elif not isinstance(row, Remark):
+            here, values = row
+            texts = ["" if value is None else value for value in values]
+            if wrong := [text for text in texts if not isinstance(text, str)]:
+                yield BadRow(here, f"a text must be a string, not {json.dumps(wrong[0])[:40]}")
+            elif any(not text.isascii() and _halves(text) for text in texts):
+                yield BadRow(here, "a text contains an unpaired surrogate")
             else:
-                yield _pair(fields[source], fields[target], here)
-        elif len(fields) != width:
-            yield BadRow(here, f"{len(fields)} fields, but the first row has {width}")
-        elif not repeats(fields, header):  # the header again, in joined files
-            yield _pair(fields[source], fields[target], here)
+                yield _pair(texts[0], texts[1], here)
 
 
-def _json_rows(lines: Lines, names: tuple[str, str]) -> Iterator[Row]:
-    keys: Sequence[str] = ()
-    for line in lines:
-        here = lines.here
-        if not line.strip():
-            continue
-        row = lines.complaint() or json_object(line)
-        if isinstance(row, str):
-            yield BadRow(here, row)
-            continue
-        inside = row.get("translation")
-        if isinstance(inside, dict):
-            row = inside
-        if not keys:
-            header = list(row)
-            source, target, _ = _columns(here, header, "jsonl", names)
-            keys = header[source], header[target]
-        if missing := [key for key in keys if key not in row]:
-            yield BadRow(here, f"missing key {missing[0]!r}; keys: {listed(list(row))}")
-            continue
-        texts = ["" if row[key] is None else row[key] for key in keys]
-        if wrong := [text for text in texts if not isinstance(text, str)]:
-            yield BadRow(here, f"a text must be a string, not {json.dumps(wrong[0])[:40]}")
-        elif any(not text.isascii() and _halves(text) for text in texts):
-            yield BadRow(here, "a text contains an unpaired surrogate")
-        else:
-            yield _pair(texts[0], texts[1], here)
+def _filled(rows: Iterator[Record]) -> Iterator[Record]:
+    """Yield the rows that are not empty, with what an object has inside "translation"."""
+    for here, row in rows:
+        if isinstance(row, dict):
+            inside = row.get("translation")
+            yield here, inside if isinstance(inside, dict) else row
+        elif any(map(str.strip, row)):
+            yield here, row
 
 
 def _halves(text: str) -> bool:

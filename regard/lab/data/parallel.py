@@ -13,7 +13,7 @@ from regard.core.names import short
 from regard.lab.data import dates as human_dates
 from regard.lab.data import streamed
 from regard.lab.data.fetch import Show, fetch, present
-from regard.lab.data.files import path_of
+from regard.lab.data.lines import path_of
 from regard.lab.data.named import DATA, parts_of, source_of
 from regard.lab.data.pair_files import (
     LONGEST,

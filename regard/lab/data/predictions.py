@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import RegardError
-from regard.lab.data.delimited import table_rows
-from regard.lab.data.files import Lines, json_object, kind_of, open_binary
+from regard.lab.data.lines import Lines, open_binary
+from regard.lab.data.records import Record, kind_of, records, sound
 from regard.lab.data.spelling import repeats
 from regard.lab.data.titles import listed, must_be_distinct, place_of
 
@@ -49,40 +49,27 @@ def read_predictions(path: Path) -> list[PredictedRow]:
     kind = kind_of(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=MOST)
-        rows = _objects(lines) if kind == "jsonl" else _records(lines, kind)
-        predictions = [_row(here, row) for here, row in _with_usual_names(rows)]
+        rows = _with_usual_names(_named(records(lines, kind)))
+        predictions = [_row(here, row) for here, row in rows]
     if not predictions:
         raise RegardError(f"{path}: contains no predictions")
     return predictions
 
 
-def _objects(lines: Lines) -> Iterator[tuple[str, dict[str, Any]]]:
-    for line in lines:
-        if not line.strip():
-            continue
-        row: dict[str, Any] | str = lines.complaint() or json_object(line)
-        if isinstance(row, str):
-            raise RegardError(f"{lines.here}: {row}")
-        yield lines.here, row
-
-
-def _records(lines: Lines, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a table as dictionaries, keyed by its header."""
+def _named(rows: Iterator[Record]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows as dictionaries; those of a table are keyed by its header."""
     names: Sequence[str] = ()
-    for number, fields in table_rows(lines, kind):
-        here = f"{lines.name}:{number}"
-        if isinstance(fields, str):
-            raise RegardError(f"{here}: {fields}")
-        if not names:
-            names = fields
+    for here, row in sound(rows):
+        if isinstance(row, dict):
+            yield here, row
+        elif not names:
+            names = row
             must_be_distinct(here, names)
-            continue
-        if repeats(fields, names):
-            continue
-        if len(fields) != len(names):
-            raise RegardError(f"{here}: {len(fields)} fields, but the first row has {len(names)}")
-        row = dict(zip(names, fields, strict=True))
-        yield here, {name: row[name] for name in row if name.strip().casefold() != "probabilities"}
+        elif len(row) != len(names):
+            raise RegardError(f"{here}: {len(row)} fields, but the first row has {len(names)}")
+        elif not repeats(row, names):
+            named = zip(names, row, strict=True)
+            yield here, {name: x for name, x in named if name.strip().casefold() != "probabilities"}
 
 
 def _with_usual_names(rows: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Any]]:

@@ -11,9 +11,11 @@ from regard.core.errors import RegardError, look_up
 from regard.core.names import short
 from regard.lab.data import imdb
 from regard.lab.data.class_files import name_of
+from regard.lab.data.examples import BadRow, Example
 from regard.lab.data.fetch import Show, fetch, folders
-from regard.lab.data.files import BadRow, Example, is_folder, path_of, read
+from regard.lab.data.files import is_folder, read
 from regard.lab.data.labels import look_over, meant, parse_labels, rename, too_many
+from regard.lab.data.lines import path_of
 from regard.lab.data.named import DATA, examples_of
 from regard.lab.data.near_copies import leak
 from regard.lab.data.spelling import likeness

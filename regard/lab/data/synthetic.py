@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 
 SHARES = {"plain": 0.38, "negated": 0.08, "exchanged": 0.54}
 

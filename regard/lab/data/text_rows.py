@@ -3,24 +3,15 @@
 from collections.abc import Iterator
 from itertools import chain, dropwhile, groupby
 from pathlib import Path
-from typing import Any
 
 from regard.core.errors import RegardError
 from regard.lab.data import arrow
 from regard.lab.data.conllu import Sentence, sentences
-from regard.lab.data.delimited import table_rows
-from regard.lab.data.examples import Example
-from regard.lab.data.files import (
-    FILE_LIMIT,
-    LINE_LIMIT,
-    Lines,
-    json_object,
-    kind_of,
-    open_binary,
-)
-from regard.lab.data.spelling import repeats
+from regard.lab.data.examples import BadRow, Example, Remark
+from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, Lines, open_binary
+from regard.lab.data.records import Record, kind_of, records, selected
 from regard.lab.data.text_files import TextFile
-from regard.lab.data.titles import TEXT_NAMES, numbered, text_column
+from regard.lab.data.titles import TEXT_NAMES, Chosen, numbered, text_column
 
 PLAIN = (".txt", ".md")  # text files without columns
 DECIDING = 10_000_000  # characters read to decide whether empty lines separate passages
@@ -102,72 +93,48 @@ def text_rows(
     """
     path = Path(path) if isinstance(path, str) else path
     kind = kind_of(path if isinstance(path, Path) else Path(path.name))
+
+    titles: list[str] = []
+
+    def choose(here: str, header: list[str]) -> Chosen:
+        names = [name.strip().casefold() for name in header]
+        place = numbered(column, names)
+        if kind == "jsonl":
+            place = None
+        elif len(header) == 1 and not column and names[0] not in TEXT_NAMES:
+            place = 0
+        if place is not None and 0 <= place < len(header):
+            return Chosen([place], names[place] in TEXT_NAMES)
+        place = text_column(here, header, column)
+        titles.append(header[place])
+        return Chosen([place], True)
+
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=most)
-        if kind == "jsonl":
-            rows = _of_json(lines, column)
-        else:
-            rows = _of_table(lines, kind, column, blank=empty)
-        for text in rows:
+        rows = records(lines, kind, blank=empty)
+        if empty:
+            rows = _with_empty_lines(rows)
+        for row in selected(rows, choose, optional=1, joined=not empty):
+            if isinstance(row, Remark):
+                continue
+            if isinstance(row, BadRow) and not row.empty:
+                quote = "; quote texts with a comma or a tab" if " fields, " in row.why else ""
+                raise RegardError(f"{row.source}: {row.why}{quote}")
+            text = None if isinstance(row, BadRow) else row[1][0]
+            if not isinstance(text, str | None):
+                raise RegardError(f"{lines.here}: {titles[0]!r} must be a string, not {text!r:.40}")
+            text = (text or "").encode(errors="replace").decode()
             if empty or text.strip():
                 yield text
 
 
-def _of_table(lines: Lines, kind: str, column: str, *, blank: bool) -> Iterator[str]:
-    """Yield a table's texts; with ``blank`` an empty line of one column is an empty text.
-
-    A repeated header, as in joined files, is skipped, except with ``blank``.
-    """
-    place, width = -1, 0
-    header: list[str] = []
-    for number, fields in table_rows(lines, kind, blank=blank):
-        here = f"{lines.name}:{number}"
-        if isinstance(fields, str):
-            raise RegardError(f"{here}: {fields}")
-        if not fields:
-            if width == 1:
-                yield ""
-            continue
-        if place < 0:
-            width = len(fields)
-            names = [name.strip().casefold() for name in fields]
-            if len(fields) == 1 and not column and names[0] not in TEXT_NAMES:
-                place = 0
-                yield fields[0]
-                continue
-            index = numbered(column, names)
-            if index is not None and 0 <= index < width:
-                place = index
-                if names[place] not in TEXT_NAMES:
-                    yield fields[place]
-                continue
-            place, header = text_column(here, fields, column), fields
-            continue
-        if len(fields) != width:
-            raise RegardError(
-                f"{here}: {len(fields)} fields, but the first row has {width}; quote texts with a "
-                "comma or a tab"
-            )
-        if blank or not repeats(fields, header):
-            yield fields[place]
-
-
-def _of_json(lines: Lines, column: str) -> Iterator[str]:
-    key = ""
-    for line in lines:
-        if not line.strip():
-            continue
-        here = lines.here
-        row: dict[str, Any] | str = lines.complaint() or json_object(line)
-        if isinstance(row, str):
-            raise RegardError(f"{here}: {row}")
-        if not key:
-            names = list(row)
-            key = names[text_column(here, names, column)]
-        text = "" if row.get(key) is None else row[key]
-        if not isinstance(text, str):
-            raise RegardError(f"{here}: {key!r} must be a string, not {text!r:.40}")
-        yield text.encode(errors="replace").decode()
+def _with_empty_lines(rows: Iterator[Record]) -> Iterator[Record]:
+    """Yield the rows; an empty line of one column is an empty text, other empty lines are not."""
+    width = 0
+    for here, row in rows:
+        width = width or len(row)
+        if row or width == 1:
+            yield here, row or [""]
 
 
 def parsed_sentences(file: Path) -> Iterator[Example]:

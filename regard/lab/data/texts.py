@@ -13,16 +13,11 @@ from regard.core.names import short
 from regard.lab.data import biographies, synthetic
 from regard.lab.data.archives import tar_files
 from regard.lab.data.birthplaces import load_birthplaces
-from regard.lab.data.files import (
-    FILE_LIMIT,
-    LINE_LIMIT,
-    open_binary,
-    path_of,
-    read_examples,
-    table_kind,
-)
+from regard.lab.data.files import read_examples
 from regard.lab.data.imdb import find, is_packed
+from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, open_binary, path_of
 from regard.lab.data.named import DATA, SEED_OF_REVIEWS, parts_of
+from regard.lab.data.records import table_kind
 from regard.lab.data.sources import find_imdb, leaves, load_corpus
 from regard.lab.data.spelling import likeness
 from regard.lab.data.text_files import files_at, is_address, is_pattern

@@ -1,8 +1,8 @@
 """Finding columns of a table by title, or by number where there is no header."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from regard.core.errors import RegardError
 from regard.lab.data.examples import Remark
@@ -15,19 +15,15 @@ class OtherFileError(RegardError):
     """A file of an unsupported kind, or without a recognisable column."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The indexes of text, label and group in a row; `titled`: the first row is a header."""
+class Chosen(NamedTuple):
+    """The indexes of the columns to read; `titled`: the first row is a header.
 
-    text: int
-    label: int
-    group: int | None
+    `remark` says how an ambiguous first row was read.
+    """
+
+    places: list[int]
     titled: bool
-
-    @property
-    def places(self) -> list[int]:
-        """Return the indexes of text, label and, if given, group."""
-        return [self.text, self.label, *([] if self.group is None else [self.group])]
+    remark: str = ""
 
 
 def columns_of(
@@ -37,8 +33,8 @@ def columns_of(
     label: str | None,
     group: str | None,
     numbers: bool = True,
-) -> Columns:
-    """Return the columns; `titled` tells whether the first row is a header.
+) -> Chosen:
+    """Return the columns of text, label and, if given, group.
 
     Raises: no such column; one column for text and label; as `place_of`, `must_be_distinct`.
     """
@@ -70,7 +66,7 @@ def columns_of(
     if by_name:
         must_be_distinct(here, header)
     titled = by_name or all(names[place] in usual_names for place in by_number[:2])
-    return Columns(places[0], places[1], places[2] if group else None, titled)
+    return Chosen(places, titled, "" if titled else f"{here} is read as data, not as a header")
 
 
 def place_of(here: str, header: Sequence[str], title: str) -> int | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from regard.core import atomic_io
 from regard.core.errors import OccupiedError, RegardError, look_up
 from regard.core.reading import read_json
-from regard.lab.data.files import path_of
+from regard.lab.data.lines import path_of
 from regard.lab.data.predictions import PredictedRow, align, read_predictions
 from regard.lab.data.sources import in_order
 from regard.lab.studies.arms import Arm

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.training.batches import pad
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from regard.analysis.record import record
 from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words, word_ids
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.data.named import is_own
 from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import Corpus, hold_out, load_corpus

@@ -7,7 +7,7 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.cli.evaluate import errors_of, show, show_errors
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.reports.mistakes import confusion_drawn
 from regard.lab.tasks.classification.evaluation import LabelEvaluation
 

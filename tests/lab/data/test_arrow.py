@@ -6,7 +6,8 @@ import pytest
 from pyarrow import parquet
 
 from regard.core.errors import RegardError
-from regard.lab.data.files import BadRow, read, read_examples, scan
+from regard.lab.data.examples import BadRow
+from regard.lab.data.files import read, read_examples, scan
 
 TABLE = {"id": [1, 2, 3], "text": ["dull", "fine", None], "label": [0, 1, 1], "by": ["a", "b", "c"]}
 

@@ -4,7 +4,8 @@ import os
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.files import Remark, read, read_examples, scan
+from regard.lab.data.examples import Remark
+from regard.lab.data.files import read, read_examples, scan
 from regard.lab.data.sources import load_corpus
 
 

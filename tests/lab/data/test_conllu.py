@@ -13,7 +13,8 @@ from regard.lab.data.conllu import (
     train_on_words,
     word_ids,
 )
-from regard.lab.data.files import BadRow, read_examples, scan
+from regard.lab.data.examples import BadRow
+from regard.lab.data.files import read_examples, scan
 from regard.lab.data.sources import load_corpus
 from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
 

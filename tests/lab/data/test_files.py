@@ -4,14 +4,9 @@ import json
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.files import (
-    LINE_LIMIT,
-    BadRow,
-    Example,
-    read,
-    read_examples,
-    scan,
-)
+from regard.lab.data.examples import BadRow, Example
+from regard.lab.data.files import read, read_examples, scan
+from regard.lab.data.lines import LINE_LIMIT
 
 
 def write(folder, name, content):
@@ -96,7 +91,7 @@ BAD = {
     "empty.csv": (b"", "is empty"),
     "header.csv": ("text,label\n", "no row has a text and a label"),
     "blank.csv": ("\n\n", "contains no rows"),
-    "blank.jsonl": (" \n\n", "no row has a text and a label"),
+    "blank.jsonl": (" \n\n", "contains no rows"),
     "fields.csv": (
         "text,label\na,1\nb,c,1\n",
         "fields.csv:3: 3 fields, but the first row has 2",

@@ -138,7 +138,7 @@ BAD = {
         "id,note\n1,a\n",
         "names.csv:1: cannot tell source and target among the columns 'id'",
     ),
-    "blank.tsv": ("\n\n", "blank.tsv: contains no text pairs"),
+    "blank.tsv": ("\n\n", "blank.tsv: contains no rows"),
     "title.csv": ("source,target\n", "title.csv: contains no text pairs"),
     "number.jsonl": ('{"src": 3, "tgt": "x"}', "number.jsonl:1: a text must be a string, not 3"),
     "list.jsonl": ("[1]", "list.jsonl:1: not a JSON object"),

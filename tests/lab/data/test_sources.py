@@ -1,7 +1,7 @@
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.data.sources import hold_out, load_corpus
 from tests.lab.data.archives import folder
 

@@ -10,7 +10,7 @@ import torch
 
 from regard.core.errors import RegardError
 from regard.lab import runs
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.reports.run import write_run_report
 from regard.lab.runs.config import Config
 from regard.lab.studies.compare import Study

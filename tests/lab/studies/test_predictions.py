@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.reports.comparison import write_report
 from regard.lab.studies.job import read_score
 from regard.lab.studies.predictions import by_arm, compare_predictions, named

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.studies import scoring
 from regard.lab.studies.compatibility import check_paired
 from regard.lab.studies.job import RunScore, clusters_of, scores_of

@@ -11,7 +11,7 @@ from sklearn import metrics as theirs
 
 from regard.core.errors import RegardError
 from regard.lab import runs
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.data.synthetic import ratings
 from regard.lab.labs.kernel_regression.points import variance
 from regard.lab.studies.statistics import compare_runs

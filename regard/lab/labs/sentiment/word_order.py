@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.data.synthetic import reviews
 
 DRAWN = 12_000  # reviews searched for pairs

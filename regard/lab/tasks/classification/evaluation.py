@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from regard.core.errors import RegardError
 from regard.core.reading import parse_rows
 from regard.core.shown import shown
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.data.labels import meant
 from regard.lab.data.titles import listed
 from regard.lab.tasks.classification import metrics

@@ -18,7 +18,8 @@ from regard.core.errors import RegardError, look_up
 from regard.lab.data.balance import ADVICE, imbalance
 from regard.lab.data.class_files import is_classes
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
-from regard.lab.data.files import Example, read_examples
+from regard.lab.data.examples import Example
+from regard.lab.data.files import read_examples
 from regard.lab.data.labels import meant, parse_labels, rename
 from regard.lab.data.texts import NAMES
 from regard.lab.data.titles import listed

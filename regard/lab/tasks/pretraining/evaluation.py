@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from regard.core.errors import RegardError
 from regard.core.reading import parse_rows
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.tasks.evaluation import LIKELIHOOD, Evaluation, learned
 
 RESAMPLES = 1_000

@@ -19,7 +19,7 @@ from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.core.errors import RegardError
 from regard.lab.data.birthplaces import counted
-from regard.lab.data.files import table_kind
+from regard.lab.data.records import table_kind
 from regard.lab.data.texts import TextCorpus, load_texts, read_texts
 from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.lab.tasks.pretraining.evaluation import Likelihoods, beginning, unigram_loss

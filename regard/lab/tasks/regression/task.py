@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from regard.core.errors import RegardError
 from regard.core.reading import checked, parse_rows
-from regard.lab.data.files import Example, read_examples
+from regard.lab.data.examples import Example
+from regard.lab.data.files import read_examples
 from regard.lab.data.labels import MOST, number_of, why_no_number
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.baselines import TfidfFeatures

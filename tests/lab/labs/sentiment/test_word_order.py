@@ -1,6 +1,6 @@
 """Pairs that differ in word order alone, and what is made of answers to them."""
 
-from regard.lab.data.files import Example
+from regard.lab.data.examples import Example
 from regard.lab.data.sources import load_corpus
 from regard.lab.labs.sentiment import word_order
 
