@@ -55,11 +55,12 @@ def tables(folder: Path) -> None:
 def read_tables(folder: Path) -> None:
     """Read each table as examples, columns of numbers and texts."""
     from regard.lab.data.columns import read_columns
+    from regard.lab.data.data_source import Columns
     from regard.lab.data.files import read_examples
     from regard.lab.data.text_rows import text_rows
 
     def examples(path: Path) -> None:
-        read_examples(path, **BY_NUMBER.get(path.name, {}))
+        read_examples(path, Columns(**BY_NUMBER.get(path.name, {})))
 
     each(
         *(partial(examples, path) for path in sorted(folder.iterdir())),

@@ -15,6 +15,7 @@ from typing import Any
 from regard.core.errors import RegardError
 from regard.core.reading import parse_json, read_json
 from regard.lab.data.class_files import inside
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import BadRow, Row, example_of
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.lab.data.text_files import TextFile
@@ -35,7 +36,7 @@ def is_arrow(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES or (path / STATE).is_file()
 
 
-def rows(path: Path, text: str | None, label: str | None, group: str | None) -> Iterator[Row]:
+def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
     """Yield every row, numbered from 1: ``train.parquet:12``.
 
     Raises: pyarrow is not installed; a damaged file; more than 4 GB; no such column.
@@ -49,7 +50,7 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
         for batch in _batches(path, pyarrow):
             if schema is None or not batch.schema.equals(schema, check_metadata=True):
                 schema = batch.schema
-                places = columns_of(path.name, schema.names, text, label, group).places
+                places = columns_of(path.name, schema.names, columns).places
                 if not number:
                     yield from unread(schema.names, places)
                 names = _class_names(path, schema, places[1])
@@ -65,7 +66,7 @@ def rows(path: Path, text: str | None, label: str | None, group: str | None) -> 
                     )
                 read += sum(sizes) + ROW
                 _must_fit(path, read)
-                together = str(values[2]) if group and values[2] is not None else ""
+                together = str(values[2]) if values[2:] and values[2] is not None else ""
                 yield _row(values[0], values[1], names, f"{path.name}:{number}", together)
 
 

@@ -17,6 +17,7 @@ from regard.core.errors import RegardError
 from regard.lab.data import imdb
 from regard.lab.data.balance import ADVICE, imbalance
 from regard.lab.data.class_files import name_of
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import BadRow, Example, Remark
 from regard.lab.data.fetch import Show
 from regard.lab.data.files import is_folder, scan
@@ -198,15 +199,13 @@ def check(
     if isinstance(data, Corpus):
         name, parts_read = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
-        columns = {"text": text, "label": label, "group": group}
+        columns = Columns(text or "", label or "", group or "", labels)
         files = {"validation": validation, "test": test}
         try:
             if tags:
-                name, parts_read = _tagged(str(data), files, columns, labels, remarks)
+                name, parts_read = _tagged(str(data), files, columns, remarks)
             else:
-                name, parts_read = _gather(
-                    str(data), files, columns, labels, data_dir, remarks, numbers
-                )
+                name, parts_read = _gather(str(data), files, columns, data_dir, remarks, numbers)
         except OtherFileError as error:
             raise RegardError(f"{error}; {_advice(str(data))}") from None
     if (
@@ -288,8 +287,7 @@ def _advice(data: str) -> str:
 def _gather(
     data: str,
     files: dict[str, str | None],
-    columns: dict[str, str | None],
-    labels: str,
+    columns: Columns,
     data_dir: Path | str | None,
     remarks: list[str],
     numbers: bool,
@@ -301,7 +299,7 @@ def _gather(
         if place is not None:
             if any(files.values()):
                 raise RegardError(f"{data} has its own test part; remove --test and --validation")
-            if labels or any(columns.values()):
+            if columns.named or columns.labels:
                 raise RegardError(f"{data} has no columns; remove the column names and --labels")
             train, held = imdb.load(place)
             return data, [("train", train, []), ("test", held, [])]
@@ -311,16 +309,16 @@ def _gather(
             data_dir=data_dir,
             test=files["test"],
             validation=files["validation"],
-            text=columns["text"],
-            label=columns["label"],
-            group=columns["group"],
-            labels=labels,
+            text=columns.text,
+            label=columns.label,
+            group=columns.group,
+            labels=columns.labels,
             numbers=numbers,
         )
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
     beside = {part: path_of(file) for part, file in files.items() if file}
     places = {"train" if beside else "rows": path, **beside}
-    names = parse_labels(labels)
+    names = parse_labels(columns.labels)
     parts = [_scan(part, place, columns, remarks) for part, place in places.items()]
     rename([example for _, examples, _ in parts for example in examples], names)  # errors
     return name_of(path), [
@@ -331,11 +329,10 @@ def _gather(
 def _tagged(
     data: str,
     files: dict[str, str | None],
-    columns: dict[str, str | None],
-    labels: str,
+    columns: Columns,
     remarks: list[str],
 ) -> tuple[str, list[Found]]:
-    if labels:
+    if columns.labels:
         raise RegardError("--labels does not rename tags; remove --labels")
     if data == "entities":
         corpus = load_tagged(data)
@@ -343,17 +340,16 @@ def _tagged(
     beside = {part: file for part, file in files.items() if file}
     parts: list[Found] = []
     for part, place in {"train" if beside else "rows": data, **beside}.items():
-        names = {key: value or "" for key, value in columns.items()}
-        read = read_tagged(place, word=names["text"], tag=names["label"], group=names["group"])
+        read = read_tagged(place, columns)
         remarks += read.notes
         parts.append((part, read.examples, []))
     return name_of(path_of(data)), parts
 
 
-def _scan(title: str, path: Path, columns: dict[str, str | None], remarks: list[str]) -> Found:
+def _scan(title: str, path: Path, columns: Columns, remarks: list[str]) -> Found:
     examples: list[Example] = []
     bad: list[BadRow] = []
-    for row in scan(path, **columns):
+    for row in scan(path, columns):
         if isinstance(row, Example):
             examples.append(row)
         elif isinstance(row, Remark):

@@ -24,7 +24,7 @@ TOLERATED = 0.2  # fraction of rows with a missing number that is dropped with a
 
 
 @dataclass(frozen=True)
-class Columns:
+class NumberTable:
     """Numbers in named columns, the target last; rows with a missing number are dropped.
 
     `missing` counts the dropped rows; `first` describes the first of them.
@@ -46,7 +46,7 @@ class Columns:
         return self.values[:, -1]
 
 
-def read_columns(path: Path | str, x: Sequence[str] = (), y: str = "") -> Columns:
+def read_columns(path: Path | str, x: Sequence[str] = (), y: str = "") -> NumberTable:
     """Return the columns `x` and `y` of a .csv, .tsv or .jsonl file, plain or .gz.
 
     Without names: all columns whose first entry is a number, the last of them `y`. The first row
@@ -92,7 +92,7 @@ def _whole(
         yield here, fields
 
 
-def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
+def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> NumberTable:
     """Return the chosen columns as numbers."""
     names, rest = rows
     first = next(rest, None)
@@ -125,7 +125,7 @@ def _gather(file: str, rows: Rows, x: Sequence[str], y: str) -> Columns:
             f"{where}; {missing} of {count} rows have missing numbers, more than {TOLERATED:.0%}; "
             "fill them in or drop the column"
         )
-    return Columns(chosen, np.array(numbers).reshape(-1, len(chosen)), missing, where)
+    return NumberTable(chosen, np.array(numbers).reshape(-1, len(chosen)), missing, where)
 
 
 def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: str) -> list[int]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from regard.core.errors import RegardError
 from regard.lab.data import arrow, class_files
 from regard.lab.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import BadRow, Example, Remark, Row, example_of
 from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.records import KINDS, kind_of, records, selected
@@ -36,38 +37,25 @@ class Read(NamedTuple):
     remarks: list[str]
 
 
-def read_examples(
-    path: Path | str,
-    *,
-    text: str | None = None,
-    label: str | None = None,
-    group: str | None = None,
-) -> list[Example]:
+def read_examples(path: Path | str, columns: Columns = NAMED) -> list[Example]:
     """Return all labelled texts of a file or a folder (see the module), in order.
 
-    The columns are `text` and `label`, or those with common names (text, review, sentence, …;
-    label, sentiment, class, …), in any case; `group` is a column only if given. Numbers count
-    columns from 1. Rows with an empty text or label are skipped while they are under 1 %. For
-    CoNLL-U a row is a sentence, and `label` and `group` are keys of its comments (``sent_id``,
+    Common names are text, review, sentence, …; label, sentiment, class, …, in any case; there is a
+    group only if given. Rows with an empty text or label are skipped while they are under 1 %. For
+    CoNLL-U a row is a sentence, and label and group are keys of its comments (``sent_id``,
     ``newdoc id``; by default ``label``), or ``KEY:SIGN``: the comment's beginning up to a sign.
 
     Raises: all of `RegardError`, with file:line where there is one; see `read`.
     """
-    return read(path, text=text, label=label, group=group).examples
+    return read(path, columns).examples
 
 
-def read(
-    path: Path | str,
-    *,
-    text: str | None = None,
-    label: str | None = None,
-    group: str | None = None,
-) -> Read:
+def read(path: Path | str, columns: Columns = NAMED) -> Read:
     """Return the examples with skipped rows and remarks; the first bad row is an error."""
     examples: list[Example] = []
     empty: list[BadRow] = []
     remarks: list[str] = []
-    for row in scan(path, text=text, label=label, group=group):
+    for row in scan(path, columns):
         if isinstance(row, Example):
             examples.append(row)
         elif isinstance(row, Remark):
@@ -87,17 +75,11 @@ def read(
     return Read(examples, empty, remarks)
 
 
-def scan(
-    path: Path | str,
-    *,
-    text: str | None = None,
-    label: str | None = None,
-    group: str | None = None,
-) -> Iterator[Row]:
+def scan(path: Path | str, columns: Columns = NAMED) -> Iterator[Row]:
     """Yield every row, valid or not, and remarks. Only errors of the whole file are raised."""
     path = Path(path)
     if class_files.is_classes(path):
-        if text or label or group:
+        if columns.named:
             raise RegardError(
                 f"{path}: files or folders of one class each have no columns; remove text, label "
                 "and group"
@@ -105,19 +87,19 @@ def scan(
         yield from class_files.rows(path)
         return
     if arrow.is_arrow(path):
-        yield from arrow.rows(path, text, label, group)
+        yield from arrow.rows(path, columns)
         return
     kind = "conllu" if is_conllu(path) else kind_of(path, {**KINDS, ".txt": "txt"})
     with open_binary(path) as file:
         lines = Lines(file, path.name)
         if kind == "conllu":
-            yield from _parsed_rows(lines, text, label, group)
-        elif kind == "txt" and not (text or label or group):
+            yield from _parsed_rows(lines, columns)
+        elif kind == "txt" and not columns.named:
             yield from _labelled_lines(lines)
         else:
 
             def choose(here: str, header: list[str]) -> Chosen:
-                return columns_of(here, header, text, label, group, numbers=kind != "jsonl")
+                return columns_of(here, header, columns, numbers=kind != "jsonl")
 
             kind = "tsv" if kind == "txt" else kind
             yield from _examples(selected(records(lines, kind), choose, optional=2))
@@ -131,14 +113,15 @@ def is_folder(path: Path) -> bool:
     return class_files.is_classes(path) or (path.is_dir() and arrow.is_arrow(path))
 
 
-def _parsed_rows(
-    lines: Lines, text: str | None, label: str | None, group: str | None
-) -> Iterator[Example | BadRow]:
-    if text:
+def _parsed_rows(lines: Lines, columns: Columns) -> Iterator[Example | BadRow]:
+    if columns.text:
         raise RegardError(
-            f"{lines.name}: CoNLL-U takes the words from its FORM column; remove text={text}"
+            f"{lines.name}: CoNLL-U takes the words from its FORM column; remove "
+            f"text={columns.text}"
         )
-    keys = {"label": label or "label", **({"group": group} if group else {})}
+    keys = {"label": columns.label or "label"}
+    if columns.group:
+        keys["group"] = columns.group
     first, headless = True, False
     for sentence in sentences(lines):
         here, line_error = f"{lines.name}:{sentence.line}", lines.complaint()
@@ -187,7 +170,7 @@ def _labelled_lines(lines: Lines) -> Iterator[Row]:
     def choose(here: str, header: list[str]) -> Chosen:
         names = {name.strip().casefold() for name in header}
         if all(names & set(usual) for usual in (TEXT_NAMES, LABEL_NAMES)):
-            return columns_of(here, header, None, None, None)
+            return columns_of(here, header)
         label = _label_column(here, [fields for _, fields in head if isinstance(fields, list)])
         order = "a label, a tab and a text" if label == 0 else "a text, a tab and a label"
         remark = (

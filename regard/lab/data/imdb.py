@@ -11,6 +11,7 @@ from pathlib import Path
 
 from regard.core.errors import RegardError
 from regard.lab.data.archives import tar_files
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read_examples
 from regard.lab.data.lines import LINE_LIMIT, open_binary
@@ -63,7 +64,7 @@ def load(place: Path) -> tuple[list[Example], list[Example]]:
 def _from_lines(path: Path) -> list[Example]:
     with open_binary(path) as file:
         films = b'"movie"' in file.readline(LINE_LIMIT)
-    examples = read_examples(path, text="text", label="label", group="movie" if films else None)
+    examples = read_examples(path, Columns("text", "label", "movie" if films else ""))
     for example in examples:
         if example.label not in NAMES:
             raise RegardError(

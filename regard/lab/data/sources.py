@@ -11,6 +11,7 @@ from regard.core.errors import RegardError, look_up
 from regard.core.names import short
 from regard.lab.data import imdb
 from regard.lab.data.class_files import name_of
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import BadRow, Example
 from regard.lab.data.fetch import Show, fetch, folders
 from regard.lab.data.files import is_folder, read
@@ -108,7 +109,7 @@ def load_corpus(
             "one with a .txt file or a folder of .txt files per label (neg.txt, pos.txt; "
             "neg/1.txt, pos/1.txt); use one of these, or a .csv, .tsv or .jsonl file"
         )
-    columns = {"text": text, "label": label, "group": group}
+    columns = Columns(text or "", label or "", group or "")
     paths = {"train": path}
     paths |= {"validation": path_of(validation)} if validation else {}
     paths |= {"test": path_of(test)} if test else {}
@@ -164,7 +165,7 @@ def _imdb(name: str, place: Path, duplicates: str) -> Corpus:
 
 def _from_files(
     paths: Mapping[str, Path],
-    columns: Mapping[str, str | None],
+    columns: Columns,
     names: Mapping[str, str],
     seed: int,
     duplicates: str,
@@ -173,12 +174,12 @@ def _from_files(
     notes: list[str] = []
     parts: dict[str, list[Example]] = {}
     for part, place in paths.items():
-        loaded = read(place, **columns)
+        loaded = read(place, columns)
         parts[part] = loaded.examples
         notes += [*loaded.remarks, *_empty_note(loaded.empty)]
     rename([example for part in parts.values() for example in part], names)  # errors
     parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
-    by = columns["group"] or "text"
+    by = columns.group or "text"
     return _from_parts(str(paths["train"]), parts, by, seed, duplicates, numbers, notes)
 
 

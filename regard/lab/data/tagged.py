@@ -22,6 +22,7 @@ from regard.core.errors import RegardError, look_up
 from regard.core.names import short
 from regard.lab.data import arrow
 from regard.lab.data.conllu import FIELDS, NO_BREAK, BadSentence, is_conllu, no_comment, sentences
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
 from regard.lab.data.files import TOLERATED
 from regard.lab.data.lines import Lines, open_binary, path_of
@@ -107,11 +108,12 @@ class Tagged:
     notes: list[str]
 
 
-def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str = "") -> Tagged:
+def read_tagged(path: Path | str, columns: Columns = NAMED) -> Tagged:
     """Return the tagged sentences of a file; see the module.
 
-    ``word`` and ``tag`` are columns by number from 1, ``tag`` of CoNLL-U a name (upos, xpos,
-    deprel, …) and ``group`` a key of its comments. Sentences without words are skipped.
+    Words and tags are the columns ``text`` and ``label``, by number from 1; in CoNLL-U the tag is a
+    name (upos, xpos, deprel, …) and the group a key of its comments. Sentences without words are
+    skipped.
 
     Raises: by file:line, a row with another number of columns than the first, a line that is not
     UTF-8, invalid CoNLL-U, a tag with a space; no sentences; another kind of file.
@@ -124,13 +126,14 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
     with open_binary(place) as file:
         lines = Lines(file, place.name)
         if is_conllu(place):
-            rows = list(_parsed(lines, word, tag, group))
-        elif group:
+            rows = list(_parsed(lines, columns))
+        elif columns.group:
             raise RegardError(
-                f"group={group} needs the comments of a .conllu file, not {place.name}; remove it"
+                f"group={columns.group} needs the comments of a .conllu file, not {place.name}; "
+                "remove it"
             )
         else:
-            table = _Table(lines, word, tag)
+            table = _Table(lines, columns)
             rows, notes = list(table.sentences()), table.notes()
     examples = [row for row in rows if isinstance(row, Example)]
     bad = [row for row in rows if isinstance(row, str)]
@@ -142,13 +145,14 @@ def read_tagged(path: Path | str, *, word: str = "", tag: str = "", group: str =
     return Tagged(examples, [*notes, *([skipped] if skipped else [])])
 
 
-def _parsed(lines: Lines, word: str, tag: str, group: str) -> Iterator[Example | str]:
+def _parsed(lines: Lines, columns: Columns) -> Iterator[Example | str]:
     """Yield the sentences of CoNLL-U, or the error of one that may be skipped."""
-    if word:
+    group = columns.group
+    if columns.text:
         raise RegardError(
-            f"text={word}: a .conllu file has its words in the FORM column; remove it"
+            f"text={columns.text}: a .conllu file has its words in the FORM column; remove it"
         )
-    column = look_up(CONLLU, (tag or "upos").lower(), "column of CoNLL-U")
+    column = look_up(CONLLU, (columns.label or "upos").lower(), "column of CoNLL-U")
     first = True
     for sentence in sentences(lines, column):
         here, line_error = f"{lines.name}:{sentence.line}", lines.complaint()
@@ -174,7 +178,7 @@ class _Table:
     ``known`` has the values of each column in lines that do not begin with #.
     """
 
-    def __init__(self, lines: Lines, word: str, tag: str) -> None:
+    def __init__(self, lines: Lines, columns: Columns) -> None:
         self.name = lines.name
         self.rows = list(_numbered(lines))
         self.comments: list[tuple[int, str]] = []  # with as many columns as words
@@ -187,12 +191,12 @@ class _Table:
         self.here, self.width, self.tabs = f"{self.name}:{first}", len(_cells(line)), "\t" in line
         if self.width < 2:
             raise RegardError(f"{self.here}: only one column; {REASON}")
-        self.word = _place(word or "1", self.width, self.here)
-        self.tag = _place(tag or str(self.width), self.width, self.here)
+        self.word = _place(columns.text or "1", self.width, self.here)
+        self.tag = _place(columns.label or str(self.width), self.width, self.here)
         whole = (cells for _, line in plain if len(cells := _cells(line)) == self.width)
         self.known = [{*column} for column in zip(*whole, strict=True)]
         self.marks = mark_spans(self.known[self.tag])
-        self.by_default = not word
+        self.by_default = not columns.text
 
     def sentences(self) -> Iterator[Example]:
         """Yield the sentences. Raises: by file:line, an invalid row; words that are numbers."""
@@ -333,7 +337,7 @@ def load_tagged(
     notes: list[str] = []
     for part, place in places.items():
         if place and own_parts is None:
-            loaded = read_tagged(place, word=word, tag=tag, group=group)
+            loaded = read_tagged(place, Columns(word, tag, group))
             parts[part] = loaded.examples
             notes += loaded.notes
     counts = Counter(name for example in parts["train"] for name in example.label.split(" "))

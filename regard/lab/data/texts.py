@@ -13,6 +13,7 @@ from regard.core.names import short
 from regard.lab.data import biographies, synthetic
 from regard.lab.data.archives import tar_files
 from regard.lab.data.birthplaces import load_birthplaces
+from regard.lab.data.data_source import Columns
 from regard.lab.data.files import read_examples
 from regard.lab.data.imdb import find, is_packed
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, open_binary, path_of
@@ -159,7 +160,7 @@ def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = No
     if data in ("reviews", "imdb") or is_packed(path) or (path.is_dir() and find(path)):
         return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
     if path.is_dir() or table_kind(path) is None:
-        return {likeness(example.text) for example in read_examples(path, text=column or None)}
+        return {likeness(example.text) for example in read_examples(path, Columns(column))}
     return {likeness(text) for text in text_rows(path, column)}
 
 

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Remark
 
 TEXT_NAMES = ("text", "review", "sentence", "content", "comment", "body", "message", "document")
@@ -27,12 +28,7 @@ class Chosen(NamedTuple):
 
 
 def columns_of(
-    here: str,
-    header: Sequence[str],
-    text: str | None,
-    label: str | None,
-    group: str | None,
-    numbers: bool = True,
+    here: str, header: Sequence[str], columns: Columns = NAMED, *, numbers: bool = True
 ) -> Chosen:
     """Return the columns of text, label and, if given, group.
 
@@ -40,14 +36,14 @@ def columns_of(
     """
     names = [name.strip().casefold() for name in header]
     places, by_number = [], []
-    asked_for: list[tuple[str, str | None, tuple[str, ...]]] = [
-        ("text", text, TEXT_NAMES),
-        ("label", label, LABEL_NAMES),
+    asked_for: list[tuple[str, str, tuple[str, ...]]] = [
+        ("text", columns.text, TEXT_NAMES),
+        ("label", columns.label, LABEL_NAMES),
     ]
-    if group:
-        asked_for.append(("group", group, ()))
+    if columns.group:
+        asked_for.append(("group", columns.group, ()))
     for what, given, usual in asked_for:
-        wanted = usual if given is None else (given,)
+        wanted = (given,) if given else usual
         number = numbered(given, names) if given and numbers else None
         place: int | None
         if number is not None and 0 <= number < len(header):
@@ -144,7 +140,7 @@ def text_column(here: str, header: Sequence[str], column: str) -> int:
 
 
 def _no_column(
-    here: str, header: Sequence[str], what: str, given: str | None, numbers: bool
+    here: str, header: Sequence[str], what: str, given: str, numbers: bool
 ) -> RegardError:
     """Return the error for a missing column, named by the user or not recognised."""
     name = "text=NAME and label=NAME (--text, --label for data check and evaluate)"

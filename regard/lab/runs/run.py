@@ -17,6 +17,7 @@ from regard.core import atomic_io
 from regard.core.errors import RegardError
 from regard.core.plugins import changed
 from regard.core.shown import plotted, shown
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import Example
 from regard.lab.runs.build import build_network, prepare, tokenizer_kind
 from regard.lab.runs.config import Config
@@ -24,7 +25,7 @@ from regard.lab.runs.convergence import CONVERGED, MEANINGS, ONE_LABEL, TRIVIAL,
 from regard.lab.runs.folder import Folder
 from regard.lab.runs.learning import Learner, kernels_of, precision_of
 from regard.lab.runs.metrics_log import MetricsLog
-from regard.lab.tasks.task import Columns, with_unknown
+from regard.lab.tasks.task import with_unknown
 from regard.training.checkpoints import load_weights, must_describe
 from regard.training.loop import NOTHING, Progress
 from regard.training.precision import Precision
@@ -165,7 +166,7 @@ class Run:
         if data is None:
             return self._tested
         with self.computing():
-            return self.task.evaluate(self.model, data, Columns(text, label, labels))
+            return self.task.evaluate(self.model, data, Columns(text, label, labels=labels))
 
     @cached_property
     def _tested(self) -> Any:

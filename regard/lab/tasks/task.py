@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from regard.analysis.attribution import Attributed, Explainable, attributed
 from regard.analysis.layer_attention import LayerAttention
 from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.tasks.evaluation import Evaluation
 from regard.nn.layers.device import evaluation_mode
 from regard.training.interface import Interface
@@ -28,19 +29,7 @@ if TYPE_CHECKING:
     from regard.lab.tasks.writing.streaming import NextWord, WriteRequest
 
 
-class Columns(NamedTuple):
-    """Names of a file's columns, and new names for its labels.
-
-    ``labels`` has the form "old:new,…". An empty string means the setting of the training.
-    """
-
-    text: str = ""
-    label: str = ""
-    labels: str = ""
-
-
 NAMED_WORDS = 20  # unknown words in a phrase
-NAMED = Columns()  # the settings of the training
 
 
 class Answer(Protocol):

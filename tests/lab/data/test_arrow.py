@@ -6,6 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import BadRow
 from regard.lab.data.files import read, read_examples, scan
 
@@ -14,7 +15,7 @@ TABLE = {"id": [1, 2, 3], "text": ["dull", "fine", None], "label": [0, 1, 1], "b
 
 def refused(path, **columns):
     with pytest.raises(RegardError) as caught:
-        read_examples(path, **columns)
+        read_examples(path, Columns(**columns))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -80,14 +81,14 @@ def test_what_is_not_there_needs_no_pyarrow(tmp_path, monkeypatch):
 def test_rows_by_name_and_by_number(tmp_path, kind):
     table = pyarrow.table({**TABLE, "text": ["dull", "fine", "good"]})
     path = written(tmp_path / "r", kind, table)
-    found = read_examples(path, group="by")
+    found = read_examples(path, Columns(group="by"))
     assert [(e.text, e.label, e.source, e.group) for e in found] == [
         ("dull", "0", f"{path.name}:1", "a"),
         ("fine", "1", f"{path.name}:2", "b"),
         ("good", "1", f"{path.name}:3", "c"),
     ]
-    assert read_examples(path, text="2", label="1")[1].label == "2"
-    assert read(path, text="2", label="3").remarks == []
+    assert read_examples(path, Columns(text="2", label="1"))[1].label == "2"
+    assert read(path, Columns(text="2", label="3")).remarks == []
     assert f"{path.name}: unknown column 'x'" in refused(path, text="x")
 
 

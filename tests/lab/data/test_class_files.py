@@ -4,6 +4,7 @@ import os
 import pytest
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import Remark
 from regard.lab.data.files import read, read_examples, scan
 from regard.lab.data.sources import load_corpus
@@ -11,7 +12,7 @@ from regard.lab.data.sources import load_corpus
 
 def refused(path, **columns):
     with pytest.raises(RegardError) as caught:
-        read_examples(path, **columns)
+        read_examples(path, Columns(**columns))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -157,7 +158,7 @@ def test_a_text_file_has_a_label_and_a_tab_in_each_line(tmp_path, order):
     assert found.remarks[0].startswith(f"r.txt: each line is read as {LINES[order][1]}")
     other_way = found.remarks[0].rpartition(" set ")[2]
     columns = dict(pair.split("=") for pair in other_way.split())
-    assert read_examples(path, **columns)[0].label == "dull"
+    assert read_examples(path, Columns(**columns))[0].label == "dull"
 
 
 def test_a_text_file_with_names_and_with_few_rows(tmp_path):
@@ -186,9 +187,11 @@ def test_bad_text_files(tmp_path):
 def test_columns_by_number_say_that_the_first_row_is_data(tmp_path):
     path = tmp_path / "r.tsv"
     path.write_text("good one\t5\nbad one\t1\n")
-    assert read(path, text="1", label="2").remarks == ["r.tsv:1 is read as data, not as a header"]
+    assert read(path, Columns(text="1", label="2")).remarks == [
+        "r.tsv:1 is read as data, not as a header"
+    ]
     path.write_text("text\tlabel\ngood one\t5\n")
-    assert read(path, text="1", label="2").remarks == []
+    assert read(path, Columns(text="1", label="2")).remarks == []
 
 
 def test_a_class_may_be_called_train(tmp_path):

@@ -13,6 +13,7 @@ from regard.lab.data.conllu import (
     train_on_words,
     word_ids,
 )
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import BadRow
 from regard.lab.data.files import read_examples, scan
 from regard.lab.data.sources import load_corpus
@@ -45,7 +46,7 @@ def test_words_heads_labels_and_groups(tmp_path, name):
         ("10 000", 2), ("U.S.", 0), sent_id="mail-2", label="loud"
     )
     path = written(tmp_path, text.rstrip("\n"), name)
-    one, two = read_examples(path, group="sent_id:-")
+    one, two = read_examples(path, Columns(group="sent_id:-"))
     assert (one.text, one.label, one.source, one.group) == (
         *("She sleeps well", "calm", f"{name}:1", "web"),
     )
@@ -53,8 +54,8 @@ def test_words_heads_labels_and_groups(tmp_path, name):
     assert one.parents == (1, -1, 1)
     assert (two.words, two.parents) == (["10\u00a0000", "U.S."], (1, -1))
     assert (two.source, two.group) == (f"{name}:7", "mail")
-    assert [x.label for x in read_examples(path, label="sent_id:-")] == ["web", "mail"]
-    assert [x.label for x in read_examples(path, label="sent_id")] == ["web-1-1", "mail-2"]
+    assert [x.label for x in read_examples(path, Columns(label="sent_id:-"))] == ["web", "mail"]
+    assert [x.label for x in read_examples(path, Columns(label="sent_id"))] == ["web-1-1", "mail-2"]
 
 
 def test_multiword_tokens_and_empty_nodes_are_no_words():
@@ -139,7 +140,7 @@ def test_mistakes_in_what_is_asked_for(tmp_path):
         ({"text": "body"}, "CoNLL-U takes the words from its FORM column; remove text=body"),
     ):
         with pytest.raises(RegardError, match=says):
-            read_examples(path, **given)
+            read_examples(path, Columns(**given))
     spoiled = tmp_path / "t.conllu"
     spoiled.write_bytes(sentence(("Gr\u00fcn", 0), label="a").encode("latin-1"))
     with pytest.raises(RegardError, match=r"t\.conllu:1: not UTF-8"):
@@ -189,7 +190,7 @@ def test_real_sentences(real):
     path = real / "tagging" / "en_ewt-ud-dev.conllu.gz"
     if not path.is_file():
         pytest.skip("tagging is not here")
-    found = read_examples(path, label="sent_id:-", group="newdoc id")
+    found = read_examples(path, Columns(label="sent_id:-", group="newdoc id"))
     assert len(found) == 2001
     assert sorted({x.label for x in found}) == [
         "answers",

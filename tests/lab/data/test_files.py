@@ -4,6 +4,7 @@ import json
 import pytest
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import BadRow, Example
 from regard.lab.data.files import read, read_examples, scan
 from regard.lab.data.lines import LINE_LIMIT
@@ -18,7 +19,7 @@ def write(folder, name, content):
 
 def refused(path, **columns):
     with pytest.raises(RegardError) as caught:
-        read_examples(path, **columns)
+        read_examples(path, Columns(**columns))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -53,22 +54,22 @@ def test_source_is_the_line_where_the_row_begins(tmp_path):
 
 def test_columns_by_name_and_by_number(tmp_path):
     path = write(tmp_path, "r.csv", "title,Body,score\nx,good one,5\ny,bad one,1\n")
-    assert [e.label for e in read_examples(path, label="SCORE")] == ["5", "1"]
-    assert read_examples(path, text="title", label="3")[0].text == "x"
+    assert [e.label for e in read_examples(path, Columns(label="SCORE"))] == ["5", "1"]
+    assert read_examples(path, Columns(text="title", label="3"))[0].text == "x"
     bare = write(tmp_path, "bare.tsv", "good one\t5\nbad one\t1\n")
-    assert read_examples(bare, text="1", label="2") == [
+    assert read_examples(bare, Columns(text="1", label="2")) == [
         Example("good one", "5", "bare.tsv:1"),
         Example("bad one", "1", "bare.tsv:2"),
     ]
     titled = write(tmp_path, "titled.tsv", "text\tlabel\ngood one\t5\nbad one\t1\n")
-    assert len(read_examples(titled, text="1", label="2")) == 2
+    assert len(read_examples(titled, Columns(text="1", label="2"))) == 2
     ones = write(tmp_path, "ones.csv", "good,1\nbad,0\n")
-    assert [x.label for x in read_examples(ones, text="1", label="2")] == ["1", "0"]
+    assert [x.label for x in read_examples(ones, Columns(text="1", label="2"))] == ["1", "0"]
     for columns in ({"text": "text", "label": "2"}, {"text": "1", "label": "2", "group": "who"}):
         mixed = write(tmp_path, "mixed.csv", "text,y,who\ngood one,5,a\nbad one,1,b\n")
-        assert [x.label for x in read_examples(mixed, **columns)] == ["5", "1"]
+        assert [x.label for x in read_examples(mixed, Columns(**columns))] == ["5", "1"]
     pandas = write(tmp_path, "pandas.csv", "0,1\npos,good\nneg,bad\n")
-    assert [x.text for x in read_examples(pandas, text="1", label="0")] == ["good", "bad"]
+    assert [x.text for x in read_examples(pandas, Columns(text="1", label="0"))] == ["good", "bad"]
 
 
 def test_usual_name_that_comes_first_in_the_list_wins(tmp_path):
@@ -206,17 +207,17 @@ def test_a_group_that_is_null_is_none(tmp_path):
     path = tmp_path / "a.jsonl"
     rows = [{"text": "a", "label": 1, "by": None}, {"text": "b", "label": 0, "by": 7}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [example.group for example in read_examples(path, group="by")] == ["", "7"]
+    assert [example.group for example in read_examples(path, Columns(group="by"))] == ["", "7"]
 
 
 def test_a_group_is_read_where_it_is_named(tmp_path):
     table, lines = tmp_path / "r.tsv", tmp_path / "r.jsonl"
     table.write_text("user\ttext\tlabel\nann\tgood\t1\nbob\tbad\t0\n")
     lines.write_text('{"text": "good", "label": 1, "user": 7}\n{"text": "bad", "label": 0}\n')
-    assert [e.group for e in read_examples(table, group="user")] == ["ann", "bob"]
+    assert [e.group for e in read_examples(table, Columns(group="user"))] == ["ann", "bob"]
     assert [e.group for e in read_examples(table)] == ["", ""]
     with pytest.raises(RegardError, match=r"r\.jsonl:2: missing key 'user'"):
-        read_examples(lines, group="user")
+        read_examples(lines, Columns(group="user"))
 
 
 @pytest.mark.parametrize("field", ["text", "label"])

@@ -9,6 +9,7 @@ import pytest
 
 from regard.lab.data.check import check
 from regard.lab.data.conllu import train_on_words, word_ids
+from regard.lab.data.data_source import Columns
 from regard.lab.data.files import read
 from regard.lab.data.parallel import load_pairs, read_pairs
 from regard.lab.data.predictions import read_predictions
@@ -74,9 +75,10 @@ def test_copies_do_not_leak_and_labels_are_two_in_every_format(tmp_path: Path, e
     train, test = ({likeness(x.text) for x in part} for part in (corpus.train, corpus.test))
     assert len(train) + len(test) == 240
     assert not train & test
-    assert {x.group for x in read(path, group="label").examples} == {"malé", "très bon"} or (
-        ending == "txt"
-    )
+    assert {x.group for x in read(path, Columns(group="label")).examples} == {
+        "malé",
+        "très bon",
+    } or (ending == "txt")
 
 
 def test_copies_between_files_are_dropped_from_pairs_and_tagged_words(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.data import entities
 from regard.lab.data.check import check
+from regard.lab.data.data_source import Columns
 from regard.lab.data.tagged import Span, load_tagged, mark_spans, read_tagged, spans, words_of
 
 CONLL = (
@@ -49,7 +50,7 @@ def test_columns_are_read_with_their_lines(tmp_path: Path) -> None:
     first, second = read_tagged(path).examples
     assert (first.text, first.label, first.source) == ("EU rejects", "B-org O", "a.conll:3")
     assert (second.words, second.label) == (["#go", "New\u00a0York"], "O B-place")
-    assert read_tagged(path, tag="2").examples[0].label == "NNP VBZ"
+    assert read_tagged(path, Columns(label="2")).examples[0].label == "NNP VBZ"
     assert second.source == "a.conll:6"
     path.write_text("# a comment\n\nGood O\nnight\tO\n")
     assert read_tagged(path).examples[0].words == ["Good", "night"]
@@ -118,16 +119,16 @@ def test_numbers_of_words_are_not_read_as_words(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         with pytest.raises(RegardError, match=f"{name}:.: the first column numbers the words; set"):
             read_tagged(tmp_path / name)
-    found = read_tagged(tmp_path / "b.conll", word="2").examples
+    found = read_tagged(tmp_path / "b.conll", Columns(text="2")).examples
     assert [x.text for x in found] == ["John runs", "Mary"]
 
 
 def test_conllu_gives_any_of_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(CONLLU)
-    (found,) = read_tagged(path, group="newdoc id").examples
+    (found,) = read_tagged(path, Columns(group="newdoc id")).examples
     assert (found.label, found.group, found.parents) == ("PRON VERB", "a", (1, -1))
-    assert read_tagged(path, tag="deprel").examples[0].label == "nsubj root"
+    assert read_tagged(path, Columns(label="deprel")).examples[0].label == "nsubj root"
 
 
 @pytest.mark.parametrize(
@@ -140,17 +141,17 @@ def test_conllu_gives_any_of_its_columns(tmp_path: Path) -> None:
             {},
             "a.conll:1: only one column; regard train tagging needs one word",
         ),
-        ("a.conll", "a O\n", {"tag": "3"}, "a.conll:1: '3' is not one of the 2 columns"),
+        ("a.conll", "a O\n", {"label": "3"}, "a.conll:1: '3' is not one of the 2 columns"),
         ("a.conll", "a O\n", {"group": "doc"}, "group=doc needs the comments of a .conllu file"),
         ("a.conll", "a\tB x\n", {}, "a.conll:1: the tag 'B x' contains a space"),
         ("a.conll", "a\t\n", {}, "a.conll:1: empty word or tag"),
         ("a.conll", "\n\n", {}, "contains no tagged sentences"),
         ("a.csv", "a,O\n", {}, "regard train tagging needs one word and tag per line"),
-        ("a.conllu", CONLLU, {"tag": "pos"}, "no column of CoNLL-U is called 'pos'"),
+        ("a.conllu", CONLLU, {"label": "pos"}, "no column of CoNLL-U is called 'pos'"),
         (
             "a.conllu",
             CONLLU,
-            {"word": "2"},
+            {"text": "2"},
             "text=2: a .conllu file has its words in the FORM column",
         ),
         ("a.conllu", CONLLU, {"group": "x"}, "no comment '# x = …'"),
@@ -162,7 +163,7 @@ def test_bad_files_are_told_by_line(
 ) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(RegardError) as raised:
-        read_tagged(tmp_path / name, **given)
+        read_tagged(tmp_path / name, Columns(**given))
     assert error in str(raised.value)
 
 

@@ -10,6 +10,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.data.check import check
 from regard.lab.data.columns import read_columns
+from regard.lab.data.data_source import Columns
 from regard.lab.data.files import read
 from regard.lab.data.guess import guess
 from regard.lab.data.pair_files import read_pairs
@@ -43,7 +44,11 @@ READERS: list[tuple[str, Callable[[Path], Any], tuple[str, ...]]] = [
         read,
         (".csv", ".tsv", ".txt", ".jsonl", ".parquet"),
     ),
-    ("text,label,label", lambda path: read(path, label="LABEL"), (".csv", ".jsonl", ".parquet")),
+    (
+        "text,label,label",
+        lambda path: read(path, Columns(label="LABEL")),
+        (".csv", ".jsonl", ".parquet"),
+    ),
     ("text,label,note,note", check, (".csv", ".tsv", ".parquet")),
     ("text,label,label", lambda path: guess(str(path)), (".csv", ".tsv", ".jsonl", ".parquet")),
     ("a,b,a", lambda path: guess(str(path)), (".csv",)),
@@ -80,7 +85,7 @@ def test_a_title_as_written_comes_before_one_in_another_case(tmp_path: Path) -> 
     for ending in (".csv", ".tsv", ".jsonl", ".parquet"):
         path = put(tmp_path / f"x{ending}", "Text,text,LABEL", "raw,clean,a", "ruin,clear,b")
         for name, texts in (("Text", ["raw", "ruin"]), ("text", ["clean", "clear"])):
-            found = read(path, text=name, label="label")
+            found = read(path, Columns(text=name, label="label"))
             assert [(x.text, x.label) for x in found.examples] == [*zip(texts, "ab", strict=True)]
             other = {"Text": "text", "text": "Text"}[name]
             assert found.remarks == [
@@ -104,7 +109,7 @@ def test_a_title_as_written_comes_before_one_in_another_case(tmp_path: Path) -> 
 
 def test_columns_without_a_title_may_be_several(tmp_path: Path) -> None:
     spam = put(tmp_path / "s.csv", "v1,v2,,,", "ham,hello,,,", "spam,buy,,,")
-    assert [x.text for x in read(spam, text="v2", label="v1").examples] == ["hello", "buy"]
+    assert [x.text for x in read(spam, Columns(text="v2", label="v1")).examples] == ["hello", "buy"]
     rows = [f"{i},a longer text {i},{'yes' if i % 2 else 'no'}" for i in range(8)]
     for header, settings in (
         (",,kind", {"text": "2", "label": "kind"}),
@@ -112,7 +117,7 @@ def test_columns_without_a_title_may_be_several(tmp_path: Path) -> None:
     ):
         path = put(tmp_path / "g.csv", header, *rows)
         assert guess(str(path)).settings == settings
-        found = read(path, **settings).examples
+        found = read(path, Columns(**settings)).examples
         assert [(x.text, x.label) for x in found][-1] == ("a longer text 7", "yes")
     table = put(tmp_path / "c.csv", ",x,y", "0,1,2", "1,3,4")  # row numbers, as pandas writes them
     assert read_columns(table).names == ["x", "y"]
@@ -121,7 +126,7 @@ def test_columns_without_a_title_may_be_several(tmp_path: Path) -> None:
 
 def test_columns_by_number_may_have_any_title(tmp_path: Path) -> None:
     path = put(tmp_path / "x.csv", "text,label,text", "raw,a,clean", "ruin,b,clear")
-    assert [x.text for x in read(path, text="3", label="2").examples] == ["clean", "clear"]
+    assert [x.text for x in read(path, Columns(text="3", label="2")).examples] == ["clean", "clear"]
     pairs = put(tmp_path / "p.csv", "source,target,source", "x,yes,ja")
     (pair,) = read_pairs(pairs, source_name="3", target_name="2")
     assert (pair.source, pair.target) == ("ja", "yes")

@@ -29,6 +29,7 @@ from regard.lab.data.birthplaces import (
     load_birthplaces,
     read_answers,
 )
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import leaves
 from regard.lab.data.spelling import likeness
@@ -38,7 +39,7 @@ from regard.lab.tasks.pretraining.corruption import Spans, draw_spans, generator
 from regard.lab.tasks.pretraining.language_modeling import NextToken, NextTokens
 from regard.lab.tasks.pretraining.task import Rows
 from regard.lab.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
-from regard.lab.tasks.task import NAMED, Columns, must_be_split, no_labels
+from regard.lab.tasks.task import must_be_split, no_labels
 from regard.lab.tasks.writing.searching import Writes, score
 from regard.nn.layers import special_tokens
 from regard.nn.layers.cross_entropy import word_loss

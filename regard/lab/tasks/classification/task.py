@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.core.errors import RegardError, look_up
 from regard.lab.data.balance import ADVICE, imbalance
 from regard.lab.data.class_files import is_classes
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read_examples
@@ -33,7 +34,6 @@ from regard.lab.tasks.classification.evaluation import (
 from regard.lab.tasks.classification.metrics import METRICS, log_loss, scores
 from regard.lab.tasks.encoded import Batch, plain
 from regard.lab.tasks.settings import ClassificationSettings
-from regard.lab.tasks.task import NAMED, Columns
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.training.learnable import Split
 
@@ -184,12 +184,11 @@ class Classification(TextTask):
         Columns default to those of the training. Raises: a bad row or an unknown label, by
         file:line.
         """
-        text, label, labels = columns
-        if not is_classes(data):
-            text, label = text or self.settings.text, label or self.settings.label
-        examples = read_examples(data, text=text or None, label=label or None)
-        names = parse_labels(labels or self.settings.labels)
-        examples = rename(examples, names, must_occur=bool(labels))
+        settings = self.settings
+        usual = NAMED if is_classes(data) else Columns(settings.text, settings.label)
+        examples = read_examples(data, columns.filled(usual))
+        names = parse_labels(columns.labels or settings.labels)
+        examples = rename(examples, names, must_occur=bool(columns.labels))
         return self._evaluation(examples, self.probabilities(model, examples))
 
     def weigh(self, model: Any, text: str, answer: Prediction) -> Any:

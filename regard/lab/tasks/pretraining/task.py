@@ -19,12 +19,13 @@ from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.core.errors import RegardError
 from regard.lab.data.birthplaces import counted
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.records import table_kind
 from regard.lab.data.texts import TextCorpus, load_texts, read_texts
 from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.lab.tasks.pretraining.evaluation import Likelihoods, beginning, unigram_loss
 from regard.lab.tasks.settings import PretrainingSettings
-from regard.lab.tasks.task import NAMED, Columns, Task, must_be_split, no_labels
+from regard.lab.tasks.task import Task, must_be_split, no_labels
 from regard.nn.layers import special_tokens
 from regard.nn.layers.cross_entropy import rows_at_a_time, word_loss
 from regard.nn.layers.device import evaluation_mode, to_device

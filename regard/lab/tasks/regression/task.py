@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import RegardError
 from regard.core.reading import checked, parse_rows
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read_examples
 from regard.lab.data.labels import MOST, number_of, why_no_number
@@ -26,7 +27,7 @@ from regard.lab.tasks.baselines import TfidfFeatures
 from regard.lab.tasks.encoded import Batch, plain
 from regard.lab.tasks.evaluation import Evaluation, half_width
 from regard.lab.tasks.regression import METRICS, RegressionSettings, RidgeSettings
-from regard.lab.tasks.task import NAMED, Columns, no_labels
+from regard.lab.tasks.task import no_labels
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.training.learnable import Split
 
@@ -440,8 +441,8 @@ class Regression(TextTask):
         Columns default to those of the training. Raises: a bad row, by file:line.
         """
         no_labels(columns)
-        text, label = columns.text or self.settings.text, columns.label or self.settings.label
-        examples = read_examples(data, text=text or None, label=label or None)
+        usual = Columns(self.settings.text, self.settings.label)
+        examples = read_examples(data, columns.filled(usual))
         return self._evaluation(examples, self.predict_numbers(model, examples))
 
     def exported(self) -> dict[str, Any]:

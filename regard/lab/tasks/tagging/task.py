@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.analysis.attribution import Explainable, Forward, Scalar
 from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
 from regard.lab.data.sources import Corpus, in_order
@@ -32,7 +33,7 @@ from regard.lab.data.tokenizers import UNKNOWN, WHOLE, Tokenizer
 from regard.lab.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
 from regard.lab.tasks.tagging import METRICS, TaggingSettings
 from regard.lab.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
-from regard.lab.tasks.task import NAMED, Columns, no_labels
+from regard.lab.tasks.task import no_labels
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.nn.layers.device import device_of, evaluation_mode
 from regard.training.batches import pad, plan_batches
@@ -370,15 +371,15 @@ class Tagging(TextTask):
         Columns default to those of the training. Raises: a bad row, by file:line.
         """
         no_labels(columns)
-        word, tag = columns.text or self.settings.text, columns.label or self.settings.label
-        examples = read_tagged(data, word=word, tag=tag).examples
+        usual = Columns(self.settings.text, self.settings.label)
+        examples = read_tagged(data, columns.filled(usual)).examples
         return self._evaluation(examples, self.tag(model, examples))
 
     def read_file(self, path: Path) -> Iterable[Example] | None:
         """Return the sentences of a file of tagged words; None for any other file."""
         if not (is_conllu(path) or tags_by_name(path)):
             return super().read_file(path)
-        return read_tagged(path, word=self.settings.text, tag=self.settings.label).examples
+        return read_tagged(path, Columns(self.settings.text, self.settings.label)).examples
 
     def whole(self, text: str) -> list[int]:
         """Return all tokens of a text, before truncation."""

@@ -17,12 +17,13 @@ from regard.analysis.layer_attention import LayerAttention
 from regard.attention.packing import places_of
 from regard.core.errors import RegardError
 from regard.decoding import Limits
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.lab.data.parallel import load_pairs, read_pairs
 from regard.lab.data.strings import FIRST, Reversals
 from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.lab.tasks.settings import SequencesSettings
-from regard.lab.tasks.task import NAMED, Columns, must_be_split, no_labels
+from regard.lab.tasks.task import must_be_split, no_labels
 from regard.lab.tasks.text_baselines import TextBaseline
 from regard.lab.tasks.writing.alignment import align
 from regard.lab.tasks.writing.encoded import Encoded, PairBatch, paired
