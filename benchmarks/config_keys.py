@@ -326,9 +326,9 @@ def exported(key: str, value: object, given: Mapping[str, Any], folder: Path) ->
             folder, dtype=torch.float32, attn_implementation="eager"
         ).eval()
         said: Tensor = model(
-            input_ids=marian.theirs(tokens, words),
+            input_ids=marian.to_marian(tokens, words),
             attention_mask=real.long(),
-            decoder_input_ids=marian.theirs(target, words),
+            decoder_input_ids=marian.to_marian(target, words),
         ).logits
         return said.roll(1, -1)
 

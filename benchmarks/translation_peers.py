@@ -123,15 +123,15 @@ class Marian(nn.Module):
 
     def forward(self, batch: PairBatch) -> Tensor:
         """The mean cross entropy of the target's words."""
-        from regard.interop.marian import theirs
+        from regard.interop.marian import to_marian
 
         places = torch.arange(batch.source.shape[1], device=batch.source.device)
         mask = (places < batch.source_lengths[:, None]).long()
         loss: Tensor = self.model(
-            input_ids=theirs(batch.source, self.words),
+            input_ids=to_marian(batch.source, self.words),
             attention_mask=mask,
-            decoder_input_ids=theirs(batch.decoder_input, self.words),
-            labels=theirs(batch.wanted, self.words).masked_fill(~batch.real, -100),
+            decoder_input_ids=to_marian(batch.decoder_input, self.words),
+            labels=to_marian(batch.wanted, self.words).masked_fill(~batch.real, -100),
         ).loss
         return loss
 
@@ -153,14 +153,14 @@ class Generating:
     @torch.no_grad()
     def write(self, batches: Sequence[Sequence[Ids]]) -> Any:
         """A beam of each batch; all texts are of one length."""
-        from regard.interop.marian import theirs
+        from regard.interop.marian import to_marian
 
         found = None
         for batch in batches:
             source, lengths = pad(batch)
             mask = (torch.arange(source.shape[1]) < lengths[:, None]).long()
             found = self.model.generate(
-                input_ids=theirs(source, self.words),
+                input_ids=to_marian(source, self.words),
                 attention_mask=mask,
                 num_beams=BEAM,
                 length_penalty=0.0,

@@ -46,8 +46,8 @@ def formulas() -> dict[Any, Callable[..., int]]:
     """Return the operations of each kernel as a function of its inputs and its output."""
     from torch.utils.flop_counter import flop_registry, shape_wrapper  # imports triton
 
-    ours = {kernel: shape_wrapper(formula) for kernel, formula in UNCOUNTED.items()}
-    return {**ours, **flop_registry}
+    uncounted = {kernel: shape_wrapper(formula) for kernel, formula in UNCOUNTED.items()}
+    return {**uncounted, **flop_registry}
 
 
 class _Counter(TorchDispatchMode):

@@ -26,8 +26,8 @@ class Interval(NamedTuple):
 
 
 def in_turns(
-    ours: Callable[[], object],
-    theirs: Callable[[], object],
+    one: Callable[[], object],
+    other: Callable[[], object],
     rounds: int = 0,
     *,
     budget: float = 6.0,
@@ -38,20 +38,20 @@ def in_turns(
     Without ``rounds``, 3 to 40 rounds are timed, in about ``budget`` seconds.
     """
     seconds = clock(device)
-    first = seconds(ours) + seconds(theirs)
+    first = seconds(one) + seconds(other)
     if not rounds:
         # The first call may compile, so it is only used if it alone exceeds the budget.
-        once = first if first > budget else seconds(ours) + seconds(theirs)
+        once = first if first > budget else seconds(one) + seconds(other)
         rounds = min(MOST, max(FEWEST, int(budget / max(once, 1e-9))))
     pairs = []
     for turn in range(rounds):
         if turn % 2:
-            b, a = seconds(theirs), seconds(ours)
+            b, a = seconds(other), seconds(one)
         else:
-            a, b = seconds(ours), seconds(theirs)
+            a, b = seconds(one), seconds(other)
         pairs.append((a, b))
-    our_s, their_s = (median(side) for side in zip(*pairs, strict=True))
-    return our_s, their_s
+    one_s, other_s = (median(side) for side in zip(*pairs, strict=True))
+    return one_s, other_s
 
 
 def in_rounds(

@@ -111,7 +111,7 @@ def explain(
 
     >>> x = torch.zeros(2, 9, 4)
     >>> print(explain(x, x, x, "dot"))
-    fused: an inner product with softmax: torch's kernel, O(n) memory; about 0 MB beside the inputs
+    fused: an inner product with softmax: torch's kernel, O(n) memory; about 0 MB besides the inputs
     """
     positions = (query_positions, key_positions)
     arguments = Arguments(queries, keys, values, score, mask, normalize, dropout, *positions, heads)

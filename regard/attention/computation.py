@@ -138,15 +138,15 @@ def prepared(
     if acceleration.translation_invariant:
         queries, keys = centred(queries, keys, context)
     rows, columns = context.positions
-    ours, theirs = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
+    q, k = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
     # Read the numbers only if all queries see the same keys: otherwise a later number would
     # change bits of earlier results.
     alike = context.kind in (None, "keys")
-    if acceleration.needs_upcast(score, ours, theirs if alike else None):
+    if acceleration.needs_upcast(score, q, k if alike else None):
         finer = FINER[queries.dtype]
-        ours = score.prepare_queries(queries.to(finer), rows)
-        theirs, values = score.prepare_keys(keys.to(finer), columns), values.to(finer)
-    return Call(ours, theirs, values, score, normalizer, context, nonfinite, arguments.dropout)
+        q = score.prepare_queries(queries.to(finer), rows)
+        k, values = score.prepare_keys(keys.to(finer), columns), values.to(finer)
+    return Call(q, k, values, score, normalizer, context, nonfinite, arguments.dropout)
 
 
 def prepared_with_cache(
@@ -174,23 +174,23 @@ def prepared_with_cache(
             if context.heads and seen.ndim > 1:  # by any head: there may be fewer key heads
                 seen = seen.any(-2, keepdim=True)
         queries, keys = cache.centred(queries, keys, seen)
-    ours = score.prepare_queries(queries, rows)
-    if acceleration.needs_upcast(score, ours, None):
+    q = score.prepare_queries(queries, rows)
+    if acceleration.needs_upcast(score, q, None):
         finer = FINER[queries.dtype]
         queries, keys, values = queries.to(finer), keys.to(finer), values.to(finer)
-        ours = score.prepare_queries(queries, rows)
+        q = score.prepare_queries(queries, rows)
     if cache.fixed and not len(cache):
-        theirs = prepared_once(keys, score, columns)
+        k = prepared_once(keys, score, columns)
     else:
-        theirs = score.prepare_keys(keys, columns)
+        k = score.prepare_keys(keys, columns)
     if on_cpu(queries) and not cache.filled:
-        cache.finite = cache.finite and is_finite(*as_tuple(theirs), values)
-    theirs, values, all_columns = cache.append(theirs, values, context.columns)
+        cache.finite = cache.finite and is_finite(*as_tuple(k), values)
+    k, values, all_columns = cache.append(k, values, context.columns)
     context, nonfinite = context.over(all_columns), None
     if not (on_cpu(queries) and cache.finite and is_finite(queries)):
-        queries, theirs, values, nonfinite = sanitize(queries, theirs, values, context)
-        ours = score.prepare_queries(queries, rows)
-    return Call(ours, theirs, values, score, normalizer, context, nonfinite, arguments.dropout)
+        queries, k, values, nonfinite = sanitize(queries, k, values, context)
+        q = score.prepare_queries(queries, rows)
+    return Call(q, k, values, score, normalizer, context, nonfinite, arguments.dropout)
 
 
 def prepared_once(keys: Tensor, score: Score, positions: Tensor) -> Prepared:
@@ -210,14 +210,14 @@ def prepared_once(keys: Tensor, score: Score, positions: Tensor) -> Prepared:
 def properties(call: Call, queries: Tensor, keys: Tensor) -> choose.Properties:
     """Return the properties that a plan depends on; queries and keys are those of the caller."""
     score, normalizer, context = call.score, call.normalizer, call.context
-    acceleration, ours = score.acceleration, first(call.queries)
+    acceleration, prepared = score.acceleration, first(call.queries)
     return choose.Properties(
         inner_product=acceleration.inner_product,
         normalize=normalizer.name,
         shape=context.shape,
         mask=context.kind,
-        dtype=ours.dtype,
-        device=ours.device.type,
+        dtype=prepared.dtype,
+        device=prepared.device.type,
         dropout=call.dropout,
         finite=call.nonfinite is None,
         numbers_per_pair=acceleration.numbers_per_pair(score, call.keys),

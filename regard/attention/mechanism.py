@@ -24,7 +24,7 @@ class Mechanism(nn.Module):
     """
 
     name: ClassVar[str] = "mechanism"
-    #: Rows are read one after the other, as by a recurrence: their order matters beside positions.
+    #: Rows are read one after the other, as in a recurrence: the order of rows matters.
     ordered: ClassVar[bool] = False
     #: The last projection, which a pre-norm block initialises with zeros; None if there is none.
     output: nn.Linear | None

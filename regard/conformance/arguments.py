@@ -169,8 +169,8 @@ def packing(layer: Layer) -> Measurement:
         packed = layer.call(module, how.pack(x), valid, future=not is_causal, packing=how)
         gaps.append(near("packing= changed the output of a word", packed, plain, CLOSE))
         inputs = [x, *module.parameters()]
-        for ours, theirs in zip(gradients(packed, inputs), gradients(plain, inputs), strict=True):
-            gaps.append(near("packing= changed a gradient", ours, theirs, CLOSE))
+        for a, b in zip(gradients(packed, inputs), gradients(plain, inputs), strict=True):
+            gaps.append(near("packing= changed a gradient", a, b, CLOSE))
     with contextlib.suppress(InapplicableError):  # it has no cross-attention
         sizes = torch.tensor([5, 1, 3, 2])
         keys, other = tokens(layer, len(sizes), 5), Packing(sizes, 5)

@@ -80,15 +80,15 @@ def padding(subject: ScoreSubject) -> Measurement:
                 torch.autograd.grad(whole, tensors, upstream, allow_unused=True), tensors
             )
             what = f"{JUNK[junk]} in padding changed"
-            for i, (size, (plain, theirs)) in enumerate(zip(sizes, references, strict=True)):
+            for i, (size, (plain, of_text)) in enumerate(zip(sizes, references, strict=True)):
                 gaps.append(near(f"{what} the output", whole[i : i + 1], plain, EXACT))
-                for ours, their, n in zip(slopes[:3], theirs, (5, size, size), strict=False):
-                    part = ours[i : i + 1, :, :n]
-                    gaps.append(near(f"{what} a gradient", part, their, CLOSE))
-                    zero(f"{JUNK[junk]} in padding has a gradient", ours[i, :, n:])
-            for place, ours in enumerate(slopes[3:], 3):
-                total = torch.stack([theirs[place] for _, theirs in references]).sum(0)
-                gaps.append(near(f"{what} a parameter's gradient", ours, total, CLOSE))
+                for actual, expected, n in zip(slopes[:3], of_text, (5, size, size), strict=False):
+                    part = actual[i : i + 1, :, :n]
+                    gaps.append(near(f"{what} a gradient", part, expected, CLOSE))
+                    zero(f"{JUNK[junk]} in padding has a gradient", actual[i, :, n:])
+            for place, actual in enumerate(slopes[3:], 3):
+                total = torch.stack([of_text[place] for _, of_text in references]).sum(0)
+                gaps.append(near(f"{what} a parameter's gradient", actual, total, CLOSE))
     return worst(gaps, CLOSE)
 
 
@@ -215,8 +215,8 @@ def kernels(subject: ScoreSubject) -> Measurement:
             torch.manual_seed(1)  # for dropout
             output = subject.attend(inputs, score, mask, kernel=kernel, **options).output
             results.append([output, *gradients(output, tensors)])
-        for kernel, ours in zip(others, results[1:], strict=True):
-            for i, (x, exact) in enumerate(zip(ours, results[0], strict=True)):
+        for kernel, actual in zip(others, results[1:], strict=True):
+            for i, (x, exact) in enumerate(zip(actual, results[0], strict=True)):
                 what = f"{kernel} changed {'a gradient' if i else 'the output'}"
                 gaps.append(near(what, x, exact, CLOSE))
     return worst(gaps, CLOSE)
@@ -304,17 +304,17 @@ def grouped(subject: ScoreSubject) -> Measurement:
         whole = [x.repeat_interleave(heads // group, 1) for x in (keys, values)]
         for kernel in KERNELS:
             try:
-                ours = subject.attend((queries, keys, values), score, causal(), kernel=kernel)
+                actual = subject.attend((queries, keys, values), score, causal(), kernel=kernel)
             except Exception as error:  # whatever a user's code raises
                 raise BrokenError(
                     f"keys of {group} heads for {heads} heads raised {one_line(error)}: for "
                     "parameters of each head, write repeat_kv(keys, self.heads) in prepare_keys, "
                     "from regard.attention.prepared"
                 ) from None
-            theirs = subject.attend((queries, whole[0], whole[1]), score, causal(), kernel=kernel)
+            expected = subject.attend((queries, whole[0], whole[1]), score, causal(), kernel=kernel)
             what = f"{heads} heads that share {group} key heads differ from repeated keys"
-            gaps.append(near(what, ours.output, theirs.output, EXACT))
-            gaps.append(near(what, ours.weights, theirs.weights, EXACT))
+            gaps.append(near(what, actual.output, expected.output, EXACT))
+            gaps.append(near(what, actual.weights, expected.weights, EXACT))
     return worst(gaps, EXACT)
 
 

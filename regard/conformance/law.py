@@ -94,25 +94,25 @@ class Law(Generic[S]):
         return Verdict(name, "holds", result.message, result.numbers)
 
 
-def near(what: str, ours: Tensor, theirs: Tensor, most: float) -> float:
+def near(what: str, actual: Tensor, expected: Tensor, most: float) -> float:
     """Return the largest difference of two tensors; raise `BrokenError` above the limit.
 
-    The limit is ``most``, times the largest absolute value of ``theirs`` if that exceeds 1. While a
-    subject of float32 is judged it is at least `SINGLE`, except for equality (0).
+    The limit is ``most``, times the largest absolute value of ``expected`` if that exceeds 1. While
+    a subject of float32 is judged, the limit is at least `SINGLE`, except for equality (0).
 
     >>> near("tiles changed a score", torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]), 1e-6)
     Traceback (most recent call last):
     regard.conformance.law.BrokenError: tiles changed a score by 0.5 (at most 2.5e-06)
     """
-    if ours.shape != theirs.shape:
-        raise BrokenError(f"{what}: shape {tuple(ours.shape)}, not {tuple(theirs.shape)}")
-    if not ours.numel():
+    if actual.shape != expected.shape:
+        raise BrokenError(f"{what}: shape {tuple(actual.shape)}, not {tuple(expected.shape)}")
+    if not actual.numel():
         return 0.0
-    ours, theirs = ours.detach().double(), theirs.detach().double()
-    if not bool(ours.isfinite().all()):
-        raise BrokenError(f"{what}: got {nonfinite_kind(ours)}", difference=float("inf"))
-    gap = (ours - theirs).abs().max().item()
-    limit = (most and max(most, _least.get())) * max(1.0, theirs.abs().max().item())
+    actual, expected = actual.detach().double(), expected.detach().double()
+    if not bool(actual.isfinite().all()):
+        raise BrokenError(f"{what}: got {nonfinite_kind(actual)}", difference=float("inf"))
+    gap = (actual - expected).abs().max().item()
+    limit = (most and max(most, _least.get())) * max(1.0, expected.abs().max().item())
     if not gap <= limit:
         raise BrokenError(f"{what} by {gap:.2g} (at most {limit:.2g})", difference=gap, limit=limit)
     return gap
@@ -133,10 +133,10 @@ def worst(gaps: Sequence[float], limit: float) -> Measurement:
     return Measurement(message, {"difference": most, "limit": limit})
 
 
-def same(what: str, ours: Tensor, theirs: Tensor) -> None:
+def same(what: str, actual: Tensor, expected: Tensor) -> None:
     """Raise `BrokenError` if any bit differs."""
-    if ours.shape != theirs.shape or not torch.equal(ours, theirs):
-        near(what, ours, theirs, 0.0)
+    if actual.shape != expected.shape or not torch.equal(actual, expected):
+        near(what, actual, expected, 0.0)
         raise BrokenError(f"{what}: the bits differ")
 
 
@@ -190,12 +190,12 @@ def compare_slopes(f: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Measu
                     (f(*tensors[:i], x + change, *tensors[i + 1 :]) * upstream).sum()
                     for change in (step * direction, -step * direction)
                 )
-            slope, ours = (high - low) / (2 * step), (computed[i] * direction).sum()
+            slope, actual = (high - low) / (2 * step), (computed[i] * direction).sum()
             what = (
-                f"the gradient of {name} is {ours.item():.6g}, the finite difference "
+                f"the gradient of {name} is {actual.item():.6g}, the finite difference "
                 f"{slope.item():.6g}: off"
             )
-            gaps.append(near(what, ours, slope, most))
+            gaps.append(near(what, actual, slope, most))
     return worst(gaps, most)
 
 

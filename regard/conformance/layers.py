@@ -83,14 +83,14 @@ def padding(junk: float, name: str) -> Law[Layer]:
         valid_outputs = torch.cat([whole[i, :size].flatten() for i, size in enumerate(valid)])
         plain = torch.cat([output.flatten() for _, output in alone])
         parameters = list(module.parameters())
-        ours = gradients(valid_outputs, [x, *parameters])
-        theirs = gradients(plain, [*(one for one, _ in alone), *parameters])
+        actual = gradients(valid_outputs, [x, *parameters])
+        expected = gradients(plain, [*(one for one, _ in alone), *parameters])
         for i, size in enumerate(valid):
-            zero(f"{name} in padding has a gradient", ours[0][i, size:])
+            zero(f"{name} in padding has a gradient", actual[0][i, size:])
             what = f"{name} in padding changed the gradient of a token"
-            gaps.append(near(what, ours[0][i : i + 1, :size], theirs[i], CLOSE))
+            gaps.append(near(what, actual[0][i : i + 1, :size], expected[i], CLOSE))
         what = f"{name} in padding changed a parameter's gradient"
-        for mine, other in zip(ours[1:], theirs[batch:], strict=True):
+        for mine, other in zip(actual[1:], expected[batch:], strict=True):
             gaps.append(near(what, mine, other, CLOSE))
         return worst(gaps, CLOSE)
 

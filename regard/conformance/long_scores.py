@@ -43,9 +43,9 @@ def order(subject: ScoreSubject) -> Measurement:
         moved = (q, k[..., permutation, :], v[..., permutation, :])
         for kernel in (None, *KERNELS):
             plain = subject.attend((q, k, v), score, kernel=kernel, key_positions=places).output
-            ours = subject.attend(moved, score, kernel=kernel, key_positions=permutation).output
+            actual = subject.attend(moved, score, kernel=kernel, key_positions=permutation).output
             what = f"another order of {m} keys, values and positions changed the output"
-            gaps.append(near(what, ours, plain, CLOSE))
+            gaps.append(near(what, actual, plain, CLOSE))
     return worst(gaps, CLOSE)
 
 
@@ -83,11 +83,11 @@ def padding(subject: ScoreSubject) -> Measurement:
             alone = subject.attend(
                 (q, k, v), score, query_positions=rows, key_positions=torch.arange(size)
             ).output
-            (theirs,) = torch.autograd.grad(alone, v, upstream[i : i + 1])
+            (expected,) = torch.autograd.grad(alone, v, upstream[i : i + 1])
             what = f"padding of a text of {size} words to {n} changed"
             gaps.append(near(f"{what} the output", whole[i : i + 1], alone, CLOSE))
-            ours = slopes[i : i + 1, :, :size]
-            gaps.append(near(f"{what} the gradient of values", ours, theirs, CLOSE))
+            actual = slopes[i : i + 1, :, :size]
+            gaps.append(near(f"{what} the gradient of values", actual, expected, CLOSE))
     return worst(gaps, CLOSE)
 
 
@@ -139,9 +139,9 @@ def kernels(subject: ScoreSubject) -> Measurement:
 
     exact = computed("exact")
     for kernel in others:
-        for i, (ours, theirs) in enumerate(zip(computed(kernel), exact, strict=True)):
+        for i, (actual, expected) in enumerate(zip(computed(kernel), exact, strict=True)):
             what = f"{kernel} changed {'a gradient' if i else 'the output'} of 70 × {N}"
-            gaps.append(near(what, ours, theirs, CLOSE))
+            gaps.append(near(what, actual, expected, CLOSE))
     return worst(gaps, CLOSE)
 
 

@@ -79,14 +79,14 @@ def padding(layer: Layer) -> Measurement:
         for is_causal in layer.modes:
             whole = layer.call(module, x, valid, future=not is_causal)
             upstream = torch.randn_like(whole) * real
-            (ours,) = torch.autograd.grad(whole, x, upstream)
+            (of_x,) = torch.autograd.grad(whole, x, upstream)
             for i, size in enumerate(sizes):
                 one = x.detach()[i : i + 1, :size].requires_grad_()
                 alone = layer.call(module, one, future=not is_causal)
-                (theirs,) = torch.autograd.grad(alone, one, upstream[i : i + 1, :size])
+                (of_one,) = torch.autograd.grad(alone, one, upstream[i : i + 1, :size])
                 what = f"padding of a text of {size} words to {n} changed"
                 gaps.append(near(f"{what} an output", whole[i : i + 1, :size], alone, CLOSE))
-                gaps.append(near(f"{what} a gradient", ours[i : i + 1, :size], theirs, 10 * CLOSE))
+                gaps.append(near(f"{what} a gradient", of_x[i : i + 1, :size], of_one, 10 * CLOSE))
     return worst(gaps, CLOSE)
 
 
@@ -200,9 +200,9 @@ def one_shift(outputs: list[Tensor], plain: Tensor) -> Measurement:
     return worst([near(what, outputs[0], plain, 10 * CLOSE)], 10 * CLOSE)
 
 
-def same_nearly(ours: Tensor, theirs: Tensor) -> bool:
+def same_nearly(x: Tensor, y: Tensor) -> bool:
     """Return whether two tensors differ only by rounding."""
-    return bool((ours - theirs).abs().max() <= 10 * CLOSE * max(1.0, float(theirs.abs().max())))
+    return bool((x - y).abs().max() <= 10 * CLOSE * max(1.0, float(y.abs().max())))
 
 
 def slope(layer: Layer) -> Measurement:

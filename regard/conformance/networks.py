@@ -123,8 +123,8 @@ def padding(subject: NetworkSubject) -> Measurement:
             wide[row, :size] = tokens[row, :size]
         after = subject.call(network, wide, lengths)
         for row, size in enumerate(lengths):
-            ours, theirs = (subject.valid(x[row], int(size)) for x in (after, before))
-            gaps.append(near("padding changed an output", ours, theirs, CLOSE))
+            actual, expected = (subject.valid(x[row], int(size)) for x in (after, before))
+            gaps.append(near("padding changed an output", actual, expected, CLOSE))
     return worst(gaps, CLOSE)
 
 
@@ -133,8 +133,8 @@ def batches(subject: NetworkSubject) -> Measurement:
     together, gaps = subject.call(network, tokens, lengths), []
     for row, size in enumerate(int(n) for n in lengths):
         alone = subject.call(network, tokens[row : row + 1, :size], lengths[row : row + 1])[0]
-        ours, theirs = subject.valid(together[row], size), subject.valid(alone, size)
-        gaps.append(near("a text in a batch differs from the text alone", ours, theirs, CLOSE))
+        actual, expected = subject.valid(together[row], size), subject.valid(alone, size)
+        gaps.append(near("a text in a batch differs from the text alone", actual, expected, CLOSE))
     return worst(gaps, CLOSE)
 
 

@@ -118,17 +118,17 @@ def gradient_method(subject: NormalizerSubject, keys: int = 7) -> Measurement:
     parameters = tuple(normalizer.parameters())
     weights, upstream = normalizer(scores), torch.randn(scores.shape, dtype=scores.dtype)
     tensors = [scores, *parameters]
-    theirs = torch.autograd.grad(weights, tensors, upstream, allow_unused=True)
+    slopes = torch.autograd.grad(weights, tensors, upstream, allow_unused=True)
     with torch.no_grad():
-        ours = normalizer.gradient(
+        computed = normalizer.gradient(
             weights.detach(), upstream, scores.detach(), normalizer.statistics(scores), parameters
         )
-    if len(ours) != len(tensors):
+    if len(computed) != len(tensors):
         raise BrokenError(
-            f"gradient() gave {len(ours)} tensors, not {len(tensors)}: scores and parameters"
+            f"gradient() gave {len(computed)} tensors, not {len(tensors)}: scores and parameters"
         )
     gaps = []
-    for x, mine, autograd in zip(tensors, ours, theirs, strict=True):
+    for x, mine, autograd in zip(tensors, computed, slopes, strict=True):
         expected = torch.zeros_like(x) if autograd is None else autograd
         gaps.append(near("gradient() differs from autograd", mine, expected, CLOSE))
     return worst(gaps, CLOSE)
@@ -178,18 +178,18 @@ def kernels(subject: NormalizerSubject) -> Measurement:
         mask = causal() & lengths([7, 3, 0])
         output = additive.attend(inputs, score, mask, kernel=kernel, normalize=normalizer).output
         results.append([output, *gradients(output, tensors)])
-    for ours, exact in zip(results[1], results[0], strict=True):
-        gaps.append(near("the tiled kernel differs from the exact kernel", ours, exact, CLOSE))
+    for actual, exact in zip(results[1], results[0], strict=True):
+        gaps.append(near("the tiled kernel differs from the exact kernel", actual, exact, CLOSE))
     return worst(gaps, CLOSE)
 
 
 def single(subject: NormalizerSubject) -> Measurement:
     scores, most = subject.scores(dtype=torch.float32), 1e-4
     normalizer = subject.normalizer(torch.float32)
-    ours = normalizer(scores)
-    if ours.dtype != torch.float32:
-        raise BrokenError(f"float32 scores gave {str(ours.dtype)[6:]} weights")
-    gap = near("float32 differs from float64", ours, normalizer.double()(scores.double()), most)
+    actual = normalizer(scores)
+    if actual.dtype != torch.float32:
+        raise BrokenError(f"float32 scores gave {str(actual.dtype)[6:]} weights")
+    gap = near("float32 differs from float64", actual, normalizer.double()(scores.double()), most)
     return worst([gap], most)
 
 

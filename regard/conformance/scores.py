@@ -84,15 +84,15 @@ def tiles(subject: ScoreSubject) -> Measurement:
     rows, columns = torch.arange(2, 11), torch.arange(11)
     gaps = []
     with torch.no_grad():
-        ours, theirs = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
-        whole = score.compare(ours, theirs, (rows, columns))
+        q, k = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
+        whole = score.compare(q, k, (rows, columns))
         fast = partial(score.acceleration.fast_compare, score)
-        near("fast_compare differs from compare", fast(ours, theirs, (rows, columns)), whole, CLOSE)
+        near("fast_compare differs from compare", fast(q, k, (rows, columns)), whole, CLOSE)
         for row_slice, column_slice in cuts(9, 11):
             size = f"{len(rows[row_slice])} × {len(columns[column_slice])}"
             positions = rows[row_slice], columns[column_slice]
             expected = whole[..., row_slice, :][..., column_slice]
-            tile_queries, tile_keys = part_of(ours, row_slice), part_of(theirs, column_slice)
+            tile_queries, tile_keys = part_of(q, row_slice), part_of(k, column_slice)
             for compare in (score.compare, fast):
                 tile = compare(tile_queries, tile_keys, positions)
                 what = f"compare on a tile of {size} differs from the whole"
@@ -210,11 +210,11 @@ def declared(subject: ScoreSubject) -> Measurement:
         )
     scores, gaps = scores_of(score, queries, keys), []
     if declared.inner_product:
-        ours, theirs = prepared(score, queries, keys)
-        if not (isinstance(ours, Tensor) and isinstance(theirs, Tensor)):
+        q, k = prepared(score, queries, keys)
+        if not (isinstance(q, Tensor) and isinstance(k, Tensor)):
             raise BrokenError("a score with inner_product must prepare one tensor, not a tuple")
         what = "inner_product is declared, but compare differs from scale · q'·k'"
-        product = declared.scale(score, ours.shape[-1]) * ours @ theirs.mT
+        product = declared.scale(score, q.shape[-1]) * q @ k.mT
         gaps.append(near(what, scores, product, EXACT))
     if declared.translation_invariant:
         shift = torch.randn(queries.shape[-1], dtype=torch.float64)

@@ -3,10 +3,10 @@
 from regard.core.errors import RegardError
 from regard.nn.layers.feedforward import GATED
 
-THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu"}
-OURS = {
-    **{theirs: ours for ours, theirs in THEIRS.items()},
-    # The same functions, in other words.
+HUGGING_FACE = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu"}
+REGARD = {
+    **{stored: name for name, stored in HUGGING_FACE.items()},
+    # The same functions, under other names.
     "gelu_python": "gelu",
     "gelu_fast": "gelu-tanh",
     "gelu_accurate": "gelu-tanh",
@@ -16,11 +16,11 @@ OURS = {
 }
 
 
-def theirs(name: str, program: str) -> str:
+def exported(name: str, program: str) -> str:
     """Return Hugging Face's name of an activation. Raises: a gated one, which it does not have."""
     if name.startswith(GATED):
         raise RegardError(
             f"{program} does not support activation={name}; train with activation="
-            f"{' or '.join(THEIRS)}"
+            f"{' or '.join(HUGGING_FACE)}"
         )
-    return THEIRS[name]
+    return HUGGING_FACE[name]

@@ -113,8 +113,8 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
             attention_mask = select_keys(attention_mask, indices, key.shape[-2])
         if not layer.compared:
             plain = make_layer("scaled-dot", "softmax", query.shape[-1], query.shape[1])
-            ours = partial(attended, plain.to(query.device))
-            refuse_difference(module, ours, query, key, value, attention_mask, position_bias, known)
+            call = partial(attended, plain.to(query.device))
+            refuse_difference(module, call, query, key, value, attention_mask, position_bias, known)
             layer.compared = True
         return attended(
             layer, query, key, value, attention_mask, dropout=dropout, position_bias=position_bias,

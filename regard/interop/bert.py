@@ -36,7 +36,7 @@ KEYS = Keys(
         "layer_norm_eps": 1e-12,
     },
     {
-        "hidden_act": [*activations.OURS],
+        "hidden_act": [*activations.REGARD],
         "is_decoder": [False],
         "add_cross_attention": [False],
         "is_encoder_decoder": [False],
@@ -52,7 +52,7 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BER
         "layers": config["num_hidden_layers"],
         "heads": config["num_attention_heads"],
         "feedforward": config["intermediate_size"],
-        "activation": activations.OURS[config["hidden_act"]],
+        "activation": activations.REGARD[config["hidden_act"]],
         "dropout": config["hidden_dropout_prob"],
         "attention_dropout": config["attention_probs_dropout_prob"],
         "length": config["max_position_embeddings"],
@@ -88,7 +88,7 @@ def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
         "num_hidden_layers": settings.layers,
         "num_attention_heads": settings.heads,
         "intermediate_size": settings.feedforward,
-        "hidden_act": activations.theirs(settings.activation, "BERT"),
+        "hidden_act": activations.exported(settings.activation, "BERT"),
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.attention_dropout,
         "max_position_embeddings": settings.length,
@@ -110,14 +110,14 @@ def rows(settings: BERTSettings) -> list[Row]:
     if settings.types:
         table.append(Row("types.weight", (f"{tables}.token_type_embeddings.weight",)))
     for i in range(settings.layers):
-        ours, theirs = f"blocks.{i}", f"{PREFIX}encoder.layer.{i}"
-        inner = [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")]
-        table += linear(f"{ours}.attention.work.project", *inner)
-        table += linear(f"{ours}.attention.work.output", f"{theirs}.attention.output.dense")
-        table += linear(f"{ours}.attention.norm", f"{theirs}.attention.output.LayerNorm")
-        table += linear(f"{ours}.feedforward.work.widen", f"{theirs}.intermediate.dense")
-        table += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.output.dense")
-        table += linear(f"{ours}.feedforward.norm", f"{theirs}.output.LayerNorm")
+        prefix, stored = f"blocks.{i}", f"{PREFIX}encoder.layer.{i}"
+        inner = [f"{stored}.attention.self.{part}" for part in ("query", "key", "value")]
+        table += linear(f"{prefix}.attention.work.project", *inner)
+        table += linear(f"{prefix}.attention.work.output", f"{stored}.attention.output.dense")
+        table += linear(f"{prefix}.attention.norm", f"{stored}.attention.output.LayerNorm")
+        table += linear(f"{prefix}.feedforward.work.widen", f"{stored}.intermediate.dense")
+        table += linear(f"{prefix}.feedforward.work.narrow", f"{stored}.output.dense")
+        table += linear(f"{prefix}.feedforward.norm", f"{stored}.output.LayerNorm")
     heads = [
         *linear("head", "cls.predictions.transform.dense"),
         *linear("head_norm", "cls.predictions.transform.LayerNorm"),
@@ -125,7 +125,7 @@ def rows(settings: BERTSettings) -> list[Row]:
         *linear("pool", f"{PREFIX}pooler.dense"),
         *linear("follows", "cls.seq_relationship"),
     ]
-    return table + [Row(row.ours, row.theirs, optional=True) for row in heads]
+    return table + [Row(row.name, row.stored, optional=True) for row in heads]
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -28,8 +28,8 @@ OF_BERT = {
 #: The keys of the config, with transformers' defaults. The file has the position table, sinusoidal
 #: or not.
 KEYS = Keys(
-    {**{name: bert.KEYS.defaults[theirs] for name, theirs in OF_BERT.items()}, "n_layers": 6},
-    {"activation": [*activations.OURS], "tie_word_embeddings": [True]},
+    {**{name: bert.KEYS.defaults[key] for name, key in OF_BERT.items()}, "n_layers": 6},
+    {"activation": [*activations.REGARD], "tie_word_embeddings": [True]},
     {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"},
     frozenset(
         "sinusoidal_pos_embds qa_dropout seq_classif_dropout is_decoder is_encoder_decoder "

@@ -114,7 +114,7 @@ def eager_masks(
 @torch.no_grad()
 def refuse_difference(
     module: nn.Module,
-    ours: Callable[..., tuple[Tensor, Tensor | None]],
+    function: Callable[..., tuple[Tensor, Tensor | None]],
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -125,8 +125,8 @@ def refuse_difference(
     """Raise an error if regard's result differs from the module's own eager attention.
 
     Both get the last few queries of the first text, in float32, scaled so that their scores differ.
-    ``ours`` has the signature of eager attention; ``keywords`` go to both. A module whose class
-    has no eager attention function is not checked.
+    ``function``, regard's, has the signature of eager attention; ``keywords`` go to both. A module
+    whose class has no eager attention function is not checked.
     """
     eager = eager_of(module)
     if eager is None or queries.device.type == "meta" or torch.compiler.is_compiling():
@@ -141,16 +141,16 @@ def refuse_difference(
     }
     with torch.autocast(queries.device.type, enabled=False):
         try:
-            theirs = eager(module, *inputs, rows, dropout=0.0, **shared)[0]
+            expected = eager(module, *inputs, rows, dropout=0.0, **shared)[0]
         except Exception as error:
             raise RegardError(
                 f"cannot compare {type(module).__name__} with regard: its eager attention raised "
                 f"an error ({error}); use attn_implementation='eager'"
             ) from None
-        output = ours(*inputs, rows, **shared)[0]
-    if theirs.shape == output.shape:
-        gap = float((theirs - output).abs().max()) if output.numel() else 0.0
-        if gap <= CLOSE * max(float(theirs.abs().max()) if gap else 0.0, 1e-6):
+        output = function(*inputs, rows, **shared)[0]
+    if expected.shape == output.shape:
+        gap = float((expected - output).abs().max()) if output.numel() else 0.0
+        if gap <= CLOSE * max(float(expected.abs().max()) if gap else 0.0, 1e-6):
             return
     raise RegardError(
         f"{type(module).__name__} computes attention in its own way, not by softmax of scaled "

@@ -33,7 +33,7 @@ KEYS = Keys(
         "layer_norm_epsilon": 1e-5,
         "tie_word_embeddings": True,
     },
-    {"activation_function": [*activations.OURS], "add_cross_attention": [False]},
+    {"activation_function": [*activations.REGARD], "add_cross_attention": [False]},
     {
         "hidden_size": "n_embd",
         "num_hidden_layers": "n_layer",
@@ -57,7 +57,7 @@ def settings_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPT
         "layers": config["n_layer"],
         "heads": config["n_head"],
         "feedforward": 4 * width if config["n_inner"] is None else config["n_inner"],
-        "activation": activations.OURS[config["activation_function"]],
+        "activation": activations.REGARD[config["activation_function"]],
         "score": "scaled-dot" if config["scale_attn_weights"] else "dot",
         "dropout": config["resid_pdrop"],
         "attention_dropout": config["attn_pdrop"],
@@ -91,7 +91,7 @@ def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
         "n_head": settings.heads,
         "n_inner": settings.feedforward,
         "n_positions": settings.length,
-        "activation_function": activations.theirs(settings.activation, "GPT-2"),
+        "activation_function": activations.exported(settings.activation, "GPT-2"),
         "scale_attn_weights": settings.score == "scaled-dot",
         "resid_pdrop": settings.dropout,
         "embd_pdrop": settings.dropout,
@@ -112,13 +112,13 @@ def rows(settings: GPTSettings) -> list[Row]:
         *linear("norm", f"{PREFIX}ln_f"),
     ]
     for i in range(settings.layers):
-        ours, theirs = f"blocks.{i}", f"{PREFIX}h.{i}"
-        table += linear(f"{ours}.attention.norm", f"{theirs}.ln_1")
-        table += linear(f"{ours}.attention.work.project", f"{theirs}.attn.c_attn", turned=True)
-        table += linear(f"{ours}.attention.work.output", f"{theirs}.attn.c_proj", turned=True)
-        table += linear(f"{ours}.feedforward.norm", f"{theirs}.ln_2")
-        table += linear(f"{ours}.feedforward.work.widen", f"{theirs}.mlp.c_fc", turned=True)
-        table += linear(f"{ours}.feedforward.work.narrow", f"{theirs}.mlp.c_proj", turned=True)
+        prefix, stored = f"blocks.{i}", f"{PREFIX}h.{i}"
+        table += linear(f"{prefix}.attention.norm", f"{stored}.ln_1")
+        table += linear(f"{prefix}.attention.work.project", f"{stored}.attn.c_attn", turned=True)
+        table += linear(f"{prefix}.attention.work.output", f"{stored}.attn.c_proj", turned=True)
+        table += linear(f"{prefix}.feedforward.norm", f"{stored}.ln_2")
+        table += linear(f"{prefix}.feedforward.work.widen", f"{stored}.mlp.c_fc", turned=True)
+        table += linear(f"{prefix}.feedforward.work.narrow", f"{stored}.mlp.c_proj", turned=True)
     if not settings.tie:
         table.append(Row("output.weight", ("lm_head.weight",), optional=True))
     return table

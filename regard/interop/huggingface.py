@@ -94,10 +94,10 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
     config = complete(stored.config, stored.folder)
     layout, settings, vocabulary = described(stored.folder, config, stored.tensors)
     with whole_config(stored.folder):
-        theirs = layout.tidy(config, stored.tensors)
+        tidied = layout.tidy(config, stored.tensors)
     model = layout.build(settings, vocabulary)
-    ours = take(layout.rows(settings), theirs, str(stored.folder))
-    drawn = put(model, ours, str(stored.folder))
+    tensors = take(layout.rows(settings), tidied, str(stored.folder))
+    drawn = put(model, tensors, str(stored.folder))
     return Loaded(
         kind=layout.kind,
         model=model.eval(),

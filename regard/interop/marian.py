@@ -40,8 +40,8 @@ def save_translator(
 
     ``layout``: "marian" (norm=post), "pegasus" (norm=pre), or "" for the one that fits. As in
     Marian, token ids are one less than in regard, and the padding, which starts a translation, is
-    the last (`theirs` and `ours` convert ids); the same ids give the same logits. ``generate``
-    never generates the padding and, like regard, does not append the end to a source.
+    the last (`to_marian` and `from_marian` convert ids); the same ids give the same logits.
+    ``generate`` never generates the padding and, like regard, does not append the end to a source.
 
     Raises: `RegardError`: a setting that the layout does not support; a folder that exists.
     """
@@ -69,19 +69,19 @@ def save_translator(
     return folder.write(place, config, tensors, files)
 
 
-def theirs(ids: Tensor, vocabulary: int) -> Tensor:
+def to_marian(ids: Tensor, vocabulary: int) -> Tensor:
     """Convert regard's token ids to Marian's: one less, the padding last.
 
-    >>> theirs(torch.tensor([0, 1, 6]), 7).tolist()
+    >>> to_marian(torch.tensor([0, 1, 6]), 7).tolist()
     [6, 0, 5]
     """
     return (ids - 1) % vocabulary
 
 
-def ours(ids: Tensor, vocabulary: int) -> Tensor:
+def from_marian(ids: Tensor, vocabulary: int) -> Tensor:
     """Convert Marian's token ids to regard's.
 
-    >>> ours(torch.tensor([6, 0, 5]), 7).tolist()
+    >>> from_marian(torch.tensor([6, 0, 5]), 7).tolist()
     [0, 1, 6]
     """
     return (ids + 1) % vocabulary
@@ -125,7 +125,7 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
         "d_model": settings.width,
         **sides,
         **norms,
-        "activation_function": activations.theirs(settings.activation, program),
+        "activation_function": activations.exported(settings.activation, program),
         "dropout": settings.dropout,
         "attention_dropout": settings.attention_dropout,
         "activation_dropout": 0.0,
@@ -178,23 +178,23 @@ def rows(settings: TransformerSettings) -> list[Row]:
         if settings.norm == "pre":
             table += linear(f"{stack}_norm", f"model.{stack}.layer_norm")
         for i in range(count):
-            prefix, their_prefix = f"{stack}.{i}", f"model.{stack}.layers.{i}"
-            table += attention(f"{prefix}.attention", f"{their_prefix}.self_attn")
+            prefix, stored = f"{stack}.{i}", f"model.{stack}.layers.{i}"
+            table += attention(f"{prefix}.attention", f"{stored}.self_attn")
             if stack == "decoder":
-                table += attention(f"{prefix}.memory_attention", f"{their_prefix}.encoder_attn")
-            table += linear(f"{prefix}.feedforward.work.widen", f"{their_prefix}.fc1")
-            table += linear(f"{prefix}.feedforward.work.narrow", f"{their_prefix}.fc2")
-            table += linear(f"{prefix}.feedforward.norm", f"{their_prefix}.final_layer_norm")
+                table += attention(f"{prefix}.memory_attention", f"{stored}.encoder_attn")
+            table += linear(f"{prefix}.feedforward.work.widen", f"{stored}.fc1")
+            table += linear(f"{prefix}.feedforward.work.narrow", f"{stored}.fc2")
+            table += linear(f"{prefix}.feedforward.norm", f"{stored}.final_layer_norm")
     return table
 
 
-def attention(ours: str, theirs: str) -> list[Row]:
+def attention(prefix: str, stored: str) -> list[Row]:
     """Return the rows of an attention layer and its norm."""
-    inner = [f"{theirs}.{part}_proj" for part in "qkv"]
+    inner = [f"{stored}.{part}_proj" for part in "qkv"]
     return [
-        *linear(f"{ours}.work.project", *inner),
-        *linear(f"{ours}.work.output", f"{theirs}.out_proj"),
-        *linear(f"{ours}.norm", f"{theirs}_layer_norm"),
+        *linear(f"{prefix}.work.project", *inner),
+        *linear(f"{prefix}.work.output", f"{stored}.out_proj"),
+        *linear(f"{prefix}.norm", f"{stored}_layer_norm"),
     ]
 
 

@@ -457,20 +457,20 @@ def largest_gap(
         target[:, 0] = 0
         with torch.no_grad():
             if isinstance(network, GPT):
-                ours = network.to_logits(network(tokens))
-                theirs = continued(sessions["decoder"], tokens, {}, real.long())
+                expected = network.to_logits(network(tokens))
+                outputs = continued(sessions["decoder"], tokens, {}, real.long())
             elif isinstance(network, Transformer | T5 | Seq2Seq):
                 states = network(tokens, lengths, target)
-                ours = network.to_logits(states)
-                theirs = written(sessions, network, tokens, lengths, target)
+                expected = network.to_logits(states)
+                outputs = written(sessions, network, tokens, lengths, target)
                 real = torch.ones_like(target, dtype=torch.bool)
             else:
                 inputs = {"tokens": tokens, "lengths": lengths, "types": torch.zeros_like(tokens)}
-                theirs = sessions["model"](inputs)["logits"]
-                ours = network(tokens, lengths)
-                ours = network.to_logits(ours) if isinstance(network, BERT) else ours
-        if ours.ndim == 3:
-            ours, theirs = ours[real], theirs[real]
-        gap = (ours - theirs).abs().max() / ours.abs().max().clamp(min=1)
+                outputs = sessions["model"](inputs)["logits"]
+                expected = network(tokens, lengths)
+                expected = network.to_logits(expected) if isinstance(network, BERT) else expected
+        if expected.ndim == 3:
+            expected, outputs = expected[real], outputs[real]
+        gap = (expected - outputs).abs().max() / expected.abs().max().clamp(min=1)
         gaps.append(float(gap) if gap.isfinite() else torch.inf)
     return max(gaps)

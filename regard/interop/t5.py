@@ -44,8 +44,8 @@ KEYS = Keys(
     },
     {
         "is_encoder_decoder": [True],
-        "feed_forward_proj": [gate + name for gate in ("", GATED) for name in activations.OURS],
-        "dense_act_fn": [*activations.OURS],
+        "feed_forward_proj": [gate + name for gate in ("", GATED) for name in activations.REGARD],
+        "dense_act_fn": [*activations.REGARD],
         "is_gated_act": [False, True],
         "tie_word_embeddings": [None, False, True],
         "scale_decoder_outputs": [False, True],
@@ -109,7 +109,7 @@ def activation(config: Mapping[str, Any]) -> str:
     if name is None:
         name = "gelu_new" if projected == "gated-gelu" else projected.removeprefix(GATED)
     gated = projected.startswith(GATED) if gated is None else gated
-    return (GATED if gated else "") + activations.OURS[name]
+    return (GATED if gated else "") + activations.REGARD[name]
 
 
 def scaled(config: Mapping[str, Any]) -> bool:
@@ -157,7 +157,7 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
         projected = "gated-gelu"
     else:
         gate = GATED if name.startswith(GATED) else ""
-        projected = gate + activations.theirs(name.removeprefix(GATED), "T5")
+        projected = gate + activations.exported(name.removeprefix(GATED), "T5")
     return {
         "architectures": ["T5ForConditionalGeneration"],
         "model_type": "t5",
@@ -191,33 +191,33 @@ def rows(settings: T5Settings) -> list[Row]:
         ("decoder", settings.decoder_layers or settings.layers),
     ):
         bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        ours = f"{stack}.0.attention.work.attention.score.bias"
-        table.append(Row(ours, (bias,), turned=True))
+        name = f"{stack}.0.attention.work.attention.score.bias"
+        table.append(Row(name, (bias,), turned=True))
         table.append(Row(f"{stack}_norm.weight", (f"{stack}.final_layer_norm.weight",)))
         for i in range(count):
-            ours, theirs = f"{stack}.{i}", f"{stack}.block.{i}.layer"
-            table += block(ours, theirs, gated, stack == "decoder", scale)
+            prefix, stored = f"{stack}.{i}", f"{stack}.block.{i}.layer"
+            table += block(prefix, stored, gated, stack == "decoder", scale)
     if not settings.tie:
         table.append(Row("output.weight", (HEAD,)))
     return table
 
 
-def block(ours: str, theirs: str, gated: bool, remembers: bool, scale: float) -> list[Row]:
+def block(prefix: str, stored: str, gated: bool, remembers: bool, scale: float) -> list[Row]:
     """Return the rows of a block: attention, cross-attention in a decoder, feed-forward."""
     table, parts = [], [("attention", "SelfAttention")]
     if remembers:
         parts.append(("memory_attention", "EncDecAttention"))
     for i, (part, name) in enumerate(parts):
-        inner = tuple(f"{theirs}.{i}.{name}.{letter}.weight" for letter in "qkv")
-        table.append(Row(f"{ours}.{part}.work.project.weight", inner, factors=(scale, 1.0, 1.0)))
-        table += linear(f"{ours}.{part}.work.output", f"{theirs}.{i}.{name}.o", bias=False)
-        table += linear(f"{ours}.{part}.norm", f"{theirs}.{i}.layer_norm", bias=False)
-    last = f"{theirs}.{len(parts)}"
+        inner = tuple(f"{stored}.{i}.{name}.{letter}.weight" for letter in "qkv")
+        table.append(Row(f"{prefix}.{part}.work.project.weight", inner, factors=(scale, 1.0, 1.0)))
+        table += linear(f"{prefix}.{part}.work.output", f"{stored}.{i}.{name}.o", bias=False)
+        table += linear(f"{prefix}.{part}.norm", f"{stored}.{i}.layer_norm", bias=False)
+    last = f"{stored}.{len(parts)}"
     widen = [("widen", "wi_0"), ("gate", "wi_1")] if gated else [("widen", "wi")]
     for name, suffix in [*widen, ("narrow", "wo")]:
-        ours_name, their_name = f"{ours}.feedforward.work.{name}", f"{last}.DenseReluDense.{suffix}"
-        table += linear(ours_name, their_name, bias=False)
-    return table + linear(f"{ours}.feedforward.norm", f"{last}.layer_norm", bias=False)
+        own, other = f"{prefix}.feedforward.work.{name}", f"{last}.DenseReluDense.{suffix}"
+        table += linear(own, other, bias=False)
+    return table + linear(f"{prefix}.feedforward.norm", f"{last}.layer_norm", bias=False)
 
 
 def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

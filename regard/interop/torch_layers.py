@@ -24,9 +24,9 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     ``layer(x, x, x)[0]``. Raises: ``add_bias_kv`` and ``add_zero_attn``, which add artificial
     keys.
 
-    >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> layer = nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = torch.randn(3, 5, 8)
-    >>> bool((from_torch(theirs)(x) - theirs(x, x, x)[0]).abs().max() < 1e-6)
+    >>> bool((from_torch(layer)(x) - layer(x, x, x)[0]).abs().max() < 1e-6)
     True
     """
     if layer.bias_k is not None or layer.add_zero_attn:
@@ -44,22 +44,22 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
         value_width=None if packed else layer.vdim,
         bias=layer.in_proj_bias is not None,
     )
-    theirs: dict[str, Tensor] = {"output.weight": layer.out_proj.weight}
+    state: dict[str, Tensor] = {"output.weight": layer.out_proj.weight}
     if packed:
-        theirs["project.weight"] = layer.in_proj_weight
+        state["project.weight"] = layer.in_proj_weight
     else:
-        theirs["project_queries.weight"] = layer.q_proj_weight
-        theirs["project_keys.weight"] = layer.k_proj_weight
-        theirs["project_values.weight"] = layer.v_proj_weight
+        state["project_queries.weight"] = layer.q_proj_weight
+        state["project_keys.weight"] = layer.k_proj_weight
+        state["project_values.weight"] = layer.v_proj_weight
     if layer.in_proj_bias is not None:
         names = ["project"] if packed else [f"project_{x}" for x in ("queries", "keys", "values")]
         parts = layer.in_proj_bias.chunk(len(names))
-        theirs |= {f"{name}.bias": part for name, part in zip(names, parts, strict=True)}
-        theirs["output.bias"] = layer.out_proj.bias
+        state |= {f"{name}.bias": part for name, part in zip(names, parts, strict=True)}
+        state["output.bias"] = layer.out_proj.bias
     copy = copy.to(layer.out_proj.weight)  # before loading, so that float64 keeps its precision
-    copy.load_state_dict(theirs)
+    copy.load_state_dict(state)
     for name, parameter in copy.named_parameters():
-        source = theirs[name]
+        source = state[name]
         source = source if source._base is None else source._base  # a view of one bias
         parameter.requires_grad_(source.requires_grad)
     return copy.train(layer.training)
@@ -186,8 +186,8 @@ class MultiheadAttention(nn.MultiheadAttention):
         )
         mine = dict(copy.named_parameters())
         with torch.no_grad():
-            for name, theirs in layer.named_parameters():
-                mine[name].copy_(theirs).requires_grad_(theirs.requires_grad)
+            for name, parameter in layer.named_parameters():
+                mine[name].copy_(parameter).requires_grad_(parameter.requires_grad)
         return copy.train(layer.training)
 
     def _reset_parameters(self) -> None:

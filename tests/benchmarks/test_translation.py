@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from benchmarks import joey, joey_process, translation, translation_peers
 from regard.core.errors import RegardError
-from regard.interop.marian import theirs
+from regard.interop.marian import to_marian
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.writing.task import Sequences
 from regard.nn.models.settings import TransformerSettings
@@ -97,7 +97,7 @@ def test_peers_write_with_the_same_weights(kind: str) -> None:
         peer = translation_peers.Generating(model, sizes, 4, torch.float32)
         said = peer.write([batch])
         found = [[(int(i) + 1) % 12 for i in row[1:5]] for row in said]
-        assert int(theirs(torch.tensor(0), 12)) == int(said[0, 0])
+        assert int(to_marian(torch.tensor(0), 12)) == int(said[0, 0])
     else:
         with translation_peers.CTranslate2(model, sizes, 4, "float32") as peer:
             found = [

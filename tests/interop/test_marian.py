@@ -7,7 +7,7 @@ pytest.importorskip("transformers")
 
 from regard.core.errors import RegardError
 from regard.decoding import Limits, beam
-from regard.interop.marian import ours, save_translator, theirs
+from regard.interop.marian import from_marian, save_translator, to_marian
 from regard.nn.models.settings import TransformerSettings
 from regard.nn.models.transformer import Transformer
 from tests.interop.tiny import transformers
@@ -28,11 +28,11 @@ def test_the_same_logits_and_translations(form, tmp_path):
     assert type(there).__name__ == kind[trained(form)[1].norm]
     (source, lengths), count = questions(), len(tokenizer()) + 1
     real = (torch.arange(source.shape[1]) < lengths[:, None]).long()
-    asked = {"input_ids": theirs(source, count), "attention_mask": real}
+    asked = {"input_ids": to_marian(source, count), "attention_mask": real}
     target = torch.randint(1, count, (len(source), 6))
     target[:, 0] = 0
     with torch.no_grad():
-        said = there(**asked, decoder_input_ids=theirs(target, count)).logits.roll(1, -1)
+        said = there(**asked, decoder_input_ids=to_marian(target, count)).logits.roll(1, -1)
         gap = (model.to_logits(model(source, lengths, target)) - said).abs().max()
     assert gap < 1e-4
     limits = Limits(ratio=0, more=15)
@@ -42,7 +42,7 @@ def test_the_same_logits_and_translations(form, tmp_path):
     assert sum(best.ended for best, *_ in found) >= 4, "a test of texts that end"
     for row, (best, *_) in enumerate(found):
         if best.ended:
-            written = ours(made.sequences[row], count).tolist()[1 : len(best.tokens) + 2]
+            written = from_marian(made.sequences[row], count).tolist()[1 : len(best.tokens) + 2]
             assert written == [*best.tokens, count - 1]
             assert float(made.sequences_scores[row]) == pytest.approx(best.score, abs=1e-4)
             text = words.decode(made.sequences[row], skip_special_tokens=True)

@@ -131,14 +131,14 @@ def _direct_backward(
     q: Tensor, k: Tensor, w: Tensor, g: Tensor, fast: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     if fast:
-        mine, theirs, ours = compile_once(_direct_gradients)(q, k, w, g)
-        return mine, theirs, ours
+        slope_q, slope_k, slope_w = compile_once(_direct_gradients)(q, k, w, g)
+        return slope_q, slope_k, slope_w
     of_q, of_k, of_w = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(w)
     for i, j in _tiles(q, k, NUMBERS_ON_GPU):
-        mine, theirs, ours = _direct_gradients(q[:, i], k[:, j], w, g[:, i, j])
-        of_q[:, i] += mine
-        of_k[:, j] += theirs
-        of_w += ours
+        slope_q, slope_k, slope_w = _direct_gradients(q[:, i], k[:, j], w, g[:, i, j])
+        of_q[:, i] += slope_q
+        of_k[:, j] += slope_k
+        of_w += slope_w
     return of_q, of_k, of_w
 
 
@@ -146,8 +146,8 @@ def exponentials(q: Tensor, k: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor | 
     """Return e^{2q} and e^{2k}, and a mask (slices, rows) of queries out of range, or None."""
     most, beyond = RANGE[q.dtype]
     hard = q.abs().amax(-1) > most
-    ours, theirs = q.clamp(-most, most), k.clamp(-beyond, beyond)
-    return (ours.mul_(2).exp_(), theirs.mul_(2).exp_()), hard if bool(hard.any()) else None
+    near_q, near_k = q.clamp(-most, most), k.clamp(-beyond, beyond)
+    return (near_q.mul_(2).exp_(), near_k.mul_(2).exp_()), hard if bool(hard.any()) else None
 
 
 def _reciprocal(factors: tuple[Tensor, Tensor], i: slice, j: slice) -> Tensor:

@@ -90,7 +90,7 @@ class Plan:
 
     def __repr__(self) -> str:
         how = ", compiled" if self.compiled else ""
-        return f"{self.kernel}{how}: {self.why}; about {self.megabytes:,.0f} MB beside the inputs"
+        return f"{self.kernel}{how}: {self.why}; about {self.megabytes:,.0f} MB besides the inputs"
 
 
 class Properties(NamedTuple):
@@ -142,13 +142,13 @@ def plan(of: Properties) -> Plan:
         return plan_of_graph(products, of.asked)
     known, (n, m), additive = constants().on(of.device), of.shape[-2:], of.additive
     pairs, size = int(torch.Size(of.shape[:-2]).numel()) * n * m, of.dtype.itemsize / 1e6
-    # A strip needs further memory: for its graph, tables of a search, sums of a compiled kernel.
+    # A strip needs additional memory: for its graph, tables of a search, sums of a compiled kernel.
     share = 4 if additive else 2 if of.searches or not of.linear else 1
     sizes = Sizes(known.strip_numbers // share, least=ADDITIVE_ROWS if additive else 1)
     each = of.hidden if additive else of.numbers_per_pair
     work = pairs * max(each, SEARCH if of.searches else 1)
-    worth = additive or of.searches or of.numbers_per_pair > 1
-    compiled = worth and 0 < known.compile_hidden <= work and can_compile(of.device)
+    worthwhile = additive or of.searches or of.numbers_per_pair > 1
+    compiled = worthwhile and 0 < known.compile_hidden <= work and can_compile(of.device)
     kernel, why = path(of, pairs, known)
     per_pair, memory = max(of.numbers_per_pair, each if additive else 1), 0.0
     if kernel == "tiled":

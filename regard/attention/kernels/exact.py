@@ -34,10 +34,10 @@ def average(call: Call, weights: Tensor, dropout: Dropout | None = None) -> Tens
         return dropped @ values
     arguments = (call.nonfinite, call.context.heads, call.context.allowed)
     output = dropped.masked_fill(lost_rows(*arguments), 0) @ values
-    return output.masked_fill(spoilt(*arguments), torch.nan)
+    return output.masked_fill(has_nan(*arguments), torch.nan)
 
 
-def spoilt(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:
+def has_nan(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> Tensor:
     """Return which outputs, (*batch, n, value_width), a number that is not finite reaches."""
     bad = repeat_kv(nonfinite.values, heads)
     if allowed is None:

@@ -45,9 +45,9 @@ class Summary:
 @torch.no_grad()
 def summarize(call: Call, plan: Plan, top: int) -> Summary:
     """Return the summary of a call."""
-    work, ours, theirs = work_of(call, plan)
+    work, queries, keys = work_of(call, plan)
     context, normalizer = work.context, work.normalizer
-    like = ours[0]
+    like = queries[0]
     dtype = torch.float32 if like.dtype in (torch.float16, torch.bfloat16) else like.dtype
     *batch, n, m = context.shape
     top = min(top, m)
@@ -58,7 +58,7 @@ def summarize(call: Call, plan: Plan, top: int) -> Summary:
     space = Space()
     with compiling(plan.compiled):
         for strip in work.strips:
-            scores, _ = scores_of(work, strip, ours, theirs, space)
+            scores, _ = scores_of(work, strip, queries, keys, space)
             weights = normalizer.weights(scores, normalizer.statistics(scores))
             columns = strip.tile.columns
             total = part(mass, strip.batch, len(context.shape) - 1)

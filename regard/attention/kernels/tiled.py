@@ -14,7 +14,7 @@ from regard.attention.call import Call
 from regard.attention.kernels.choose import Plan
 from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.dropout import Dropout
-from regard.attention.kernels.exact import spoilt
+from regard.attention.kernels.exact import has_nan
 from regard.attention.kernels.strips import (
     Strip,
     add,
@@ -53,17 +53,17 @@ def tiled(call: Call, plan: Plan, dropout: Dropout | None) -> Tensor:
     """
     values, shape = repeat_kv(call.values, call.context.heads), call.context.shape
     batch = torch.broadcast_shapes(values.shape[:-2], shape[:-2])
-    work, ours, theirs = work_of(call, plan, dropout, split=batch == shape[:-2])
+    work, queries, keys = work_of(call, plan, dropout, split=batch == shape[:-2])
     parameters = [*call.score.parameters(), *call.normalizer.parameters()]
     if torch.is_grad_enabled():
-        refuse_captured(work, ours, theirs)
+        refuse_captured(work, queries, keys)
     output: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
-        work, values, *ours, *theirs, *parameters
+        work, values, *queries, *keys, *parameters
     )
     return output
 
 
-def refuse_captured(work: Work, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
+def refuse_captured(work: Work, queries: Sequence[Tensor], keys: Sequence[Tensor]) -> None:
     """Raise a RegardError if compare or forward needs a gradient for a tensor that is no parameter.
 
     Tensors from the prepare methods are allowed.
@@ -76,8 +76,8 @@ def refuse_captured(work: Work, ours: Sequence[Tensor], theirs: Sequence[Tensor]
     with torch.enable_grad():
         scores = call(
             work,
-            [x.detach() for x in pick(ours, place, -2, work.context)],
-            [x.detach() for x in pick(theirs, place, -1, work.context)],
+            [x.detach() for x in pick(queries, place, -2, work.context)],
+            [x.detach() for x in pick(keys, place, -1, work.context)],
             positions_of(work.context, place),
             [x.detach() for x in work.score.parameters()],
         )
@@ -104,21 +104,21 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, work: Work, values: Tensor, *tensors: Tensor) -> Tensor:
-        ours, theirs, _ = split(work, tensors)
+        queries, keys, _ = split(work, tensors)
         shape = torch.broadcast_shapes(work.context.shape[:-2], values.shape[:-2])
         output = values.new_zeros(*shape, work.context.shape[-2], values.shape[-1])
         kept: list[tuple[Tensor, ...]] = []
         space = Space()
         with compiling(work.compiled):
             for strip in work.strips:
-                scores, allowed = scores_of(work, strip, ours, theirs, space)
+                scores, allowed = scores_of(work, strip, queries, keys, space)
                 statistics = work.normalizer.statistics(scores)
                 weights = work.normalizer.weights(scores, statistics)
                 used = dropped(work, strip, weights)
                 seen = pick([values], strip, -1, work.context)[0]
                 rows = used.to(values.dtype) @ seen
                 if work.nonfinite is not None:
-                    bad = spoilt(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
+                    bad = has_nan(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
                     rows = rows.masked_fill(bad, torch.nan)
                 put(output, strip, work.context).copy_(rows)
                 kept.append(statistics)
@@ -154,24 +154,24 @@ def backward(
     upstream: Tensor,
 ) -> list[Tensor]:
     """Compute the gradients of the values and of all tensors strip by strip."""
-    ours, theirs, rest = split(work, tensors)
+    queries, keys, rest = split(work, tensors)
     of_score = len(list(work.score.parameters()))
     of_values, gradients = torch.zeros_like(values), [torch.zeros_like(x) for x in tensors]
-    to_ours, to_theirs, to_rest = split(work, gradients)
+    to_queries, to_keys, to_rest = split(work, gradients)
     space = Space()
     for strip, statistics in zip(work.strips, kept, strict=True):
         # A score with many numbers per pair is computed in chunks of columns, and again for their
         # gradient; any other once, and its graph is kept.
-        parts = parts_of(work, strip, ours, theirs)
+        parts = parts_of(work, strip, queries, keys)
         graph = None
         if len(parts) == 1:
-            graph = Graph.of(work, strip, ours, theirs, rest[:of_score])
+            graph = Graph.of(work, strip, queries, keys, rest[:of_score])
         if graph is not None and work.score.acceleration.linear:
             mine = joined(graph.leaves[0], work.tuples[0])
-            product = product_of(work, strip, mine, theirs, space, graph.scores)
+            product = product_of(work, strip, mine, keys, space, graph.scores)
             scores, _ = masked(work, strip, product)
         elif graph is None:
-            scores, _ = scores_of(work, strip, ours, theirs, space)
+            scores, _ = scores_of(work, strip, queries, keys, space)
         else:
             assert graph.scores is not None
             scores, _ = masked(work, strip, graph.scores.detach())
@@ -179,7 +179,7 @@ def backward(
         slope = put(upstream, strip, work.context)
         if work.nonfinite is not None:
             allowed = None if strip.whole else allowed_in(work, strip)
-            bad = spoilt(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
+            bad = has_nan(nonfinite_of(work.nonfinite, strip, work.context), None, allowed)
             slope = slope.masked_fill(bad, 0)
         seen, gathered = pick([values], strip, -1, work.context)[0], values.dtype
         of_weights = space.product(1, slope.to(gathered), seen.mT).to(scores.dtype)
@@ -196,14 +196,14 @@ def backward(
         for total, part in zip(to_rest[of_score:], more, strict=True):
             total += part
         del weights, used, of_weights, scores  # free their memory
-        totals = (to_ours, to_theirs, to_rest[:of_score])
+        totals = (to_queries, to_keys, to_rest[:of_score])
         if graph is not None:
             graph.send(of_scores, totals)
             if work.score.acceleration.linear:
-                send_product(work, strip, graph, of_scores, theirs, totals)
+                send_product(work, strip, graph, of_scores, keys, totals)
         else:
             for chunk, small in parts:
-                Graph.of(work, small, ours, theirs, rest[:of_score]).send(
+                Graph.of(work, small, queries, keys, rest[:of_score]).send(
                     of_scores[..., chunk], totals
                 )
     return [of_values, *gradients]
@@ -214,7 +214,7 @@ def send_product(
     strip: Strip,
     graph: "Graph",
     of_scores: Tensor,
-    theirs: Sequence[Tensor],
+    keys: Sequence[Tensor],
     totals: Sequence[Sequence[Tensor]],
 ) -> None:
     """Add the gradients of both sides of a linear score's product."""
@@ -222,7 +222,7 @@ def send_product(
     query = score.acceleration.product_queries(score, joined(graph.leaves[0], work.tuples[0]))
     place = next(i for i, x in enumerate(graph.leaves[0]) if x is query)
     of_scores = of_scores.to(query.dtype) * score.acceleration.scale(score, query.shape[-1])
-    key = pick(theirs[:1], strip, -1, work.context)[0]
+    key = pick(keys[:1], strip, -1, work.context)[0]
     add_product(totals[0][place], strip, -2, work.context, of_scores, key)
     add_product(totals[1][0], strip, -1, work.context, of_scores.mT, query.detach())
 
@@ -244,12 +244,12 @@ class Graph:
         cls,
         work: Work,
         strip: Strip,
-        ours: Sequence[Tensor],
-        theirs: Sequence[Tensor],
+        queries: Sequence[Tensor],
+        keys: Sequence[Tensor],
         parameters: Sequence[Tensor],
     ) -> "Graph":
         """Compute the scores with their own graph."""
-        mine, others = pick(ours, strip, -2, work.context), pick(theirs, strip, -1, work.context)
+        mine, others = pick(queries, strip, -2, work.context), pick(keys, strip, -1, work.context)
         leaves = [leaf(x) for x in mine], [leaf(x) for x in others], [leaf(x) for x in parameters]
         others_or_none = None if work.score.acceleration.linear else leaves[1]
         with torch.enable_grad():

@@ -57,12 +57,12 @@ def work_of(
     score, normalizer, context = call.score, call.normalizer, call.context
     products = score.acceleration.inner_product
     alike = products and not [*normalizer.parameters(), *normalizer.buffers()]
-    ours, theirs = as_tuple(call.queries), as_tuple(repeat_all_kv(call.keys, context.heads))
+    queries, keys = as_tuple(call.queries), as_tuple(repeat_all_kv(call.keys, context.heads))
     nonfinite = call.nonfinite
     if nonfinite is not None:
-        keys = repeat_kv(nonfinite.keys[..., None], context.heads)[..., 0]
+        bad_keys = repeat_kv(nonfinite.keys[..., None], context.heads)[..., 0]
         values = repeat_kv(nonfinite.values, context.heads)
-        nonfinite = NonFinite(nonfinite.queries, keys, values)
+        nonfinite = NonFinite(nonfinite.queries, bad_keys, values)
     work = Work(
         score,
         normalizer,
@@ -72,10 +72,10 @@ def work_of(
         dropout,
         nonfinite,
         plan.compiled,
-        (len(ours), len(theirs)),
+        (len(queries), len(keys)),
         (isinstance(call.queries, tuple), isinstance(call.keys, tuple)),
     )
-    return work, ours, theirs
+    return work, queries, keys
 
 
 class Space:
@@ -101,19 +101,19 @@ class Space:
 def scores_of(
     work: Work,
     strip: Strip,
-    ours: Sequence[Tensor],
-    theirs: Sequence[Tensor],
+    queries: Sequence[Tensor],
+    keys: Sequence[Tensor],
     space: Space,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the scores of a strip, −inf where masked, and its mask, without a graph."""
     if work.score.acceleration.linear:
-        rows = pick(ours, strip, -2, work.context)
+        rows = pick(queries, strip, -2, work.context)
         bias = call(work, rows, None, positions_of(work.context, strip))
         asking = joined(rows, work.tuples[0])
-        return masked(work, strip, product_of(work, strip, asking, theirs, space, bias))
+        return masked(work, strip, product_of(work, strip, asking, keys, space, bias))
     blocks = []
-    for _, small in parts_of(work, strip, ours, theirs):
-        mine, others = pick(ours, small, -2, work.context), pick(theirs, small, -1, work.context)
+    for _, small in parts_of(work, strip, queries, keys):
+        mine, others = pick(queries, small, -2, work.context), pick(keys, small, -1, work.context)
         scores = call(work, mine, others, positions_of(work.context, small))
         assert scores is not None
         blocks.append(scores)
@@ -124,7 +124,7 @@ def product_of(
     work: Work,
     strip: Strip,
     mine: Prepared,
-    theirs: Sequence[Tensor],
+    keys: Sequence[Tensor],
     space: Space,
     bias: Tensor | None,
 ) -> Tensor:
@@ -132,7 +132,7 @@ def product_of(
     acceleration = work.score.acceleration
     query = acceleration.product_queries(work.score, mine)
     query = acceleration.scale(work.score, query.shape[-1]) * query
-    scores = space.product(0, query, pick(theirs[:1], strip, -1, work.context)[0].mT)
+    scores = space.product(0, query, pick(keys[:1], strip, -1, work.context)[0].mT)
     if bias is None:
         return scores
     bias = bias.detach()
@@ -141,19 +141,19 @@ def product_of(
 
 
 def parts_of(
-    work: Work, strip: Strip, ours: Sequence[Tensor], theirs: Sequence[Tensor]
+    work: Work, strip: Strip, queries: Sequence[Tensor], keys: Sequence[Tensor]
 ) -> list[tuple[slice, Strip]]:
     """Return the columns that a score compares at once, by index in the strip, and as strips.
 
     These are all columns, unless the score's numbers per pair would exceed the size of a strip.
     """
-    width = theirs[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
-    numbers = work.score.acceleration.numbers_per_pair(work.score, joined(theirs, work.tuples[1]))
+    width = keys[0].shape[-2] if strip.tile.columns == slice(None) else count(strip.tile.columns)
+    numbers = work.score.acceleration.numbers_per_pair(work.score, joined(keys, work.tuples[1]))
     if numbers <= 1:
         return [(slice(0, width), strip)]
     slices = max(
         part(x, strip.batch, len(work.context.shape)).shape[:-2].numel()
-        for x in (ours[0], theirs[0])
+        for x in (queries[0], keys[0])
     )
     rows = strip.tile.rows.stop - strip.tile.rows.start
     step = max(16, work.sizes.numbers // max(1, slices * rows * numbers))
@@ -178,12 +178,12 @@ def call(
 
     Without keys, return the bias of a linear score.
     """
-    theirs = None if others is None else joined(others, work.tuples[1])
-    ours = joined(mine, work.tuples[0])
+    keys = None if others is None else joined(others, work.tuples[1])
+    queries = joined(mine, work.tuples[0])
     score = twin(work.score, parameters) if parameters else work.score
-    if theirs is None:
-        return score.acceleration.bias(score, ours, positions)
-    return compared(score, ours, theirs, positions)
+    if keys is None:
+        return score.acceleration.bias(score, queries, positions)
+    return compared(score, queries, keys, positions)
 
 
 def compared(score: Score, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
@@ -247,9 +247,9 @@ def factors_of(work: Work, strip: Strip, weights: Tensor) -> Tensor:
 
 def nonfinite_of(nonfinite: NonFinite, strip: Strip, context: MaskContext) -> NonFinite:
     """Return the marks of a strip's rows and columns."""
-    ours = pick([nonfinite.queries.unsqueeze(-1)], strip, -2, context)[0].squeeze(-1)
+    queries = pick([nonfinite.queries.unsqueeze(-1)], strip, -2, context)[0].squeeze(-1)
     keys = pick([nonfinite.keys.unsqueeze(-1)], strip, -1, context)[0].squeeze(-1)
-    return NonFinite(ours, keys, pick([nonfinite.values], strip, -1, context)[0])
+    return NonFinite(queries, keys, pick([nonfinite.values], strip, -1, context)[0])
 
 
 def joined(parts: Sequence[Tensor], as_tuple: bool) -> Prepared:

@@ -142,17 +142,17 @@ def window(size: int, step: int = 1) -> Mask:
         raise RegardError(
             f"window needs a size of at least 0 and a step of at least 1, not {size} and {step}"
         )
-    far = size * step
+    distance = size * step
 
     def allows(rows: Tensor, columns: Tensor) -> Tensor:
         apart = columns[..., None, :] - rows[..., :, None]
-        near = apart.abs() <= far
+        near = apart.abs() <= distance
         return near if step == 1 else near & (apart % step == 0)
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
         low, high = rows.low[:, None], rows.high[:, None]
-        may = (columns.low <= high + far) & (columns.high >= low - far)
-        must = (columns.high <= low + far) & (columns.low >= high - far)
+        may = (columns.low <= high + distance) & (columns.high >= low - distance)
+        must = (columns.high <= low + distance) & (columns.low >= high - distance)
         return Reach(may, must & (step == 1))
 
     return Mask(allows, reach=reach, made=(window, (size, step)))
@@ -278,8 +278,8 @@ def documents(
     def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         _fits("documents", ids[0], rows, "queries")
         _fits("documents", ids[1], columns, "keys")
-        ours, theirs = (x.to(columns.device, non_blocking=True) for x in ids)
-        return ours[..., tile.rows, None] == theirs[..., None, tile.columns]
+        of_queries, of_keys = (x.to(columns.device, non_blocking=True) for x in ids)
+        return of_queries[..., tile.rows, None] == of_keys[..., None, tile.columns]
 
     def reach(rows: Blocks, columns: Blocks) -> Reach:
         _fits("documents", ids[0], rows.positions, "queries")

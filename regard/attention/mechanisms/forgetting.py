@@ -37,7 +37,7 @@ class ForgettingAttention(MultiHeadAttention):
 
     A query stands at its own word if the mask is ``causal()``, or that joined to others by ``&``.
     With any other mask, and over a memory, it stands after the last key, so that late words weigh
-    more unless the gates stay open. A cache stores the sum so far beside its keys, in a beam search
+    more unless the gates stay open. A cache stores the sum so far with its keys, in a beam search
     that of each row.
 
     Queries (*batch, n, width) and a memory (*batch, m, key_width) give (*batch, n, width).
@@ -106,8 +106,8 @@ class Forgetting(Attention):
         of_queries = digits(of_queries.repeat_interleave(shared, -1).mT)
         of_keys = digits(of_keys.mT)
         return super().forward(
-            beside(queries, -of_queries, of_keys=False),
-            beside(keys, of_keys, of_keys=True),
+            with_columns(queries, -of_queries, of_keys=False),
+            with_columns(keys, of_keys, of_keys=True),
             values,
             mask,
             query_positions=query_positions,
@@ -175,7 +175,7 @@ def digits(total: Tensor) -> Tensor:
     return torch.stack([256 * high, 256 * middle, low, total - whole], -1)
 
 
-def beside(x: Tensor, columns: Tensor, *, of_keys: bool) -> Tensor:
+def with_columns(x: Tensor, columns: Tensor, *, of_keys: bool) -> Tensor:
     """Return x behind its columns, alternating with the factors of the other side's.
 
     The product of two sides adds a digit of the key and subtracts that of the query in turn, from

@@ -117,8 +117,8 @@ def product_sides(
     if not score.acceleration.linear:
         return queries, keys
     prepared = score.prepare_queries(queries, rows)
-    ours = score.acceleration.product_queries(score, prepared)
-    return ours, as_tuple(score.prepare_keys(keys, columns))[0]
+    product_queries = score.acceleration.product_queries(score, prepared)
+    return product_queries, as_tuple(score.prepare_keys(keys, columns))[0]
 
 
 @dataclass(frozen=True)

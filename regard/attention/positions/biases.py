@@ -116,8 +116,8 @@ def t5_bucket(
         distance = (-distance).clamp(min=0)
     exact = buckets // 2
     steps = (distance.clamp(min=1).double() / exact).log() / math.log(farthest / exact)
-    far = (exact + (steps * (buckets - exact)).long()).clamp(max=buckets - 1)
-    return first + torch.where(distance < exact, distance, far)
+    beyond = (exact + (steps * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return first + torch.where(distance < exact, distance, beyond)
 
 
 class Kerple(Wrapper):
@@ -145,8 +145,8 @@ class Kerple(Wrapper):
         return softplus(self.slope)
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        far = distance(positions).abs()
-        bias = -self.slopes() * torch.log1p(softplus(self.reach) * far)
+        apart = distance(positions).abs()
+        bias = -self.slopes() * torch.log1p(softplus(self.reach) * apart)
         return bias.to(as_tuple(queries)[0].dtype)
 
 
@@ -198,9 +198,9 @@ class Fire(Wrapper):
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         c, dtype = softplus(self.c), as_tuple(queries)[0].dtype
-        far = torch.log1p(c * distance(positions).abs())
+        logarithm = torch.log1p(c * distance(positions).abs())
         longest = positions[0].to(c.dtype).maximum(self.threshold.abs())[..., None]
-        values: Tensor = self.function((far / torch.log1p(c * longest))[..., None])
+        values: Tensor = self.function((logarithm / torch.log1p(c * longest))[..., None])
         if not self.heads:
             return values.to(dtype).squeeze(-1)
         of_heads = values.to(dtype).movedim(-1, -3)
@@ -224,10 +224,11 @@ class ColumnsAcceleration(WrapperAcceleration):
 
 
 class ExtraColumns(Wrapper):
-    """score(q, k) + a(i)·b(j), as further columns of an inner product; a base class.
+    """score(q, k) + a(i)·b(j), as additional columns of an inner product; a base class.
 
-    The sum stays an inner product, which torch's fused kernels serve. A subclass defines ``rows``
-    and ``beside``. Raise a RegardError if the inner score is no inner product.
+    The sum stays an inner product, which torch's fused kernels serve. A subclass defines
+    ``query_columns`` and ``key_columns``. Raise a RegardError if the inner score is not an inner
+    product.
     """
 
     adds = False
@@ -249,23 +250,23 @@ class ExtraColumns(Wrapper):
     def acceleration(self) -> Acceleration:  # type: ignore[override]
         return ColumnsAcceleration(self)
 
-    def rows(self, queries: Tensor, positions: Tensor) -> Tensor:
+    def query_columns(self, queries: Tensor, positions: Tensor) -> Tensor:
         """Return a(i) of each query, (…, n, columns)."""
-        raise NotImplementedError(f"{type(self).__name__} has no rows(queries, positions)")
+        raise NotImplementedError(f"{type(self).__name__} has no query_columns(queries, positions)")
 
-    def beside(self, keys: Tensor, positions: Tensor) -> Tensor:
+    def key_columns(self, keys: Tensor, positions: Tensor) -> Tensor:
         """Return b(j) of each key, (…, m, columns)."""
-        raise NotImplementedError(f"{type(self).__name__} has no beside(keys, positions)")
+        raise NotImplementedError(f"{type(self).__name__} has no key_columns(keys, positions)")
 
     def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
         prepared = self.inner.prepare_queries(queries, positions)
         assert isinstance(prepared, Tensor)
-        return joined(prepared, self.rows(prepared, positions))
+        return joined(prepared, self.query_columns(prepared, positions))
 
     def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
         prepared = self.inner.prepare_keys(keys, positions)
         assert isinstance(prepared, Tensor)
-        columns = self.beside(prepared, positions)
+        columns = self.key_columns(prepared, positions)
         of_heads = columns.ndim > 2 and columns.shape[-3] > 1
         return joined(repeat_kv(prepared, self.heads) if of_heads else prepared, columns)
 
@@ -276,7 +277,7 @@ class ExtraColumns(Wrapper):
 
 
 def joined(x: Tensor, columns: Tensor) -> Tensor:
-    """Return x with further columns, over the batch of both and in the dtype of x."""
+    """Return x with additional columns, over the batch of both and in the dtype of x."""
     batch = torch.broadcast_shapes(x.shape[:-2], columns.shape[:-2])
     columns = columns.to(x.dtype)
     return torch.cat([x.expand(*batch, -1, -1), columns.expand(*batch, -1, -1)], -1)
@@ -306,11 +307,11 @@ class SignedAlibi(ExtraColumns):
         self.slopes = slopes[:, None, None] if inner.heads else slopes[0].view(1, 1)
 
     # Slope and digits stand in columns of different sides: each is exact, and so is a product.
-    def rows(self, queries: Tensor, positions: Tensor) -> Tensor:
+    def query_columns(self, queries: Tensor, positions: Tensor) -> Tensor:
         digits, slopes = self._columns(queries, positions)
         return torch.cat([-digits, slopes], -1)
 
-    def beside(self, keys: Tensor, positions: Tensor) -> Tensor:
+    def key_columns(self, keys: Tensor, positions: Tensor) -> Tensor:
         digits, slopes = self._columns(keys, positions)
         return torch.cat([slopes, digits], -1)
 

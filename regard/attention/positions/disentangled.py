@@ -1,4 +1,4 @@
-"""Disentangled attention: learned keys and queries of distances beside those of the words."""
+"""Disentangled attention: learned keys and queries of distances in addition to those of words."""
 
 from collections.abc import Mapping
 from typing import ClassVar

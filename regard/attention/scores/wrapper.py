@@ -103,9 +103,9 @@ class WrapperAcceleration(Acceleration):
         queries: Prepared,
         positions: Positions,
     ) -> Tensor | None:
-        ours, queries = score.split_queries(queries)
+        own, queries = score.split_queries(queries)
         added, inner = (
-            score.added(ours, None, positions),
+            score.added(own, None, positions),
             self.inner.bias(score.inner, queries, positions),
         )
         return inner if added is None else plus(added, inner)

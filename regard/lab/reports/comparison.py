@@ -198,7 +198,7 @@ def _table(story: Story) -> list[Html]:
         rows.append(tag("tr", *cells, class_="best" if arm is best else None))
     for name, value in story.trivial.items():
         cells = [tag("td", name), _cell(unit.write(value), value)]
-        cells += [tag("td", "–", data_worth="") for _ in heads[2:]]
+        cells += [tag("td", "–", data_value="") for _ in heads[2:]]
         rows.append(tag("tr", *cells, class_="soft"))
     top = tag("tr", *(tag("th", head) for head in heads))
     table = tag("table", tag("thead", top), tag("tbody", *rows), class_="sortable")
@@ -274,8 +274,8 @@ def _verdicts(comparison: Mapping[str, Any]) -> list[Html]:
     return [tag("details", tag("summary", "All verdicts in words"), tag("ul", *items))]
 
 
-def _cell(text: str, worth: float) -> Html:
-    return tag("td", text, data_worth=f"{worth:.6g}" if math.isfinite(worth) else "")
+def _cell(text: str, value: float) -> Html:
+    return tag("td", text, data_value=f"{value:.6g}" if math.isfinite(value) else "")
 
 
 def _against(story: Story, name: str, reference: str) -> list[Html]:
@@ -288,10 +288,10 @@ def _against(story: Story, name: str, reference: str) -> list[Html]:
             text = f"{write(gain, '+')} ({write(low)} to {write(high)})"
             cells = [tag("span", text, class_=look), f"{p:.3f}" if p >= 0.001 else "< 0.001"]
             return [
-                tag("td", cell, data_worth=f"{worth:.6g}")
-                for cell, worth in zip(cells, (gain, p), strict=True)
+                tag("td", cell, data_value=f"{value:.6g}")
+                for cell, value in zip(cells, (gain, p), strict=True)
             ]
-    return [tag("td", "reference" if name == reference else "–", data_worth=""), tag("td", "–")]
+    return [tag("td", "reference" if name == reference else "–", data_value=""), tag("td", "–")]
 
 
 def _also(arm: Arm) -> dict[str, float]:

@@ -198,8 +198,8 @@ def _as_text(value: Cell) -> str:
 def _cell(value: Cell) -> Html:
     if isinstance(value, str):
         return tag("td", shorten(value, 120), class_="words")
-    worth = repr(float(value)) if math.isfinite(value) else ""
-    return tag("td", number(value), data_worth=worth)
+    exact = repr(float(value)) if math.isfinite(value) else ""
+    return tag("td", number(value), data_value=exact)
 
 
 def _plain(value: Cell) -> Cell | None:

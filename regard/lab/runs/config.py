@@ -199,21 +199,21 @@ class Config:
         Settings that do not affect results are not compared.
         """
         differences = [
-            f"{name} is {theirs!r} there and {ours!r} here"
-            for name, ours, theirs in (
+            f"{name} is {other!r} there and {own!r} here"
+            for name, own, other in (
                 ("task", self.task, there.task),
                 ("model", self.model, there.model),
             )
-            if ours != theirs
+            if own != other
         ]
         if differences:
             return differences
-        theirs = there.sections()
+        sections = there.sections()
         return [
-            f"{key} is {theirs[section].get(key)!r} there and {value!r} here"
+            f"{key} is {sections[section].get(key)!r} there and {value!r} here"
             for section, values in self.sections().items()
             for key, value in values.items()
-            if key not in FREE and theirs[section].get(key) != value
+            if key not in FREE and sections[section].get(key) != value
         ]
 
 
@@ -315,11 +315,11 @@ def _taken_over(
 
 def _must_be_its_tokens(data: Settings, before: Config, given: Iterable[str], init: str) -> None:
     """Raise an error for tokenizer settings that differ from those of the run to start from."""
-    own, theirs = data.model_dump(), before.data.model_dump()
+    own, earlier = data.model_dump(), before.data.model_dump()
     for key in sorted({*CUTTING} & {*given} - {"length"}):
-        if key in theirs and own[key] != theirs[key]:
+        if key in earlier and own[key] != earlier[key]:
             raise RegardError(
-                f"init={init} has its own tokenizer with {key}={theirs[key]}; leave {key}= out"
+                f"init={init} has its own tokenizer with {key}={earlier[key]}; leave {key}= out"
             )
 
 

@@ -101,18 +101,18 @@ class Encoder:
         """
         layout, settings, _ = self.described
         place = str(self.folder)
-        theirs = layout.tidy(self.config, folder.read_tensors(self.folder))
+        tidied = layout.tidy(self.config, folder.read_tensors(self.folder))
         parameters = dict(network.body.named_parameters())
-        ours = {
-            n: x for n, x in take(layout.rows(settings), theirs, place).items() if n in parameters
+        tensors = {
+            n: x for n, x in take(layout.rows(settings), tidied, place).items() if n in parameters
         }
         words = network.body.embedding.weight.shape[0]
-        ours["embedding.weight"] = ours["embedding.weight"][:words]
-        new = huggingface.put(network.body, ours, place)
+        tensors["embedding.weight"] = tensors["embedding.weight"][:words]
+        new = huggingface.put(network.body, tensors, place)
         return {
             "source": self.source,
             "revision": "" if Path(self.source).is_dir() else self.folder.name,
             "sha256": self.sha256,
-            "taken": sum(x.numel() for x in ours.values()),
+            "taken": sum(x.numel() for x in tensors.values()),
             "new": list(new),
         }

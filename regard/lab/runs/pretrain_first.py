@@ -62,8 +62,8 @@ def way_of(
     alike = {key: getattr(wanted.training, key) for key in ALIKE}
     place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
     judging = TASKS[task].prepare(wanted.data).excluded_from(texts)
-    theirs = TASKS[way].models[model].settings
-    network = {k: v for k, v in shared(wanted.network, theirs).items() if k not in cut}
+    settings = TASKS[way].models[model].settings
+    network = {k: v for k, v in shared(wanted.network, settings).items() if k not in cut}
     pairs = {**place, **judging, **cut, **network, **alike}
     known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
     for key in map(key_of, budget):

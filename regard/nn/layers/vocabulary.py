@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 #: Rows of logits that begin at multiples of 64 bytes are computed 1.4 to 1.6 times as fast.
 ALIGNED = 16
-MANY, ROWS = 1024, 16  # words and rows from which a copy of the matrix is worth its time
+MANY, ROWS = 1024, 16  # words and rows from which copying the matrix saves time
 
 
 def aligned(

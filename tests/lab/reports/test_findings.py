@@ -31,7 +31,7 @@ def test_a_table_says_the_same_everywhere() -> None:
     lines = ["arm        s", "mean     1.5", "odd        –", "rnn   −1.23k"]
     assert table.text().splitlines() == lines
     assert table.json()["rows"] == [["mean", 1.5], ["odd", None], ["rnn", -1234.0]]
-    assert '<td data-worth="-1234.0">−1.23k</td>' in table.html()
+    assert '<td data-value="-1234.0">−1.23k</td>' in table.html()
     assert '<th class="words">arm</th><th>s</th>' in table.html()
 
 

@@ -200,17 +200,17 @@ class Writer:
         """Compute a sum of products of rows' and columns' numbers; return whether it is one."""
         symbol = node.data[0]
         parts = factors(node.args[0])
-        ours = [x for x in parts if "c" not in x.symbols]
-        theirs = [x for x in parts if "c" in x.symbols]
-        if any("r" in x.symbols for x in theirs) or not theirs:
+        of_rows = [x for x in parts if "c" not in x.symbols]
+        of_columns = [x for x in parts if "c" in x.symbols]
+        if any("r" in x.symbols for x in of_columns) or not of_columns:
             return False
-        if not any("r" in x.symbols for x in ours):
+        if not any("r" in x.symbols for x in of_rows):
             return False
         total = self.fresh()
         self.write(f"{total} = tl.zeros([BR, BC], tl.float32)")
         across, down = self.chunks(symbol)
-        one = self.factor(ours, Layout({"r": "r", symbol: across}), "[BR, {}]", symbol)
-        two = self.factor(theirs, Layout({"c": "c", symbol: down}), "[{}, BC]", symbol)
+        one = self.factor(of_rows, Layout({"r": "r", symbol: across}), "[BR, {}]", symbol)
+        two = self.factor(of_columns, Layout({"c": "c", symbol: down}), "[{}, BC]", symbol)
         self.write(f"{one} = tl.where({across}_in, {one}, 0.0)", 2)
         self.dot(total, one, two)
         self.top.names[id(node)] = total
@@ -311,15 +311,15 @@ class Writer:
         across, _ = self.chunks(symbol)
         turned = {"c": "tl.trans(c)", "c_in": "tl.trans(c_in)", symbol: across}
         straight = {"r": "r", symbol: across}
-        ours, theirs = (straight, turned) if side == "r" else (turned, straight)
+        own_side, other_side = (straight, turned) if side == "r" else (turned, straight)
         length, many = ("BR", "BC") if side == "r" else ("BC", "BR")
-        read = Layout(theirs, turned=theirs is turned)
+        read = Layout(other_side, turned=other_side is turned)
         two = self.factor(seen, read, f"[{many}, {{}}]", symbol)
         total = self.fresh()
         step = self.step(symbol)
         self.write(f"{total} = tl.zeros([{length}, {step}], tl.float32)", 2)
         self.dot(total, pair, two)
-        mine = Layout(ours, turned=ours is turned)
+        mine = Layout(own_side, turned=own_side is turned)
         scale = self.factor(own, mine, f"[{length}, {{}}]", symbol)
         self.add(output, f"{total} * {scale}", mine, side, 2, f" & {across}_in")
         self.write("tl.debug_barrier()", 2)

@@ -136,6 +136,6 @@ def key_of(call: Call, sides: Sides, wanted: Sequence[bool], marks: Marks) -> ob
     return (
         bool(marks.tensors), marks.of_module(call.score), marks.of(context.mask),
         tuple(context.shape), context.heads, tuple((tuple(x.shape), x.dtype) for x in every),
-        len(sides.ours), len(sides.theirs), isinstance(call.queries, tuple),
+        len(sides.queries), len(sides.keys), isinstance(call.queries, tuple),
         isinstance(call.keys, tuple), tuple(wanted), str(every[0].device),
     )  # fmt: skip

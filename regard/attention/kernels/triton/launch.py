@@ -35,7 +35,7 @@ def refusal(call: Call) -> str | None:
 
 
 class Job(NamedTuple):
-    """A call with its program: what both passes need beside the tensors with gradients."""
+    """A call with its program: all that both passes need except the tensors with gradients."""
 
     program: Program
     sides: Sides
@@ -117,7 +117,7 @@ class Launch:
         contiguous = [x.contiguous() for x in tensors]
         captured = [x.to(values.device, non_blocking=True) for x in job.program.captured]
         read = (*contiguous, *(x.contiguous() for x in job.sides.positions), *captured)
-        one = len(job.sides.ours) + len(job.sides.theirs)
+        one = len(job.sides.queries) + len(job.sides.keys)
         strided = (*contiguous[one:], *captured)
         sizes = (*batch, *(stride for x in strided for stride in x.stride()))
         of = contiguous[0].dtype
@@ -181,29 +181,29 @@ class Launch:
         delta = (upstream.float() * (mean if self.job.kind else output.float())).sum(-1)
         of_values = torch.empty_like(self.values)
         like = self.values.new_empty(0, dtype=torch.float32)
-        ours = [like.new_zeros(z, n, x.width) for x in program.rows]
-        theirs = [like.new_zeros(z, m, x.width) for x in program.columns]
+        queries = [like.new_zeros(z, n, x.width) for x in program.rows]
+        keys = [like.new_zeros(z, m, x.width) for x in program.columns]
         spare = (a,)  # a tuple of pointers is never empty
         shared = (self.values, upstream, a, b, delta.contiguous(), states.table)
         with self.on_device():
-            if ours:
+            if queries:
                 values, *rest = shared
                 kernels.backward_rows[(blocks(n) * z,)](
-                    self.read, self.sizes, tuple(ours), values, *rest, states.rows, n, m,
+                    self.read, self.sizes, tuple(queries), values, *rest, states.rows, n, m,
                     blocks(m), *self.dropout(), SEND=module.to_rows, MASKED=states.masked,
                     **self.constants,
                 )  # fmt: skip
             values, *rest = shared
             kernels.backward_columns[(blocks(m) * z,)](
-                self.read, self.sizes, tuple(theirs) or spare, values, of_values, *rest,
+                self.read, self.sizes, tuple(keys) or spare, values, of_values, *rest,
                 states.columns, n, m, blocks(n), blocks(m), *self.dropout(),
                 SEND=module.to_columns, MASKED=states.masked, **self.constants,
             )  # fmt: skip
         gradients: list[Tensor | None] = [None] * len(self.tensors)
         batch = self.job.context.shape[:-2]
         for buffer, numbers in (
-            *zip(program.rows, ours, strict=True),
-            *zip(program.columns, theirs, strict=True),
+            *zip(program.rows, queries, strict=True),
+            *zip(program.columns, keys, strict=True),
         ):
             more = buffer.gradient(numbers, self.tensors[buffer.place], batch)
             before = gradients[buffer.place]

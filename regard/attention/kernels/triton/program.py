@@ -37,7 +37,7 @@ TILE = "tl.zeros([BR, BC], tl.float32)"
 class Program:
     """The written functions of a score and a mask.
 
-    ``captured`` are the tensors that they read beside prepared tensors, positions and parameters.
+    ``captured`` are the tensors that they read besides prepared tensors, positions and parameters.
     ``rows`` and ``columns`` are the buffers of gradients of the two sides.
     """
 
@@ -73,8 +73,8 @@ class Buffer(NamedTuple):
 class Sides:
     """The tensors of a call over its whole batch; ``z`` of the kernels counts its entries."""
 
-    ours: tuple[Tensor, ...]
-    theirs: tuple[Tensor, ...]
+    queries: tuple[Tensor, ...]
+    keys: tuple[Tensor, ...]
     positions: tuple[Tensor, Tensor]
     parameters: tuple[Tensor, ...]
 
@@ -96,14 +96,14 @@ class Sides:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Return those that may have gradients, in the order of `Program`'s places."""
-        return (*self.ours, *self.theirs, *self.parameters)
+        return (*self.queries, *self.keys, *self.parameters)
 
     @property
     def names(self) -> list[str]:
         """Return the names of `tensors` in expressions."""
         return [
-            *(f"query{i}" for i in range(len(self.ours))),
-            *(f"key{i}" for i in range(len(self.theirs))),
+            *(f"query{i}" for i in range(len(self.queries))),
+            *(f"key{i}" for i in range(len(self.keys))),
             *(f"parameter{i}" for i in range(len(self.parameters))),
         ]
 
@@ -150,14 +150,14 @@ Traced = tuple[Callable[..., Tensor], Sequence[Value], Sequence[Tensor]]
 def traced_score(lower: Lowering, call: Call, sides: Sides, symbols: Sequence[str]) -> Traced:
     """Return `compare` as a function of tensors, with their values."""
     score, shape = call.score, call.context.shape
-    one, two = len(sides.ours), len(sides.theirs)
+    one, two = len(sides.queries), len(sides.keys)
 
     def scores(*tensors: Tensor) -> Tensor:
-        ours, theirs = tensors[:one], tensors[one : one + two]
+        queries, keys = tensors[:one], tensors[one : one + two]
         rows, columns, *parameters = tensors[one + two :]
         compared = (twin(score, parameters) if parameters else score).compare(
-            ours if isinstance(call.queries, tuple) else alone(ours),
-            theirs if isinstance(call.keys, tuple) else alone(theirs),
+            queries if isinstance(call.queries, tuple) else alone(queries),
+            keys if isinstance(call.keys, tuple) else alone(keys),
             (rows, columns),
         )
         return compared.expand(shape)
@@ -174,7 +174,7 @@ def traced_score(lower: Lowering, call: Call, sides: Sides, symbols: Sequence[st
     return (
         scores,
         [*values[: one + two], *places, *values[one + two :]],
-        [*sides.ours, *sides.theirs, *sides.positions, *sides.parameters],
+        [*sides.queries, *sides.keys, *sides.positions, *sides.parameters],
     )
 
 

@@ -12,9 +12,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const down = head.getAttribute("aria-sort") !== "descending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const worth = (row) => row.cells[column].dataset.worth ?? row.cells[column].textContent;
+      const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
       const compare = (a, b) => {
-        const [x, y] = [worth(a), worth(b)];
+        const [x, y] = [value(a), value(b)];
         const numbers = x !== "" && y !== "" && isFinite(x) && isFinite(y);
         return numbers ? x - y : x.localeCompare(y);
       };
