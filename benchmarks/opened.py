@@ -203,14 +203,18 @@ def resume(folder: Path) -> None:
 
 def comparison(folder: Path) -> None:
     """A comparison of three arms, with its runs."""
-    from regard.lab.studies import compare
+    from regard.lab.studies.arms import parse_arms
+    from regard.lab.studies.compare import compare
+    from regard.lab.studies.processes import Local
+    from regard.lab.studies.study import Study
 
     rows = [f"{('neg', 'pos')[i % 2]},{text}\n" for i, text in enumerate(sentences(120))]
     (folder / "a.csv").write_text("label,text\n" + "".join(rows))
-    compare.compare(
-        "classification", ["mean", "transformer:layers=1,heads=2,feedforward=8", "tfidf"], seeds=2,
-        out=folder / "study", overrides=[f"data={folder / 'a.csv'}", *TINY], workers=1,
-    )  # fmt: skip
+    arms = parse_arms("mean,transformer:layers=1,heads=2,feedforward=8;tfidf")
+    settings = (f"data={folder / 'a.csv'}", *TINY)
+    compare(
+        Study("classification", arms, seeds=2, overrides=settings, out=folder / "study"), Local(1)
+    )
 
 
 def look_at_comparison(folder: Path) -> None:

@@ -25,10 +25,12 @@ from regard.core.atomic_io import write_bytes, write_json
 from regard.core.errors import RegardError, look_up
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read_examples
-from regard.lab.studies.compare import Study
+from regard.lab.studies.arms import parse_arms
 from regard.lab.studies.job import RunScore, read_score, train_and_score
 from regard.lab.studies.launch import Event, Job, launch
+from regard.lab.studies.processes import Local
 from regard.lab.studies.statistics import arm_interval, compare_runs
+from regard.lab.studies.study import Study
 
 FOLDS = 10
 ARMS = ("tfidf", "nb-svm", "mean", "cnn", "rnn", "transformer")
@@ -132,16 +134,19 @@ def studies(
 ) -> list[Study]:
     """A comparison for each fold of a set, as it would be planned by `regard compare`."""
     place = asked.out / name
-    return [
-        Study.plan(
+    planned = [
+        Study(
             "classification",
-            list(arms),
+            parse_arms(arms),
             seeds=asked.seeds,
             out=place / f"fold-{number}",
-            overrides=[f"data={train}", f"test={test}", "duplicates=keep", *settings],
+            overrides=(f"data={train}", f"test={test}", "duplicates=keep", *settings),
         )
         for number, (train, test) in enumerate(split(name, asked.data, place, asked.folds))
     ]
+    for study in planned:
+        study.check()
+    return planned
 
 
 def jobs_of(name: str, planned: Sequence[Study]) -> list[Job]:
@@ -275,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{event.message}\n")
             sys.stdout.flush()
 
-    outcomes = launch(missing, train_and_score, workers=asked.workers, on_event=tell)
+    outcomes = launch(missing, train_and_score, Local(asked.workers), tell)
     rows = [row for name, found in planned.items() for row in results(name, found)]
     kept = promises(rows)
     sys.stdout.write(table(rows) + "\n")

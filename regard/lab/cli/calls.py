@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,33 +112,27 @@ def compare(
     Traceback (most recent call last):
     regard.core.errors.RegardError: no model is called 'lstm'; did you mean rnn? ...
     """
+    from regard.lab.studies.arms import parse_arms
     from regard.lab.studies.compare import compare as run
     from regard.lab.studies.launchers import parse_launcher
+    from regard.lab.studies.study import Study
 
-    search = command.search_of(tune, sampler, tune_seed, tune_space)
-    overrides = [*pairs({"data": data}), *pairs(settings)]
-    options: dict[str, Any] = {
-        "seeds": seeds,
-        "budget": budget or None,
-        "reference": reference or None,
-        "overrides": overrides,
-        "search": search,
-    }
-    launcher = parse_launcher(launch, workers) if launch else None
-    place = Path(out or command.usual_folder(task, os.fspath(data), arms, options))
+    study = Study(
+        task,
+        parse_arms(arms, task),
+        seeds=seeds,
+        budget=budget,
+        reference=reference,
+        overrides=(*pairs({"data": data}), *pairs(settings)),
+        ladder=ladder,
+        search=command.search_of(tune, sampler, tune_seed, tune_space),
+    )
+    launcher = parse_launcher(launch or "local", workers)
+    study = replace(study, out=Path(out or command.usual_folder(study)))
     if out is None:
-        say(f"runs: {place}", quiet=True)
+        say(f"runs: {study.out}", quiet=True)
     with bar("runs") if shows(progress) else hidden() as show:
-        comparison = run(
-            task,
-            arms,
-            out=place,
-            **options,
-            workers=workers,
-            launcher=launcher,
-            ladder=ladder,
-            on_event=command.Watch(show) if shows(progress) else None,
-        )
+        comparison = run(study, launcher, command.Watch(show) if shows(progress) else None)
     return command.with_report(comparison)
 
 

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,12 +30,11 @@ from regard.lab.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT, noted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.lab.studies.arms import Arm
-    from regard.lab.studies.compare import Study
     from regard.lab.studies.launch import Event
     from regard.lab.studies.result import ArmResult, Comparison
     from regard.lab.studies.search import Sampler, Search
     from regard.lab.studies.statistics import Difference
+    from regard.lab.studies.study import Study
     from regard.lab.tasks.units import Unit
 
 
@@ -175,8 +175,9 @@ def compare(
 
     regard compare --predictions mine.0.jsonl mine.1.jsonl theirs.0.jsonl theirs.1.jsonl
     """
-    from regard.lab.studies.compare import Study
+    from regard.lab.studies.arms import parse_arms
     from regard.lab.studies.compare import compare as run
+    from regard.lab.studies.study import Study
 
     if predictions:
         trains = {"--arms": arms, "--data": data, "--budget": budget, "--workers": workers,
@@ -188,45 +189,39 @@ def compare(
         return
     if metric:
         raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
-    overrides = [*(settings or []), *([f"data={data}"] if data else [])]
-    search = search_of(tune, sampler, tune_seed, tune_space or [])
-    options: dict[str, Any] = {
-        "search": search,
-        "seeds": seeds,
-        "budget": budget or None,
-        "reference": reference or None,
-        "overrides": overrides,
-    }
+    study = Study(
+        task,
+        parse_arms(arms or [], task),
+        seeds=seeds,
+        budget=budget,
+        reference=reference,
+        overrides=(*(settings or []), *([f"data={data}"] if data else [])),
+        ladder=ladder,
+        search=search_of(tune, sampler, tune_seed, tune_space or []),
+    )
     launcher = launcher_of(launch, jobs, workers)
-    options["out"] = folder or usual_folder(task, data, arms or [], options)
+    study = replace(study, out=folder or usual_folder(study))
     if dry_run:
-        _forecast(Study.plan(task, arms or [], **options), workers, json)
+        study.check()
+        _forecast(study, workers, json)
         return
     with listing(jobs, "runs"), bar("runs") as show:
-        comparison = run(
-            task, arms or [], **options, workers=workers, launcher=launcher, ladder=ladder,
-            on_event=Watch(show),
-        )  # fmt: skip
+        comparison = run(study, launcher, Watch(show))
     comparison = _shown(comparison, json, open_page)
     if comparison.failures:
         raise typer.Exit(2)
 
 
-def usual_folder(
-    task: str, data: str, arms: "str | Sequence[str | Arm]", options: Mapping[str, Any]
-) -> Path:
-    """Return the default folder of a comparison, named by task and data; if occupied, by settings.
-
-    `options`: the arguments of `Study.plan` except the folder.
-    """
+def usual_folder(study: "Study") -> Path:
+    """Return the default folder: named by task and data; if that is occupied, by settings, too."""
     from regard.lab.runs.places import default_folder
-    from regard.lab.studies.compare import Study
 
-    kind = "tune" if options["search"] else "compare"
-    base = Path("runs") / f"{kind}-{short(task)}{f'-{Path(data).stem}' if data else ''}"
-    pairs = [pair for pair in options["overrides"] if not pair.startswith("data=")]
-    pairs += [f"budget={budget}"] if (budget := options["budget"]) else []
-    folder = default_folder(base, pairs, lambda path: Study.plan(task, arms, **options, out=path))
+    stems = [f"-{Path(pair[5:]).stem}" for pair in study.overrides if pair.startswith("data=")]
+    kind = "tune" if study.search else "compare"
+    base = Path("runs") / f"{kind}-{short(study.task)}{''.join(stems)}"
+    pairs = [pair for pair in study.overrides if not pair.startswith("data=")]
+    pairs += [f"budget={study.budget}"] if study.budget else []
+    folder = default_folder(base, pairs, lambda path: replace(study, out=path).check())
     return noted(folder, base)
 
 
@@ -301,8 +296,6 @@ class Watch:
 
 def with_report(comparison: "Comparison") -> "Comparison":
     """Write the report next to the runs and its path into the comparison."""
-    from dataclasses import replace
-
     from regard.lab.reports.comparison import write_report
 
     comparison = replace(comparison, report=str(comparison.folder / "report.html"))
@@ -318,7 +311,7 @@ def show_comparison(comparison: "Comparison") -> None:
 
     from regard.lab.reports.search import best_settings, search_table
     from regard.lab.runs import below
-    from regard.lab.studies.compare import models_of
+    from regard.lab.studies.arms import models_of
     from regard.lab.tasks import TASKS
 
     place = out if out.is_terminal else Console(width=WIDE)  # do not fold lines in a file

@@ -53,7 +53,7 @@ def lab(
         return
     chosen = open_lab(name)
     flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
-    launcher = launcher_of(launch, jobs, workers)
+    launcher = launcher_of(launch, jobs, workers) if launch or jobs else None
     request = LabRequest(data, seeds, budget, out, workers, [*flags, *(overrides or ())], launcher)
 
     follow = Follow()

@@ -32,8 +32,8 @@ Jobs = Annotated[
 ]
 
 
-def launcher_of(launch: str, jobs: bool, workers: int | None) -> "Launcher | None":
-    """Return the launcher of the options; None for local processes.
+def launcher_of(launch: str, jobs: bool, workers: int | None) -> "Launcher":
+    """Return the launcher of the options.
 
     Raises: both options; an unknown launcher or option; a missing package.
     """
@@ -43,7 +43,7 @@ def launcher_of(launch: str, jobs: bool, workers: int | None) -> "Launcher | Non
         raise RegardError("--jobs and --launch exclude each other; give only one of them")
     if jobs:
         return Listing()
-    return parse_launcher(launch, workers) if launch else None
+    return parse_launcher(launch or "local", workers)
 
 
 @contextmanager

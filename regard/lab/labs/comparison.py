@@ -18,13 +18,15 @@ from regard.lab.reports.answer import answer, percent
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.evidence import arms_of
 from regard.lab.reports.findings import Cell
-from regard.lab.studies.arms import Arm, parse_arm
+from regard.lab.studies.arms import Arm, models_of, parse_arm
 from regard.lab.studies.budget import parse_budget
-from regard.lab.studies.compare import Study, compare, models_of
+from regard.lab.studies.compare import compare
 from regard.lab.studies.forecasts import Planned
 from regard.lab.studies.job import RunTask, train_and_score
 from regard.lab.studies.launch import Job
+from regard.lab.studies.processes import Local
 from regard.lab.studies.result import claimed
+from regard.lab.studies.study import Study
 
 if TYPE_CHECKING:
     from regard.lab.studies.result import Comparison
@@ -151,6 +153,13 @@ class Plan:
         pretrained = {first.arm for first in self.pretrain_first}
         return [arm for arm in self.arms if arm.name not in pretrained]
 
+    def study(self, arms: Sequence[Arm], out: Path) -> Study:
+        """Return the declaration of the comparison, with these arms in this folder."""
+        return Study(
+            self.task, tuple(arms), seeds=self.seeds, budget=self.budget, reference=self.reference,
+            overrides=tuple(self.overrides), ladder=tuple(self.ladder), out=out,
+        )  # fmt: skip
+
     def initialized(self, out: Path) -> list[Arm]:
         """Return the arms; pretrained ones get ``init=`` with the folder of their runs."""
         folders = {first.arm: f"{BEGIN}{first.home(out)}" for first in self.pretrain_first}
@@ -262,7 +271,7 @@ class ComparisonLab(Lab):
 
     def check(self, plan: Plan, out: Path) -> None:
         """Raise an error for a plan whose runs could not be trained, before any training."""
-        Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
+        plan.study(plan.arms, out / DRY_RUN).check()
 
     def must_match(self, plan: Plan, out: Path) -> None:
         """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
@@ -270,19 +279,16 @@ class ComparisonLab(Lab):
 
         before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
         finished = [JobSpec.of(train_and_score, job).finished() for job in before]
-        study = Study.plan(plan.task, plan.arms, **_study_arguments(plan, out / DRY_RUN))
+        self.check(plan, out)
         arms = plan.initialized(out) if all(finished) else plan.unpretrained
-        replace(study, arms=tuple(arms), out=out).check_folders()
+        plan.study(arms, out).check_folders()
 
     def compare(self, plan: Plan, out: Path, request: LabRequest, show: Show) -> "Comparison":
         """Pretrain, train and compare the arms of a plan, where the request says."""
-        workers, launcher = request.workers or None, request.launcher
+        launcher = request.launcher or Local(request.workers or None)
         first = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
-        pretrain(sorted(first, key=lambda job: job.seed), workers, launcher, show)
-        return compare(
-            plan.task, plan.initialized(out), workers=workers, launcher=launcher,
-            ladder=plan.ladder, on_event=follow(show), **_study_arguments(plan, out),
-        )  # fmt: skip
+        pretrain(sorted(first, key=lambda job: job.seed), launcher, show)
+        return compare(plan.study(plan.initialized(out), out), launcher, follow(show))
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
         """Evaluate the trained runs."""
@@ -318,7 +324,8 @@ class ComparisonLab(Lab):
         ]
         arms = [replace(arm, overrides=tuple(p for p in arm.overrides if not p.startswith(BEGIN)))
                 for arm in plan.arms]  # fmt: skip
-        study = Study.plan(plan.task, arms, **_study_arguments(plan, out / DRY_RUN))
+        study = plan.study(arms, out / DRY_RUN)
+        study.check()
         fixed = {arm.name for arm in arms if arm.deterministic}
         planned += [
             Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds, plan.preset.typical)
@@ -389,17 +396,6 @@ class ComparisonLab(Lab):
             request, overrides=pairs(user_settings), **{key: values[key] for key in flags}
         )
         return normalized, user_settings
-
-
-def _study_arguments(plan: Plan, out: Path) -> dict[str, Any]:
-    """Return the arguments shared by `Study.plan` and `compare`."""
-    return {
-        "seeds": plan.seeds,
-        "budget": plan.budget or None,
-        "reference": plan.reference,
-        "out": out,
-        "overrides": plan.overrides,
-    }
 
 
 def pairs(settings: Values) -> tuple[str, ...]:

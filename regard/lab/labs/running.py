@@ -26,9 +26,7 @@ def follow(show: Show) -> Callable[["Event"], None]:
     return hear
 
 
-def pretrain(
-    jobs: Sequence[Job], workers: int | None, launcher: "Launcher | None", show: Show
-) -> None:
+def pretrain(jobs: Sequence[Job], launcher: "Launcher", show: Show) -> None:
     """Run the pretraining jobs of a comparison that have no result. Raises: one of them failed."""
     from regard.lab.studies.job import train_and_score
     from regard.lab.studies.launch import launch
@@ -38,9 +36,8 @@ def pretrain(
     outcomes = launch(
         [job for job in jobs if not JobSpec.of(train_and_score, job).finished()],
         train_and_score,
-        workers=workers,
-        launcher=launcher,
-        on_event=lambda event: hear(replace(event, total=len(jobs))),
+        launcher,
+        lambda event: hear(replace(event, total=len(jobs))),
     )
     if failed := [outcome for outcome in outcomes if outcome.error]:
         raise RegardError(f"{failed[0].job.arm}, pretraining: {failed[0].error}")

@@ -100,33 +100,43 @@ def spelled(arm: Arm, steps: int = 0, batch_tokens: int = 0) -> str:
     return f"{arm.model}:{settings}" if settings else arm.model
 
 
-def parse_arms(
-    texts: Sequence[str], models: Mapping[str, ModelEntry] = TASKS["classification"].models
-) -> list[Arm]:
+def models_of(task: str) -> Mapping[str, ModelEntry]:
+    """Return the models of a task. Raises: an unknown task."""
+    return look_up(TASKS, task, "task").models
+
+
+def parse_arms(arms: str | Sequence[str | Arm], task: str = "classification") -> tuple[Arm, ...]:
     """Parse the arms of a comparison from texts with commas or semicolons, keeping their order.
 
     A semicolon ends an arm. A comma ends it too, unless ``key=value`` follows, or a number or
     ``LABEL:NUMBER`` that continues a list; these belong to the arm before the comma.
 
-    Raises: as `parse_arm` and `check_arms`.
+    Raises: an unknown task; as `parse_arm` and `check_arms`.
 
-    >>> [arm.name for arm in parse_arms(["mean,transformer:heads=2,score=dot,cnn:widths=2,3"])]
+    >>> [arm.name for arm in parse_arms("mean,transformer:heads=2,score=dot,cnn:widths=2,3")]
     ['mean', 'transformer:heads=2,score=dot', 'cnn:widths=2,3']
     """
+    models, parsed = models_of(task), list[Arm]()
+    for item in [arms] if isinstance(arms, str) else arms:
+        names = [item] if isinstance(item, Arm) else _names(item)
+        parsed += [parse_arm(one, models) if isinstance(one, str) else one for one in names]
+    check_arms(parsed, models)
+    return tuple(parsed)
+
+
+def _names(text: str) -> list[str]:
+    """Split a text into arms, each with its settings."""
     names: list[str] = []
-    for text in texts:
-        for group in text.split(";"):
-            fresh = True
-            for part in filter(None, map(str.strip, group.split(","))):
-                setting = "=" in part and ":" not in part.partition("=")[0]
-                if not fresh and (setting or (LISTED.fullmatch(part) and "=" in names[-1])):
-                    names[-1] += ("," if ":" in names[-1] else ":") + part
-                else:
-                    names.append(part)
-                fresh = False
-    arms = [parse_arm(name, models) for name in names]
-    check_arms(arms, models)
-    return arms
+    for group in text.split(";"):
+        fresh = True
+        for part in filter(None, map(str.strip, group.split(","))):
+            setting = "=" in part and ":" not in part.partition("=")[0]
+            if not fresh and (setting or (LISTED.fullmatch(part) and "=" in names[-1])):
+                names[-1] += ("," if ":" in names[-1] else ":") + part
+            else:
+                names.append(part)
+            fresh = False
+    return names
 
 
 def check_arms(

@@ -102,8 +102,6 @@ class Launcher(ABC):
 def launch(
     jobs: Sequence[Job],
     work: Work,
-    *,
-    workers: int | None = None,
     launcher: Launcher | None = None,
     on_event: Notify | None = None,
 ) -> list[Outcome]:
@@ -116,10 +114,10 @@ def launch(
     other error ends only that job. A job whose worker dies runs again, and ends if workers die
     `regard.lab.studies.pool.ATTEMPTS` times without progress between.
 
-    Without a `launcher` the jobs run in `workers` local processes, by default one for each core. On
-    Ctrl-C, or if `on_event` raises, the jobs are ended before the exception propagates.
-    Raises: ``workers`` below 1; processes that cannot start; as the launcher.
+    Without a `launcher` the jobs run in local processes, one for each core. On Ctrl-C, or if
+    `on_event` raises, the jobs are ended before the exception propagates.
+    Raises: processes that cannot start; as the launcher.
     """
     from regard.lab.studies.processes import Local
 
-    return (launcher or Local(workers)).run(jobs, work, on_event or (lambda event: None))
+    return (launcher or Local()).run(jobs, work, on_event or (lambda event: None))

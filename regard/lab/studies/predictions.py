@@ -6,10 +6,9 @@ Statistics, table and report are those of trained runs, without time, memory and
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,10 @@ from regard.lab.data.lines import path_of
 from regard.lab.data.predictions import PredictedRow, align, read_predictions
 from regard.lab.data.sources import in_order
 from regard.lab.studies.arms import Arm
-from regard.lab.studies.compare import Study
+from regard.lab.studies.compare import result_of
 from regard.lab.studies.job import RunScore, clusters_of, identity, score_path, scores_of
 from regard.lab.studies.result import FILE, Comparison
+from regard.lab.studies.study import Study
 from regard.lab.tasks.classification import metrics
 from regard.lab.tasks.classification.metrics import METRICS
 from regard.lab.tasks.writing import metrics as sequence_metrics
@@ -151,46 +151,25 @@ def compare_predictions(
             )
     command = ["regard", "compare", "--predictions", *map(str, files), "--metric", metric]
     command += ["--reference", reference] if reference else []
-    study = PredictionStudy(
+    study = Study(
         task=TASK,
         arms=tuple(Arm(name, "") for name in names),
         seeds=max(len(seeds) for seeds in paths.values()),
         reference=reference or names[0],
         out=Path(out),
-        overrides=(),
-        files=_score_all(paths, metric, Path(out)),
-        words=(*command, "--out", str(out)),
     )
-    comparison = study.result([])
-    # Folders are numbered like the files, so `seeds` would not determine the existing ones.
-    about = {key: value for key, value in comparison.about.items() if key != "seeds"}
-    question = f"Whose predictions are better: {', '.join(names)}?"
-    comparison = replace(comparison, about={**about, "question": question})
+    scores = _score_all(paths, metric, Path(out))
+    first = next(iter(scores[names[0]].values()))
+    note = "the majority class is the most frequent label of the test: training is not known"
+    about = {  # without seeds: folders are numbered like the files
+        "command": [*command, "--out", str(out)],
+        "notes": [note] if first.trivial else [],
+        "fingerprint": first.asked,
+        "question": f"Whose predictions are better: {', '.join(names)}?",
+    }
+    comparison = result_of(study, scores, [], about)
     comparison.save()
     return comparison
-
-
-@dataclass(frozen=True)
-class PredictionStudy(Study):
-    """A study of existing predictions instead of runs.
-
-    `files` has the scores of each arm by seed, `words` the command line.
-    """
-
-    files: Mapping[str, Mapping[int, RunScore]] = field(default_factory=dict)
-    words: Sequence[str] = ()
-
-    def command(self) -> list[str]:
-        """Return the command line of this comparison."""
-        return list(self.words)
-
-    def _scores(self, arm: Arm) -> dict[int, RunScore]:
-        return dict(self.files[arm.name])
-
-    def _data(self, done: Mapping[str, Mapping[int, RunScore]]) -> dict[str, Any]:
-        first = next(iter(next(iter(done.values())).values()))
-        note = "the majority class is the most frequent label of the test: training is not known"
-        return {"notes": [note] if first.trivial else [], "fingerprint": first.asked}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.lab.runs import Run
     from regard.training.loop import Progress
 
+TUNE = "tune"  # folder of an arm's trials
 TRIAL_SEED = 1_000_000  # differs from the seeds of final runs, which therefore repeat no trial
 
 

@@ -20,12 +20,11 @@ from regard.lab.studies.expected import best_so_far, expected_best
 from regard.lab.studies.job import RunTask, read_score
 from regard.lab.studies.launch import Event, Job, Launcher, Outcome, launch
 from regard.lab.studies.search import Search
-from regard.lab.studies.trial import Trial, keep_trial, read_trial, train_and_validate
+from regard.lab.studies.trial import TUNE, Trial, keep_trial, read_trial, train_and_validate
 
 if TYPE_CHECKING:
-    from regard.lab.studies.compare import Study
+    from regard.lab.studies.study import Study
 
-TUNE = "tune"  # folder of an arm's trials
 FILE = "search.json"  # the declaration of the search, in that folder
 
 
@@ -49,7 +48,7 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
     """
     from regard.lab.runs import Config
 
-    spaces = search.spaces(study.task, study.arms, study.overrides)
+    spaces = search.spaces(study.task, study.arms, study.settings)
     for arm in study.arms:
         for key, values in spaces[arm.name].items():
             for end in values.ends():
@@ -69,26 +68,21 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
     return spaces
 
 
-def tune(
-    study: "Study",
-    search: Search,
-    *,
-    workers: int | None = None,
-    launcher: Launcher | None = None,
-    on_event: Callable[[Event], None] | None = None,
-) -> Tuned:
-    """Run the missing trials, and give every arm its best settings.
+def tune(study: "Study", launcher: Launcher | None, notify: Callable[[Event], None]) -> Tuned:
+    """Run the missing trials, and give every arm its best settings; without a search, its own.
 
     An arm with a trial that could not run (a worker died, the disk is full) has no result; the same
     call runs the missing trials. A trial whose settings cannot be trained is a failed trial and
     counts. Raises: as `check_search`; stored trials of other settings, data or code.
     """
+    search = study.search
+    if search is None:
+        return Tuned(study.arms)
     searches = {
         arm.name: _ArmSearch(study, search, arm, space) for arm, space in _searched(study, search)
     }
     unfinished = any(read_score(Path(job.task.folder)) is None for job in study.jobs())
     facts = study.read_data(set(searches)) if unfinished else {}
-    notify = on_event or (lambda event: None)
 
     def notify_trial(event: Event) -> None:  # the time of the seeds afterwards is unknown
         notify(replace(event, what="trial", left=None))
@@ -99,9 +93,7 @@ def tune(
         jobs = []
         for each in searches.values():
             jobs += each.jobs(batch, facts.get(each.arm.name, {}), notify_trial)
-        for outcome in launch(
-            jobs, train_and_validate, workers=workers, launcher=launcher, on_event=notify_trial
-        ):
+        for outcome in launch(jobs, train_and_validate, launcher, notify_trial):
             if outcome.error:
                 searches[outcome.job.arm].failed.append(outcome)
         for each in searches.values():

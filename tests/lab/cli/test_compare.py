@@ -233,7 +233,7 @@ def test_a_mistake_is_one_line_with_exit_code_2(
 def test_an_arm_that_fails_makes_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def launch(jobs: list[Job], work: object, **rest: object) -> list[Outcome]:
+    def launch(jobs: list[Job], work: object, *rest: object) -> list[Outcome]:
         good, bad = jobs
         train_and_score(good.task, lambda *said: None)
         return [Outcome(good), Outcome(bad, None, "out of luck")]

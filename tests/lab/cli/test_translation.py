@@ -276,7 +276,7 @@ def test_chinese_without_spaces(regard: Command, tmp_path: Path, tokenizer: str)
     assert regard("show", tmp_path / "r", "ein hund").status == 0
 
 
-def at_once(jobs: Any, work: Any, *, workers: Any, launcher: Any, on_event: Any) -> list[Outcome]:
+def at_once(jobs: Any, work: Any, launcher: Any, on_event: Any) -> list[Outcome]:
     """Do the jobs of a comparison in this process."""
     return [Outcome(job, work(job.task, lambda *said: None), "", 1.0) for job in jobs]
 

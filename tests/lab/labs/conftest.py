@@ -15,9 +15,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_once(
         jobs: Sequence[Job],
         work: Any,
-        *,
-        workers: Any,
-        launcher: Any = None,
+        launcher: Any,
         on_event: Callable[[Event], None],
     ) -> list[Outcome]:
         outcomes = []

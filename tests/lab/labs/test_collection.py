@@ -14,7 +14,6 @@ from regard.lab.labs.comparison import ComparisonLab, Preset, Result
 from regard.lab.labs.equal import equal_parameters, parameters
 from regard.lab.labs.lab import Findings
 from regard.lab.studies.arms import Arm
-from regard.lab.studies.compare import Study
 
 TINY = {"symbols": 8, "pairs": 2, "train_length": 8, "examples": 100, "held_out": 20, "width": 8,
         "threads": 1}  # fmt: skip
@@ -204,9 +203,7 @@ def test_every_setting_of_the_labs_is_one(name: str) -> None:
                 Path("dry"),
             )  # fmt: skip
             plan = one.lab_of(size).plan(own)
-            study = Study.plan(
-                plan.task, plan.arms, seeds=plan.seeds, reference=plan.reference, out=Path("dry"),
-                overrides=plan.overrides,
-            )  # fmt: skip
+            study = plan.study(plan.arms, Path("dry"))
+            study.check()
             assert len(study.jobs()) == len(plan.arms) * plan.seeds
             assert plan.seeds >= (5 if (name, size) == ("replications", "full") else 2)

@@ -8,7 +8,7 @@ from regard.lab.labs import pretraining as lab
 from regard.lab.labs.comparison import Preset, Pretraining, Result
 from regard.lab.runs.config import Config
 from regard.lab.runs.pretrain_first import WAYS
-from regard.lab.studies.compare import Study
+from tests.lab.studies.declare import checked
 
 
 def plan(data="", *pairs, budget=""):
@@ -23,7 +23,7 @@ def test_the_settings_of_every_arm_hold(data, model, tmp_path):
     (job,) = first.jobs(tmp_path, made.seeds)
     config = Config.make(job.task.task, job.task.model, job.task.overrides)
     assert config.network.width == lab.PRESETS[data].pretraining.network["width"]
-    study = Study.plan("classification", made.arms, seeds=1, out="out", overrides=made.overrides)
+    study = checked("classification", made.arms, seeds=1, out="out", overrides=made.overrides)
     tuned = {job.arm: job.task for job in study.jobs()}
     assert list(tuned) == [name for one in WAYS for name in (one, f"pretrained {one}")]
     after = Config.make("classification", model, tuned[f"pretrained {model}"].overrides)

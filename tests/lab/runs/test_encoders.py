@@ -15,8 +15,10 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.runs.config import Config
 from regard.lab.studies.compare import compare
+from regard.lab.studies.processes import Local
 from tests.interop import encoders
 from tests.lab.cli.conftest import call
+from tests.lab.studies.declare import declared
 
 BRIEF = ["threads=1", "precision=fp32"]
 TUNING = [*BRIEF, "epochs=6", "learning_rate=0.003", "batch_tokens=300"]
@@ -136,7 +138,7 @@ def test_arms_beside_others_in_one_comparison(data, bert, tmp_path):
     arms = f"tfidf;bert:weights={bert},learning_rate=0.01,batch_tokens=200;frozen:weights={bert}"
     given = [data, "epochs=2", "precision=fp32"]
     found = compare(
-        "classification", arms, seeds=2, out=tmp_path / "out", overrides=given, workers=1
+        declared("classification", arms, seeds=2, out=tmp_path / "out", overrides=given), Local(1)
     )
     assert not found.failures
     tfidf, tuned, frozen = found.arms
@@ -150,7 +152,7 @@ def test_arms_beside_others_in_one_comparison(data, bert, tmp_path):
         tensors = load_file(bert / "model.safetensors")
         save_file({n: x * 1.5 for n, x in tensors.items()}, bert / "model.safetensors")
         with pytest.raises(RegardError, match=r"the weights changed since .* was trained"):
-            compare("classification", arms, seeds=3, **more)
+            compare(declared("classification", arms, seeds=3, **more))
     finally:
         shutil.copy(tmp_path / "kept" / "model.safetensors", bert)
 

@@ -13,12 +13,13 @@ from regard.lab import runs
 from regard.lab.data.examples import Example
 from regard.lab.reports.run import write_run_report
 from regard.lab.runs.config import Config
-from regard.lab.studies.compare import Study
+from regard.lab.studies.compare import compare
 from regard.lab.studies.job import train_and_score
 from regard.lab.tasks.classification.task import Classification
 from regard.lab.tasks.settings import ClassificationSettings
 from tests.lab.cli.conftest import call
 from tests.lab.data.test_conllu import sentence, written
+from tests.lab.studies.declare import checked
 
 TINY = ["width=16", "layers=1", "heads=2", "feedforward=16", "dropout=0", "word_dropout=0",
         "pool=mean", "minimum=1", "batch_tokens=256", "learning_rate=0.02", "threads=1",
@@ -159,7 +160,7 @@ def test_the_commands(trained, parses, tmp_path, capsys):
 
 
 def test_arms_with_and_without_the_tree(parses, tmp_path):
-    study = Study.plan(
+    study = checked(
         "classification",
         "transformer:position=rotary;transformer:position=tree-keys;tfidf",
         seeds=1,
@@ -168,7 +169,7 @@ def test_arms_with_and_without_the_tree(parses, tmp_path):
     )
     for job in study.jobs():
         train_and_score(job.task, lambda *said: None)
-    assert len(study.result([]).arms) == 3
+    assert len(compare(study).arms) == 3
 
 
 @pytest.mark.parametrize("position", ["tree-depth", "tree-keys"])

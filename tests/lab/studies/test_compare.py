@@ -18,12 +18,15 @@ from regard.lab.reports.comparison import write_report
 from regard.lab.runs.convergence import TRIVIAL
 from regard.lab.studies import compare as module
 from regard.lab.studies.arms import Arm
-from regard.lab.studies.compare import Study, compare
+from regard.lab.studies.compare import compare
 from regard.lab.studies.job import RunScore, RunTask, read_score, score_path, train_and_score
 from regard.lab.studies.launch import Event, Job, Outcome
+from regard.lab.studies.processes import Local
 from regard.lab.studies.statistics import arm_interval, compare_runs, holm
+from regard.lab.studies.study import Study
 from regard.lab.tasks.classification.evaluation import LabelEvaluation
 from regard.lab.tasks.classification.metrics import METRICS
+from tests.lab.studies.declare import checked, declared
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
 SMALL_TRANSFORMER = "transformer:layers=1,heads=2,feedforward=8"
@@ -44,9 +47,7 @@ class Inline:
         self,
         jobs: Sequence[Job],
         work: Callable[[Any, Any], Any],
-        *,
-        workers: int | None,
-        launcher: Any = None,
+        launcher: Any,
         on_event: Callable[[Event], None],
     ) -> list[Outcome]:
         outcomes = []
@@ -91,7 +92,9 @@ def answers(folder: Path) -> np.ndarray:
 def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arms = ["mean", SMALL_TRANSFORMER, "tfidf"]
-    found = compare("classification", arms, seeds=2, out=out, overrides=TINY, reference="tfidf")
+    found = compare(
+        declared("classification", arms, seeds=2, out=out, overrides=TINY, reference="tfidf")
+    )
     assert inline.ran == [("mean", 0), (SMALL_TRANSFORMER, 0), ("tfidf", 0), ("mean", 1),
                           (SMALL_TRANSFORMER, 1)]  # fmt: skip
     result = found.json()
@@ -124,7 +127,7 @@ def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: 
 
 
 def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_path: Path) -> None:
-    found = compare("classification", "tfidf,mean", seeds=2, out=tmp_path, overrides=TINY)
+    found = compare(declared("classification", "tfidf,mean", seeds=2, out=tmp_path, overrides=TINY))
     words, mean = found.json()["arms"]
     assert (words["training"], words["trained"]) == ("converged", True)
     assert not mean["trained"]  # four steps
@@ -142,7 +145,7 @@ def test_what_ended_a_training_is_in_its_result(
     inline: Inline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ["width=32", "filters=8", "examples=600", "learning_rate=0.01", "evaluate_every=10"]
-    found = compare("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
+    found = compare(declared("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given))
     run = runs.load(tmp_path / "cnn" / "seed-0")
     assert [row["ended"] for row in run.metrics()][-1] == "patience"
     assert run.convergence == read_score(run.folder.path).trained == "converged"
@@ -151,11 +154,8 @@ def test_what_ended_a_training_is_in_its_result(
     monkeypatch.setattr(LabelEvaluation, "learned", False)
     assert run.convergence == TRIVIAL
     monkeypatch.setattr(module, "read_score", lambda path: stuck_at(path))
-    (verdict,) = (
-        Study.plan("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
-        .result([])
-        .verdicts
-    )
+    arms = declared("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
+    (verdict,) = compare(arms).verdicts
     assert (verdict.stuck, verdict.steps.keys()) == (("cnn",), {"cnn"})
     assert "cnn never left the trivial answer" in replace(verdict, p=0.01).sentence
 
@@ -177,7 +177,9 @@ def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
     data.write_text("\n".join(["film,text,label", *rows]) + "\n")
     settings = [f"data={data}", "group=film"]
     found = compare(
-        "classification", "tfidf,nb-svm", seeds=1, out=tmp_path / "out", overrides=settings
+        declared(
+            "classification", "tfidf,nb-svm", seeds=1, out=tmp_path / "out", overrides=settings
+        )
     )
     judged = read_score(tmp_path / "out" / "tfidf" / "seed-0")
     assert judged is not None
@@ -187,7 +189,7 @@ def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
 
 
 def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
-    found = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    found = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
     mean, tfidf = found.arms
     run = runs.load(tmp_path / "mean" / "seed-0")
     assert mean.parameters == sum(p.numel() for p in run.network.parameters())
@@ -213,15 +215,11 @@ def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
 
 
 def test_the_same_call_repeats_nothing_and_more_seeds_add(inline: Inline, tmp_path: Path) -> None:
-    first = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    first = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
     inline.ran.clear()
     events: list[Event] = []
     again = compare(
-        "classification",
-        "mean,tfidf",
-        seeds=1,
-        out=tmp_path,
-        overrides=TINY,
+        declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY),
         on_event=events.append,
     )
     assert inline.ran == []
@@ -230,18 +228,18 @@ def test_the_same_call_repeats_nothing_and_more_seeds_add(inline: Inline, tmp_pa
         ("kept", "mean", 1.0, 2),
         ("kept", "tfidf", 1.0, 2),
     ]
-    more = compare("classification", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY)
+    more = compare(declared("classification", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY))
     assert inline.ran == [("mean", 1), ("mean", 2)]
     assert [row.seeds for row in more.arms] == [3, 1]
 
 
 def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path) -> None:
-    first = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    first = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
     folder = tmp_path / "mean" / "seed-0"
     weights = (folder / "model.safetensors").stat().st_mtime_ns
     score_path(folder).unlink()
     assert read_score(folder) is None
-    again = compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    again = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
     assert inline.ran[2:] == [("mean", 0)]
     assert (folder / "model.safetensors").stat().st_mtime_ns == weights  # not trained again
     assert again.arms[0].mean == first.arms[0].mean
@@ -271,12 +269,12 @@ def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_p
     own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
     arms = ["mean", f"transformer:score={own}:Mine,layers=1,heads=2,feedforward=8"]
     given = [*TINY[:2], "batch_tokens=600", f"data={data}"]
-    compare("classification", arms, seeds=1, out=tmp_path / "c", overrides=given)
+    compare(declared("classification", arms, seeds=1, out=tmp_path / "c", overrides=given))
     own.write_text(
         "from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    twice = 2\n"
     )
     with pytest.raises(RegardError, match=r"Mine changed since .*seed-0 was trained; give another"):
-        compare("classification", arms, seeds=2, out=tmp_path / "c", overrides=given)
+        compare(declared("classification", arms, seeds=2, out=tmp_path / "c", overrides=given))
     first = runs.load(next((tmp_path / "c").glob("transformer*/seed-0")))
     with pytest.raises(
         RegardError, match=r"Mine has changed since .* was trained with it; restore it"
@@ -285,7 +283,7 @@ def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_p
     own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
     data.write_text(data.read_text().replace("film 3 is good,pos", "film 3 is good,neg"))
     with pytest.raises(RegardError, match=r"the data changed since .* was trained; give another"):
-        compare("classification", arms, seeds=2, out=tmp_path / "c", overrides=given)
+        compare(declared("classification", arms, seeds=2, out=tmp_path / "c", overrides=given))
 
 
 def test_arms_may_differ_in_how_they_learn_of_the_same_texts(
@@ -297,10 +295,12 @@ def test_arms_may_differ_in_how_they_learn_of_the_same_texts(
     given += ["batch_tokens=300", "judged=3"]
     arms = "gru;gru:validation=0.2;gru:smoothing=0.1;gru:examples=50;gru:beam=2"
     for seeds in (1, 2):  # the second time the first seed's runs are kept
-        found = compare("dates", arms, seeds=seeds, out=tmp_path / "c", overrides=given)
+        found = compare(declared("dates", arms, seeds=seeds, out=tmp_path / "c", overrides=given))
         assert [row.seeds for row in found.arms] == [seeds] * 5
     with pytest.raises(RegardError, match="arms need the same test examples: split_seed is 0"):
-        compare("dates", "gru;gru:split_seed=1", seeds=1, out=tmp_path / "d", overrides=given)
+        compare(
+            declared("dates", "gru;gru:split_seed=1", seeds=1, out=tmp_path / "d", overrides=given)
+        )
 
 
 def skewed(path: Path) -> Path:
@@ -318,7 +318,9 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
     data = skewed(tmp_path / "few.csv")
     given = [f"data={data}", "group=author", f"metric={metric}", "ngrams=1", *TINY]
     arms = "tfidf;tfidf:class_weights=balanced;tfidf:inverse_penalty=0.001;mean"
-    found = compare("classification", arms, seeds=1, out=tmp_path / "out", overrides=given)
+    found = compare(
+        declared("classification", arms, seeds=1, out=tmp_path / "out", overrides=given)
+    )
     runs_of = {row.arm.name: tmp_path / "out" / row.arm.folder / "seed-0" for row in found.arms}
     title = METRICS[metric]
     assert found.metric == title
@@ -355,7 +357,9 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
 
 def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
-    found = compare("classification", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    found = compare(
+        declared("classification", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    )
     assert [row.arm.name for row in found.arms] == ["mean", "tfidf"]
     assert [(f.arm, f.seed, f.says) for f in found.failures] == [("cnn", 0, "it would not learn")]
     assert [(v.a, v.b, v.family) for v in found.verdicts] == [("tfidf", "mean", 1)]
@@ -366,16 +370,18 @@ def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) 
 
 def test_without_its_reference_there_is_no_verdict(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
-    found = compare("classification", "cnn,mean", seeds=1, out=tmp_path, overrides=TINY)
+    found = compare(declared("classification", "cnn,mean", seeds=1, out=tmp_path, overrides=TINY))
     assert found.verdicts == ()
     inline.failing = {"cnn", "mean"}
     with pytest.raises(RegardError, match="it would not learn"):
-        compare("classification", "cnn,mean", seeds=1, out=tmp_path / "2", overrides=TINY)
+        compare(declared("classification", "cnn,mean", seeds=1, out=tmp_path / "2", overrides=TINY))
 
 
 def test_a_ladder_is_a_family_of_its_own(inline: Inline, tmp_path: Path) -> None:
     arms = "mean,attention-pool,tfidf,cnn:filters=4"
-    found = compare("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=True)
+    found = compare(
+        declared("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=True)
+    )
     assert [(v.a, v.b, v.family) for v in found.rungs] == [
         ("attention-pool", "mean", 2),
         ("cnn:filters=4", "attention-pool", 2),
@@ -383,13 +389,15 @@ def test_a_ladder_is_a_family_of_its_own(inline: Inline, tmp_path: Path) -> None
     assert [v.family for v in found.verdicts] == [3, 3, 3]
     families = [row["family"] for row in found.record()["verdicts"]]
     assert families == ["reference"] * 3 + ["ladder"] * 2
-    chosen = [("cnn:filters=4", "mean")]
-    found = compare("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=chosen)
+    chosen = (("cnn:filters=4", "mean"),)
+    found = compare(
+        declared("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=chosen)
+    )
     assert [(v.a, v.b, v.family) for v in found.rungs] == [("cnn:filters=4", "mean", 1)]
 
 
 def plan(arms: str | Sequence[str | Arm] = "mean,tfidf", **given: Any) -> Study:
-    return Study.plan("classification", arms, **{"out": "nowhere", **given})
+    return checked("classification", arms, **{"out": "nowhere", **given})
 
 
 def test_settings_go_to_the_arms_that_have_them() -> None:
@@ -432,22 +440,26 @@ def test_mistakes_are_found_before_anything_runs(given: dict[str, Any], says: st
 
 def test_rungs_must_be_arms_and_tasks_must_exist(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="a rung must be one of the arms"):
-        plan().rungs([("mean", "cnn")])
+        plan(ladder=(("mean", "cnn"),))
     with pytest.raises(RegardError, match="did you mean classification"):
-        Study.plan("clasification", "mean,cnn", out=tmp_path)
+        checked("clasification", "mean,cnn", out=tmp_path)
 
 
 def test_another_run_in_the_folder_is_not_touched(inline: Inline, tmp_path: Path) -> None:
-    compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY)
+    compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
     with pytest.raises(RegardError, match="contains another run: width is 8 there and 9 here"):
-        compare("classification", "mean,tfidf", out=tmp_path, overrides=["width=9", *TINY[1:]])
+        compare(
+            declared("classification", "mean,tfidf", out=tmp_path, overrides=["width=9", *TINY[1:]])
+        )
 
 
 def test_bad_data_are_one_error_not_one_for_each_arm(inline: Inline, tmp_path: Path) -> None:
     path = tmp_path / "reviews.csv"
     path.write_text("text,label\n" + "fine,yes\n" * 30)
     with pytest.raises(RegardError, match="all 30 rows have the label"):
-        compare("classification", "mean,cnn", out=tmp_path / "out", overrides=[f"data={path}"])
+        compare(
+            declared("classification", "mean,cnn", out=tmp_path / "out", overrides=[f"data={path}"])
+        )
     assert inline.ran == []
 
 
@@ -464,7 +476,9 @@ def test_with_processes_the_run_of_a_killed_worker_goes_on(tmp_path: Path) -> No
 
     steps = ["steps=300", "evaluate_every=100"]
     asked: dict[str, Any] = {"seeds": 1, "out": tmp_path, "overrides": [TINY[0], *TINY[2:], *steps]}
-    comparison = compare("classification", "mean,tfidf", **asked, workers=1, on_event=kill_once)
+    comparison = compare(
+        declared("classification", "mean,tfidf", **asked), Local(1), on_event=kill_once
+    )
     assert killed == ["mean"]
     assert told.count("restarted") == 1
     assert comparison.failures == ()
@@ -475,7 +489,11 @@ def test_with_processes_the_run_of_a_killed_worker_goes_on(tmp_path: Path) -> No
 @pytest.mark.parametrize("wrong", ["score=adtive", "normalize=sofmax", "pattern=windw-8"])
 def test_a_misspelt_part_is_named_before_anything_trains(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(RegardError, match=r"arm transformer:.*: no .* is called"):
-        compare("classification", ["mean", f"transformer:{wrong}"], seeds=2, out=tmp_path / "out")
+        compare(
+            declared(
+                "classification", ["mean", f"transformer:{wrong}"], seeds=2, out=tmp_path / "out"
+            )
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -485,7 +503,15 @@ def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
     arms, out = ["mean", "cnn:filters=4", "tfidf"], tmp_path / "out"
     shared = [pair for pair in TINY if not pair.startswith("steps")]
     found = compare(
-        "classification", arms, seeds=2, out=out, overrides=shared, budget="0.3s", reference="mean"
+        declared(
+            "classification",
+            arms,
+            seeds=2,
+            out=out,
+            overrides=shared,
+            budget="0.3s",
+            reference="mean",
+        )
     )
     record = json.loads((out / "comparison.json").read_text())
     last = {
@@ -502,11 +528,13 @@ def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
         *("--seeds", "2", "--reference", f"mean:steps={means['mean']}", *shared),
         *("--out", f"{out}-again"),
     ]
-    Study.plan("classification", record["repeat"][4], out=tmp_path / "again", overrides=shared)
+    checked("classification", record["repeat"][4], out=tmp_path / "again", overrides=shared)
     assert f"steps={means['mean']}" in write_report(found.record(), out).read_text()
 
 
 def test_a_budget_in_steps_needs_no_other_command(inline: Inline, tmp_path: Path) -> None:
-    found = compare("classification", "mean,tfidf", seeds=1, out=tmp_path / "out", overrides=TINY)
+    found = compare(
+        declared("classification", "mean,tfidf", seeds=1, out=tmp_path / "out", overrides=TINY)
+    )
     assert "repeat" not in found.record()
     assert [row["steps"] for row in found.record()["arms"]] == [[4], []]

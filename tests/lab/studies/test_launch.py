@@ -13,6 +13,7 @@ import regard
 from regard.core.errors import RegardError
 from regard.lab.studies.launch import Event, Job, launch
 from regard.lab.studies.pool import ATTEMPTS
+from regard.lab.studies.processes import Local
 
 sys.path.append(str(Path(__file__).parent))  # workers get this path too
 import works
@@ -37,7 +38,7 @@ def wait_for(condition: object, seconds: float = 20) -> None:
 def test_values_come_back_in_order_and_progress_is_heard() -> None:
     events: list[Event] = []
     jobs = [Job(f"arm {number}", 0, number) for number in (3, 5, 7)]
-    outcomes = launch(jobs, works.square, workers=2, on_event=events.append)
+    outcomes = launch(jobs, works.square, Local(2), events.append)
     assert [outcome.value for outcome in outcomes] == [9, 25, 49]
     assert [outcome.job for outcome in outcomes] == jobs
     assert Event("progress", "arm 1", 0, 0.5, "half of 5") not in events
@@ -71,7 +72,7 @@ def test_low_seeds_first_then_what_takes_longest(tmp_path: Path) -> None:
         for arm, seconds, cost in (("a", quick, 2.0), ("b", slow, 1.0), ("c", quick, 3.0))
         for seed in (0, 1)
     ]
-    launch(jobs, works.write_down, workers=1)
+    launch(jobs, works.write_down, Local(1))
     # seed 0 by the guessed cost; seed 1 by what seed 0 took, which for b is most
     assert order.read_text().split()[:4] == ["c0", "a0", "b0", "b1"]
 
@@ -79,7 +80,7 @@ def test_low_seeds_first_then_what_takes_longest(tmp_path: Path) -> None:
 def test_seconds_left_count_the_jobs_that_wait() -> None:
     told: list[Event] = []
     jobs = [Job("arm", seed, 0.4) for seed in range(3)]
-    launch(jobs, works.halfway, workers=1, on_event=told.append)
+    launch(jobs, works.halfway, Local(1), told.append)
     first, *_, last = [event.left for event in told if event.kind == "finished"]
     assert first is not None
     assert first[0] > 0.7  # two more like it
@@ -94,7 +95,7 @@ def test_a_mistake_ends_its_arm_and_a_defect_only_its_job() -> None:
     events: list[Event] = []
     jobs = [Job("bad", 0, "mistake"), Job("bad", 1, "fine"), Job("bug", 0, "defect")]
     jobs += [Job("bug", 1, "fine"), Job("odd", 0, "unpicklable"), Job("good", 1, "fine")]
-    outcomes = launch(jobs, works.trouble, workers=1, on_event=events.append)
+    outcomes = launch(jobs, works.trouble, Local(1), events.append)
     by_job = {(outcome.job.arm, outcome.job.seed): outcome for outcome in outcomes}
     assert by_job["bad", 0].error == "heads=3 does not divide width=8"
     assert ("bad", 1) not in by_job
@@ -110,7 +111,7 @@ def test_a_mistake_ends_its_arm_and_a_defect_only_its_job() -> None:
 def test_a_dead_worker_is_named_and_the_others_go_on() -> None:
     jobs = [Job("dies", 0, "death"), Job("dies", 1, "fine")]
     jobs += [Job(f"lives {number}", 0, number) for number in range(4)]
-    outcomes = launch(jobs, works.trouble, workers=2)
+    outcomes = launch(jobs, works.trouble, Local(2))
     told = [(o.job.arm, o.job.seed, o.error) for o in outcomes if o.error]
     ((arm, seed, error),) = told
     assert (arm, seed) == ("dies", 0)
@@ -122,7 +123,7 @@ def test_a_dead_worker_is_named_and_the_others_go_on() -> None:
 def test_a_job_whose_workers_die_goes_on_while_there_is_progress(tmp_path: Path) -> None:
     events: list[Event] = []
     jobs = [Job("a", 0, (str(tmp_path / "calls"), ATTEMPTS + 1))]
-    (outcome,) = launch(jobs, works.dies_until, workers=1, on_event=events.append)
+    (outcome,) = launch(jobs, works.dies_until, Local(1), events.append)
     assert outcome.value == ATTEMPTS + 2
     again = [event for event in events if event.kind == "restarted"]
     assert len(again) == ATTEMPTS + 1
@@ -131,7 +132,7 @@ def test_a_job_whose_workers_die_goes_on_while_there_is_progress(tmp_path: Path)
 
 def test_no_workers_is_a_mistake() -> None:
     with pytest.raises(RegardError, match="workers=0"):
-        launch([Job("a", 0, 1)], works.square, workers=0)
+        launch([Job("a", 0, 1)], works.square, Local(0))
 
 
 def test_an_exception_here_ends_the_workers(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from regard.lab.studies.job import RunTask, train_and_score
 from regard.lab.studies.launch import Event, Job, Launcher, Work, launch
 from regard.lab.studies.launchers import Collect, Listing, Pending, parse_launcher
 from regard.lab.studies.pool import ATTEMPTS, Answer, PoolLauncher
-from regard.lab.studies.processes import run
+from regard.lab.studies.processes import Local, run
 from regard.lab.studies.progress import ProgressWriter, progress_path
 from regard.lab.studies.search import Search
 from regard.lab.studies.spec import ChildDiedError, JobSpec, run_in_child, run_spec
+from tests.lab.studies.declare import declared
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
 
@@ -59,7 +60,8 @@ def test_a_scheduler_that_does_not_answer_is_told(
     launcher = parse_launcher("dask:tcp://127.0.0.1:1")
     with pytest.raises(RegardError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"):
         compare(
-            "classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY, launcher=launcher
+            declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY),
+            launcher,
         )
 
 
@@ -79,7 +81,7 @@ def digests(out: Path) -> dict[str, str]:
 def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The runs of a small comparison in local processes."""
     out = tmp_path_factory.mktemp("local")
-    compare("classification", "mean,tfidf", seeds=1, out=out, overrides=TINY, workers=1)
+    compare(declared("classification", "mean,tfidf", seeds=1, out=out, overrides=TINY), Local(1))
     return digests(out)
 
 
@@ -87,9 +89,10 @@ def test_a_comparison_is_the_same_on_dask(tmp_path: Path, local: dict[str, str])
     told: list[Event] = []
     launcher = parse_launcher("dask", 2)
     comparison = compare(
-        "classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY, launcher=launcher,
-        on_event=told.append,
-    )  # fmt: skip
+        declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY),
+        launcher,
+        told.append,
+    )
     assert comparison.failures == ()
     assert digests(tmp_path) == local
     kinds = [event.kind for event in told if event.arm == "mean"]
@@ -130,7 +133,7 @@ def test_only_runs_can_be_launched_elsewhere() -> None:
 
 def plan(out: Path, launcher: Launcher, **more: Any) -> Any:
     asked = {"seeds": 2, "out": out, "overrides": TINY, "launcher": launcher, **more}
-    return compare("classification", "mean,tfidf", **asked)
+    return compare(declared("classification", "mean,tfidf", **asked))
 
 
 def test_jobs_are_lines_and_those_of_a_search_come_in_stages(tmp_path: Path) -> None:
@@ -185,7 +188,7 @@ def twice(task: Any, report: Any) -> Any:
 
 
 def test_losses_of_the_scheduler_are_no_attempts_of_a_job() -> None:
-    (outcome,) = launch([Job("a", 0, 4)], twice, launcher=Flaky(ATTEMPTS + 2))
+    (outcome,) = launch([Job("a", 0, 4)], twice, Flaky(ATTEMPTS + 2))
     assert (outcome.value, outcome.error) == (8, "")
 
 
@@ -225,7 +228,7 @@ def test_pending_jobs_of_an_arm_that_failed_are_dropped(
             failed.set()
 
     jobs = [Job(task[0], int(task[1]), task) for task in ("a0", "b0", "a1", "a2", "b1")]
-    outcomes = launch(jobs, work, launcher=OneByOne(interrupted), on_event=hear)
+    outcomes = launch(jobs, work, OneByOne(interrupted), hear)
     assert [(x.job.task, x.value, x.error) for x in outcomes] == [
         ("a0", None, "no such score"),
         ("b0", "b0", ""),

@@ -80,7 +80,7 @@ def test_a_search_that_makes_no_sense_is_refused(given: dict[str, Any], says: st
 
 
 def test_tokens_are_not_searched_where_tokens_are_judged() -> None:
-    arms = parse_arms(["gpt,gpt:layers=2"], {"gpt": None})  # type: ignore[dict-item]
+    arms = parse_arms("gpt,gpt:layers=2", "language-modeling")
     with pytest.raises(RegardError, match="vocabulary is not searched"):
         Search(2, space=("vocabulary=10,20",)).spaces("language-modeling", arms, ())
 

@@ -17,12 +17,13 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.studies import compare as compare_module
 from regard.lab.studies import tune as module
-from regard.lab.studies.compare import Study, compare
+from regard.lab.studies.compare import compare
 from regard.lab.studies.job import RunTask
 from regard.lab.studies.launch import Event
 from regard.lab.studies.search import Search
 from regard.lab.studies.trial import TRIAL_SEED, Trial, read_trial, train_and_validate
 from regard.lab.tasks.classification.task import Classification
+from tests.lab.studies.declare import checked, declared
 from tests.lab.studies.test_compare import TINY, Inline
 
 NETWORK = ["learning_rate=0.001..0.1:log"]
@@ -42,7 +43,7 @@ def searched(out: Path, trials: int = 3, arms: str = "mean,tfidf", **given: Any)
     search = Search(trials, **{"space": tuple(NETWORK), **given.pop("search", {})})
     usual = [*TINY, "minimum=1"] if "mean" in arms else [*TINY[1:], "minimum=1"]
     asked = {"seeds": 1, "out": out, "overrides": usual, **given}
-    return compare("classification", arms, search=search, **asked)
+    return compare(declared("classification", arms, search=search, **asked))
 
 
 def what_was_found(record: dict[str, Any]) -> dict[str, Any]:
@@ -97,9 +98,7 @@ def test_a_trial_does_not_read_the_test_split(
     def read(self: Classification) -> Any:
         raise AssertionError("the test split was read")
 
-    study = Study.plan(
-        "classification", "mean,tfidf", out=tmp_path, overrides=TINY, search=Search(2)
-    )
+    study = checked("classification", "mean,tfidf", out=tmp_path, overrides=TINY, search=Search(2))
     monkeypatch.setattr(Classification, "test", property(read))
     for arm in study.arms:
         task = study.trial(arm, 0, {})
@@ -202,7 +201,11 @@ def test_more_trials_may_follow_until_the_test_is_read(
 def test_runs_without_a_search_are_not_taken_for_searched_ones(
     inline: Inline, tmp_path: Path
 ) -> None:
-    compare("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=[*TINY, "minimum=1"])
+    compare(
+        declared(
+            "classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=[*TINY, "minimum=1"]
+        )
+    )
     with pytest.raises(RegardError, match="mean was trained without a search; give another --out"):
         searched(tmp_path)
 
@@ -294,6 +297,6 @@ def test_ranges_and_validation_are_checked_before_anything_runs(
         searched(tmp_path, search={"space": ("dropout=0..2",)})
     asked: dict[str, Any] = {"arms": ["gpt", "gpt:layers=1"], "search": Search(2)}
     with pytest.raises(RegardError, match="validation=0 holds no texts out"):
-        Study.plan("birthplace-pretrain", **asked, out=tmp_path)
+        checked("birthplace-pretrain", **asked, out=tmp_path)
     assert inline.ran == []
     assert list(tmp_path.iterdir()) == []

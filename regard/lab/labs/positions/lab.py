@@ -163,6 +163,7 @@ def train_all(
     One worker is this process.
     """
     from regard.lab.studies.launch import Job, launch
+    from regard.lab.studies.processes import Local
 
     total = len(experiments)
     if workers == 1:
@@ -180,7 +181,7 @@ def train_all(
         Job(f"{one.task}: {one.position}", one.seed, one, 3.0 if one.task == "copy" else 1.0)
         for one in experiments
     ]
-    outcomes = launch(jobs, work, workers=workers, on_event=counting(total, show))
+    outcomes = launch(jobs, work, Local(workers), counting(total, show))
     for outcome in outcomes:
         if outcome.error:
             raise RegardError(f"{outcome.job.arm}, seed {outcome.job.seed}: {outcome.error}")

@@ -14,10 +14,10 @@ from regard.lab.labs.birthplace import lab
 from regard.lab.labs.birthplace.knowing import Known, auc, strangers
 from regard.lab.labs.comparison import Preset, Pretraining
 from regard.lab.runs.config import Config
-from regard.lab.studies.compare import Study
 from regard.lab.studies.forecasts import AROUND
 from regard.lab.tasks.birthplace.evaluation import Answered
 from regard.lab.tasks.writing.evaluation import Text
+from tests.lab.studies.declare import checked
 
 
 def known(right, wrong, strange=(0.5,)):
@@ -61,7 +61,7 @@ def before(made):
 def after(made):
     """The configs of every fine-tuning."""
     given = {"seeds": 1, "out": "out", "overrides": made.overrides}
-    jobs = Study.plan("birthplace", made.arms, **given).jobs()
+    jobs = checked("birthplace", made.arms, **given).jobs()
     return {job.arm: Config.make(job.task.task, job.task.model, job.task.overrides) for job in jobs}
 
 

@@ -76,7 +76,7 @@ def test_how_far_it_reaches() -> None:
 
 
 def test_a_network_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def launch(jobs: list[Job], work: Any, workers: int, on_event: Any) -> list[Outcome]:
+    def launch(jobs: list[Job], work: Any, launcher: Any, on_event: Any) -> list[Outcome]:
         return [Outcome(job, job.seed, "its worker died" if job.seed == 1 else "") for job in jobs]
 
     monkeypatch.setattr("regard.lab.studies.launch.launch", launch)

@@ -30,6 +30,8 @@ from regard.lab.labs.replications.outcomes import (
 )
 from regard.lab.reports.evidence import arms_of
 from regard.lab.studies.compare import compare
+from regard.lab.studies.processes import Local
+from tests.lab.studies.declare import declared
 
 
 def arm(
@@ -223,7 +225,7 @@ def test_scores_at_other_lengths_are_of_the_same_network(tmp_path: Path) -> None
     pairs = ["steps=3", "examples=60", "held_out=10", "width=8", "test_length=20", "threads=1"]
     plan = lab.plan(LabRequest(seeds=1, overrides=pairs))
     comparison = compare(
-        plan.task, plan.arms, seeds=1, out=tmp_path, overrides=plan.overrides, workers=1
+        declared(plan.task, plan.arms, seeds=1, out=tmp_path, overrides=plan.overrides), Local(1)
     )
     record = comparison.record()
     seen = Result(plan, tmp_path, record, arms_of(record, tmp_path))

@@ -17,8 +17,8 @@ from regard.lab.labs.sentiment.plan import ARMS, BLIND, BUILT_ON, LAYERED, PRESE
 from regard.lab.reports.evidence import arms_of
 from regard.lab.runs.config import Config
 from regard.lab.studies.arms import Arm
-from regard.lab.studies.compare import Study
 from regard.lab.tasks.models import MODELS
+from tests.lab.studies.declare import checked
 
 assert LAB.page
 PAGE = LAB.page
@@ -41,7 +41,7 @@ def configs(request: LabRequest) -> dict[str, Config]:
     """The config of every arm, as the comparison would make it."""
     plan = LAB.plan(request)
     given: Any = {"seeds": 1, "out": "nowhere", "overrides": plan.overrides}
-    study = Study.plan("classification", plan.arms, **given)
+    study = checked("classification", plan.arms, **given)
     return {
         job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
         for job in study.jobs()

@@ -13,14 +13,14 @@ from regard.lab.labs.translation.lab import LAB, budgets, claims_of
 from regard.lab.labs.translation.presets import ARMS
 from regard.lab.reports.evidence import Arm as Found
 from regard.lab.runs.config import Config
-from regard.lab.studies.compare import Study
 from regard.training.settings import MOST_EPOCHS
+from tests.lab.studies.declare import checked
 
 
 def configs(request: LabRequest) -> dict[str, Config]:
     """The config of every arm, as the comparison would make it."""
     plan = LAB.plan(request)
-    study = Study.plan(plan.task, plan.arms, seeds=1, out="nowhere", overrides=plan.overrides)
+    study = checked(plan.task, plan.arms, seeds=1, out="nowhere", overrides=plan.overrides)
     return {
         job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
         for job in study.jobs()

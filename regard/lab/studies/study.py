@@ -1,0 +1,212 @@
+"""The declaration of a comparison: arms, seeds, budget, reference, folder and search."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.core.errors import RegardError
+from regard.core.settings import key_of, key_value, unknown_key
+from regard.lab.studies.arms import Arm, check_arms, models_of
+from regard.lab.studies.budget import parse_budget
+from regard.lab.studies.launch import Job
+from regard.lab.studies.search import Search
+
+if TYPE_CHECKING:
+    from regard.lab.studies.job import RunTask
+
+SEED = "{seed}"  # replaced by the run's seed in an arm's settings: init=…/seed-{seed}
+
+
+@dataclass(frozen=True)
+class Study:
+    """The declaration of a comparison, which `regard.lab.studies.compare.compare` carries out.
+
+    `overrides` are ``key=value`` for all arms; a model setting applies to the arms that have it.
+    Every arm is compared with the `reference`, which is declared in advance ("": the first arm).
+    ``ladder=True`` also compares each network with the one before it; pairs of names compare those.
+    These comparisons form a family of their own. `search` first searches the settings of every arm
+    on the validation split, with the same number of trials under the same budget; the seeds are
+    then trained with the best settings. Runs are written to ``out/ARM/seed-N``.
+    """
+
+    task: str
+    arms: tuple[Arm, ...]
+    seeds: int = 3
+    budget: str = ""
+    reference: str = ""
+    overrides: tuple[str, ...] = ()
+    ladder: bool | tuple[tuple[str, str], ...] = False
+    search: Search | None = None
+    out: Path = Path()
+
+    def __post_init__(self) -> None:
+        if not self.reference and self.arms:
+            object.__setattr__(self, "reference", self.arms[0].name)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Return the settings of all arms: `overrides` and the budget. Raises: a wrong budget."""
+        budget = parse_budget(self.budget) if self.budget else {}
+        return (*self.overrides, *(f"{key}={value}" for key, value in budget.items()))
+
+    def check(self) -> None:
+        """Check all that can be checked before training.
+
+        Raises: a wrong number of seeds, reference, budget or rung; invalid settings; a folder with
+        other runs.
+        """
+        from regard.lab.runs import Config
+        from regard.lab.studies.compatibility import check_same_test
+        from regard.lab.studies.tune import check_search
+
+        check_arms(self.arms, models_of(self.task))
+        if self.seeds < 1:
+            raise RegardError(f"seeds={self.seeds}: a comparison needs at least one")
+        names = [arm.name for arm in self.arms]
+        if self.reference not in names:
+            raise RegardError(
+                f"unknown reference {self.reference!r}; choose one of the arms: {', '.join(names)}"
+            )
+        for name in [name for pair in self.rungs() for name in pair if name not in names]:
+            raise RegardError(f"a rung must be one of the arms: {', '.join(names)}, not {name!r}")
+        known = {key for arm in self.arms for key in self._keys(arm)}
+        for pair in (*self.settings, *(pair for arm in self.arms for pair in arm.overrides)):
+            key_value(pair)
+            if key_of(pair) == "seed":
+                raise RegardError(f"{pair}: a comparison sets its own seeds; use --seeds instead")
+            if key_of(pair) not in known:
+                raise RegardError(unknown_key(key_of(pair), sorted(known)))
+        configs = {}
+        for arm in self.arms:
+            with _named(arm):
+                for run in (self.run(arm, seed) for seed in self.seeds_of(arm)):
+                    configs[arm.name] = Config.make(run.task, run.model, run.overrides)
+        from regard.lab.runs.build import build_once  # imports torch: after the checks of names
+
+        for arm in self.arms:
+            with _named(arm):
+                build_once(configs[arm.name])
+        check_same_test(configs)
+        if self.search:
+            check_search(self, self.search)
+        else:
+            self.check_folders()
+
+    def check_folders(self) -> None:
+        """Raise an `OccupiedError` if a folder holds another run."""
+        from regard.lab.runs import Config, must_match
+
+        for arm in self.arms:
+            for run in (self.run(arm, seed) for seed in self.seeds_of(arm)):
+                must_match(Path(run.folder), Config.make(run.task, run.model, run.overrides))
+
+    def read_data(self, arms: set[str]) -> dict[str, dict[str, Any]]:
+        """Return `Task.facts` for the first arm and for each of these arms, by name.
+
+        The data are read here, before the workers start, so that they are fetched once and an
+        error is reported once.
+        """
+        from regard.lab.runs import Config
+        from regard.lab.studies.compatibility import data_key
+        from regard.lab.tasks import TASKS
+
+        facts_of: dict[str, dict[str, Any]] = {}
+        facts = {}
+        for arm in self.arms:
+            if arm.name not in arms and arm is not self.arms[0]:
+                continue
+            run = self.run(arm, 0)
+            data = Config.make(run.task, run.model, run.overrides).data
+            key = data_key(data)
+            if key not in facts_of:
+                # A new task, so that the files are read as they are now.
+                facts_of[key] = TASKS[self.task].prepare(data, None).facts()
+            facts[arm.name] = facts_of[key]
+        return facts
+
+    def jobs(self) -> list[Job]:
+        """Return a job for every arm and seed, with a guess of its cost."""
+        return [
+            Job(arm.name, seed, self.run(arm, seed), self.cost(arm))
+            for seed in range(self.seeds)
+            for arm in self.arms
+            if seed in self.seeds_of(arm)
+        ]
+
+    @property
+    def trials(self) -> dict[str, int]:
+        """Return the number of search trials of each arm; 0 without a search."""
+        if not self.search:
+            return {arm.name: 0 for arm in self.arms}
+        spaces = self.search.spaces(self.task, self.arms, self.settings)
+        return {name: self.search.trials if space else 0 for name, space in spaces.items()}
+
+    def trial(self, arm: Arm, number: int, settings: Mapping[str, str]) -> "RunTask":
+        """Return the run of one trial of a search: an arm with other settings, and its own seed."""
+        from regard.lab.studies.trial import TRIAL_SEED, TUNE
+
+        drawn = tuple(f"{key}={value}" for key, value in settings.items())
+        run = self.run(replace(arm, overrides=(*arm.overrides, *drawn)), 0)
+        return replace(
+            run,
+            folder=str(self.out / arm.folder / TUNE / f"trial-{number}"),
+            overrides=(*run.overrides[:-1], f"seed={TRIAL_SEED}"),
+        )
+
+    def rungs(self) -> tuple[tuple[str, str], ...]:
+        """Return the pairs of the ladder: each network with the one before it, or given pairs."""
+        if isinstance(self.ladder, tuple):
+            return self.ladder
+        names = [arm.name for arm in self.arms if not arm.deterministic] if self.ladder else []
+        return tuple(zip(names[1:], names, strict=False))
+
+    def command(self) -> list[str]:
+        """Return the command line of this comparison."""
+        words = ["regard", "compare", self.task, "--arms", ";".join(arm.name for arm in self.arms)]
+        words += ["--seeds", str(self.seeds), "--reference", self.reference]
+        words += ["--budget", self.budget] if self.budget else []
+        words += ["--ladder"] if self.ladder is True else []
+        words += self.search.words() if self.search else []
+        return [*words, *self.overrides, "--out", str(self.out)]
+
+    def run(self, arm: Arm, seed: int) -> "RunTask":
+        """Return the run of an arm and a seed."""
+        from regard.lab.studies.job import RunTask
+
+        own = {key_of(pair) for pair in arm.overrides}
+        known = self._keys(arm)
+        shared = [p for p in self.settings if key_of(p) not in own and key_of(p) in known]
+        folder = self.out / arm.folder / f"seed-{seed}"
+        own_pairs = [pair.replace(SEED, str(seed)) for pair in arm.overrides]
+        return RunTask(str(folder), self.task, arm.model, (*shared, *own_pairs, f"seed={seed}"))
+
+    def seeds_of(self, arm: Arm) -> range:
+        """Return the seeds of an arm's runs; an arm that is the same for every seed runs once."""
+        return range(1 if arm.deterministic else self.seeds)
+
+    def _keys(self, arm: Arm) -> set[str]:
+        """Return the names of an arm's settings, without the seed, which the comparison sets."""
+        from regard.lab.tasks import TASKS
+        from regard.training.settings import TrainingSettings
+
+        models = (TASKS[self.task].settings, models_of(self.task)[arm.model].settings)
+        return {key for cls in (*models, TrainingSettings) for key in cls.model_fields} - {"seed"}
+
+    def cost(self, arm: Arm) -> float:
+        """Guess the cost of a run, to start long runs first: it grows with the layers."""
+        if arm.deterministic:
+            return 0.0
+        usual = dict(models_of(self.task)[arm.model].configure())
+        one_by_one = 3.0 if usual.get("attend_step") == "previous" else 0.0
+        return 1.0 + float(usual.get("layers", 1)) + one_by_one
+
+
+@contextmanager
+def _named(arm: Arm) -> Iterator[None]:
+    """Add the arm's name to an error."""
+    try:
+        yield
+    except RegardError as error:
+        raise RegardError(f"arm {arm.name}: {error}") from None
