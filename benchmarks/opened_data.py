@@ -194,10 +194,11 @@ def saved_dataset(folder: Path) -> None:
 
 def read_arrow(folder: Path) -> None:
     """Read every row of each."""
+    from regard.lab.data.data_source import Columns
     from regard.lab.data.files import read_examples
 
     paths = [folder / "train"] if (folder / "train").is_dir() else sorted(folder.iterdir())
-    each(*(partial(read_examples, path, group="group") for path in paths))
+    each(*(partial(read_examples, path, Columns(group="group")) for path in paths))
 
 
 DATA = (
