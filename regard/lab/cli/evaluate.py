@@ -69,7 +69,7 @@ def evaluate(
     evaluation = model.evaluate(data, text=text or "", label=label or "", labels=labels)
     notes = [note for note in model.notes if not (data and note == READ)]
     if predictions is not None and ranks().first:
-        plain = evaluation.plain() if predictions.suffix != ".jsonl" else b""
+        plain = model.task.plain(evaluation) if predictions.suffix != ".jsonl" else b""
         atomic_io.write_bytes(predictions, plain or evaluation.rows())
     if json:
         emit_json(
@@ -121,7 +121,7 @@ def show(evaluation: "Evaluation", data: str) -> None:
     say(f"{evaluation.n:,} {evaluation.unit} of {data}")
     for name, words in evaluation.words():
         say(f"{name:<18} {words}")
-    for heads, *rows in evaluation.tables():
+    for heads, *rows in evaluation.tables:
         say()
         print_table(heads, rows, right=heads[1:])
     if evaluation.note:

@@ -26,6 +26,7 @@ from regard.lab.runs import Run, load
 from regard.lab.studies.result import Comparison
 from regard.lab.tasks.classification.evaluation import Prediction
 from regard.lab.tasks.evaluation import Evaluation
+from regard.lab.tasks.family_evaluation import FamilyEvaluation
 
 PLACES = 24  # positions of a mask that are drawn
 MASKS = 4  # batch rows of a mask that are drawn
@@ -222,12 +223,12 @@ def _prediction(prediction: Prediction) -> str:
     return _framed("Prediction", [answer, table], 160 + 32 * len(rows))
 
 
-def _evaluation(evaluation: Evaluation) -> str:
+def _evaluation(evaluation: Any) -> str:
     tables = [Table("Metrics", ("metric", "value"), evaluation.words())]
     titles = ("Scores by label", "Predicted and true labels")
     tables += [
         Table(title, heads, rows)
-        for title, (heads, *rows) in zip(titles, evaluation.tables(), strict=False)
+        for title, (heads, *rows) in zip(titles, evaluation.tables, strict=False)
     ]
     parts = [tag("p", evaluation.line(), class_="answer"), *(table.html() for table in tables)]
     return _framed("Evaluation", parts, 900)
@@ -242,5 +243,6 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     Comparison: _comparison,
     Prediction: _prediction,
     Evaluation: _evaluation,
+    FamilyEvaluation: _evaluation,
     Html: _chart,
 }

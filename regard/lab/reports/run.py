@@ -17,7 +17,8 @@ from regard.lab.reports.page import FRAME, LIMIT, page, static
 from regard.lab.reports.training import training_table
 from regard.lab.runs import Run
 from regard.lab.runs.convergence import MEANINGS
-from regard.lab.tasks.classification.evaluation import LabelEvaluation
+from regard.lab.tasks.classification.evaluation import by_label
+from regard.lab.tasks.evaluation import Evaluation
 
 FOLDED = 24  # labels up to which their table is shown expanded
 TEXTS = 4  # test texts shown if no texts are given
@@ -91,18 +92,19 @@ def attention_place() -> list[Html]:
     ]
 
 
-def labels(evaluation: Any) -> list[Html]:
+def labels(evaluation: Evaluation) -> list[Html]:
     """Return the scores and the confusion of the labels, for a run that predicts labels."""
-    if not isinstance(evaluation, LabelEvaluation):
+    summary = evaluation.summary
+    if "confusion" not in summary:
         return []
-    heads, *rows = evaluation.by_label()
+    heads, *rows = by_label(summary)
     note = f"{evaluation.n:,} test texts."
     table = Table("Scores by label", heads, rows, note).html()
     if len(rows) > FOLDED:
         table = tag("details", tag("summary", f"All {len(rows):,} labels"), table)
     return [
         table,
-        *confusion_drawn("Confusion", evaluation.labels, evaluation.confusion, note),
+        *confusion_drawn("Confusion", summary["labels"], summary["confusion"], note),
     ]
 
 

@@ -1,14 +1,17 @@
-"""The interface of an evaluation, for comparisons, reports and the command line."""
+"""The record of an evaluation, for comparisons, reports and the command line."""
 
+import json
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.core.errors import RegardError
+from regard.core.reading import parse_rows
 from regard.core.shown import shown
 from regard.lab.data.examples import Example
 from regard.lab.tasks import unit_of
@@ -28,23 +31,23 @@ def validated(metric: str, value: float) -> str:
     nats = -math.log(max(value, 1e-300))
     if metric == LIKELIHOOD:
         return f"validation loss {nats:.3f} nats, perplexity {math.exp(nats):.2f}"
-    if metric == LOG_LOSS:
-        return f"validation {metric} {nats:.3f} nats"
-    unit = unit_of(metric)
-    if unit.times != 100:
-        return f"validation {metric} {unit.write(value)}"
-    return f"validation {metric} " + (f"{100 * value:.1f}" if metric == "BLEU" else f"{value:.1%}")
+    return f"validation {metric} {written(metric, nats if metric == LOG_LOSS else value, 1)}"
 
 
 def written(metric: str, value: float, digits: int) -> str:
-    """Format a score: log loss in nats, other metrics in per cent.
+    """Format a score: losses in nats, fractions in per cent, others in the metric's unit.
 
-    >>> written("accuracy", 0.914, 1), written("log loss", 0.25, 1)
-    ('91.4%', '0.250 nats')
+    ``digits`` are those of per cent and BLEU.
+
+    >>> written("accuracy", 0.914, 1), written("BLEU", 0.331, 1), written("log loss", 0.25, 1)
+    ('91.4%', '33.1', '0.250 nats')
     """
-    if metric == LOG_LOSS:
+    unit = unit_of(metric)
+    if unit.sign == " nats":
         return f"{value:.{digits + 2}f} nats"
-    return f"{value:.{digits}%}"
+    if unit.times != 100:
+        return unit.write(value)
+    return f"{value:.{digits}%}" if unit.sign else f"{100 * value:.{digits}f}"
 
 
 def half_width(per_example: NDArray[np.float64], least: int) -> float:
@@ -77,84 +80,94 @@ def learned(scores: NDArray[np.floating], guess: float, best: float) -> bool:
     return bool(scores.mean() - guess > max(0.02 * room, min(error, 0.1 * room)))
 
 
-class Evaluation(ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
     """A model's answers with the references for each example, and their score.
 
     `value` is the `metric`, `low` and `high` its 95 % interval over examples; the interval does
-    not cover other seeds.
+    not cover other seeds. All three are None without references. A task makes an evaluation by
+    `Task.evaluation`; what its table or its JSON has in addition is data here.
     """
 
-    #: Name of the metric in tables.
     metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    #: The inputs with their reference answers, and the answer to each.
+    examples: Sequence[Example]
+    answers: Sequence[Any] | NDArray[Any]
+    #: Return what a row of the predictions' file has of an answer.
+    row: Callable[[Any], Mapping[str, Any]]
+    #: Whether each example's answer, or each token, is correct.
+    correct: NDArray[np.bool_]
+    #: One number per example or token, larger is better, whose mean is the compared score: 1 or 0
+    #: for correct or wrong; minus a loss, with a mean of minus the metric; or a jackknife
+    #: pseudo-value, for a score that is not a mean over examples.
+    per_example: NDArray[np.float64]
+    #: The noun for `n`, such as "texts" or "tokens".
+    unit: str = "texts"
+    #: The score by which runs are compared, if it is not the metric.
+    compared_by: str = ""
+    #: The answers as texts; empty for tasks whose answers are not right or wrong.
+    predictions: Sequence[str] = ()
+    #: The number of tokens of each example, for tasks that are scored by token.
+    sizes: Sequence[int] = ()
+    #: A degree of error for each answer, as a sort key; by default minus `per_example`.
+    wrongness: NDArray[np.float64] | None = None
+    #: Whether all answers are equal and the references are not: nothing was learned.
+    is_constant: bool = False
+    #: Additional scores for comparisons, by name.
+    other_metrics: Mapping[str, float] = field(default_factory=dict)
+    #: The metric of guesses that ignore the input, by the name of the guess.
+    trivial: Mapping[str, float] = field(default_factory=dict)
+    #: The compared score of a guess better than those of `trivial`, if there is one.
+    best_guess: float | None = None
+    #: Whether the answers exceed every guess, where `per_example` does not tell.
+    exceeds: bool | None = None
+    #: The corpus-level statistic, such as BLEU; None if the metric is a plain mean.
+    corpus: Any = None
+    #: Further values for JSON.
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    #: The end of the line, remarks on scores by name, and more names with formatted values.
+    remark: str = ""
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    facts: Sequence[tuple[str, str]] = ()
+    #: Tables for the terminal, each with column titles as its first row, and where to find the
+    #: rows that they omit.
+    tables: Sequence[Sequence[Sequence[str]]] = ()
+    note: str = ""
 
     @property
     def compared(self) -> str:
-        """Return the name of the score by which runs are compared; the metric by default."""
-        return self.metric
+        """Return the name of the score by which runs are compared."""
+        return self.compared_by or self.metric
 
     @property
-    @abstractmethod
     def n(self) -> int:
         """Return the number of examples or tokens, as `unit` says."""
-
-    @property
-    def unit(self) -> str:
-        """Return the noun for `n`, such as "texts" or "tokens"."""
-        return "texts"
-
-    @property
-    @abstractmethod
-    def examples(self) -> Sequence[Example]:
-        """Return the inputs with their reference answers."""
-
-    @property
-    def predictions(self) -> Sequence[str]:
-        """Return the answer to each example; empty for tasks evaluated token by token."""
-        return []
-
-    @property
-    @abstractmethod
-    def correct(self) -> NDArray[Any]:
-        """Return for each example or token whether the answer is correct."""
-
-    @property
-    def per_example(self) -> NDArray[np.float64]:
-        """Return one number per example, larger is better, whose mean is the compared score.
-
-        This is 1 or 0 for correct or wrong; minus a loss, with a mean of minus the metric; or a
-        jackknife pseudo-value, for a score that is not a mean over examples.
-        """
-        return np.asarray(self.correct, dtype=np.float64)
+        return len(self.correct)
 
     @property
     def groups(self) -> Sequence[str]:
         """Return the group of each number in `per_example`, "" without one.
 
-        Numbers of a group are dependent, so the statistics treat groups as the sampled units.
+        Numbers of a group are dependent, so the statistics treat groups as the sampled units. The
+        tokens of an example are a group, unless it is the only one: the variance between examples
+        is then unknown.
         """
-        return [example.group for example in self.examples]
-
-    @property
-    def wrongness(self) -> NDArray[np.float64]:
-        """Return a degree of error for each answer, as a sort key."""
-        return -self.per_example
+        if not self.sizes:
+            return [example.group for example in self.examples]
+        if np.count_nonzero(self.sizes) < 2:
+            return [""] * self.n
+        pairs = zip(self.examples, self.sizes, strict=True)
+        return [example.source for example, size in pairs for _ in range(size)]
 
     def worst(self, count: int) -> list[tuple[Example, str]]:
-        """Return wrong answers with their examples, the worst first.
-
-        Tasks evaluated token by token have none.
-        """
-        examples, answers = self.examples, self.predictions
-        if len(examples) != len(answers):
-            return []
-        wrong = np.flatnonzero(~np.asarray(self.correct, dtype=bool))
-        order = wrong[np.argsort(-self.wrongness[wrong], kind="stable")]
-        return [(examples[i], answers[i]) for i in order[:count]]
-
-    @property
-    def is_constant(self) -> bool:
-        """Return whether all answers are equal and the references are not: nothing was learned."""
-        return False
+        """Return wrong answers with their examples, the worst first, if there are `predictions`."""
+        wrong = np.flatnonzero(~self.correct) if self.predictions else np.zeros(0, np.int64)
+        wrongness = -self.per_example if self.wrongness is None else self.wrongness
+        order = wrong[np.argsort(-wrongness[wrong], kind="stable")]
+        return [(self.examples[i], self.predictions[i]) for i in order[:count]]
 
     @property
     def learned(self) -> bool:
@@ -162,61 +175,95 @@ class Evaluation(ABC):
 
         Without such a guess, compare with the lowest possible score, such as 0 BLEU. See `learned`.
         """
+        if self.exceeds is not None:
+            return self.exceeds
         unit = unit_of(self.compared)
         best, least = (unit.least, unit.most) if unit.lower else (unit.most, unit.least)
-        guess = max(map(unit.better, self.guessed), default=unit.better(least))
+        guesses = [*self.trivial.values(), *([] if self.best_guess is None else [self.best_guess])]
+        guess = max(map(unit.better, guesses), default=unit.better(least))
         return not math.isfinite(guess) or learned(self.per_example, guess, unit.better(best))
 
-    @property
-    def guessed(self) -> Sequence[float]:
-        """Return the compared score of guesses that ignore the input; by default `trivial`."""
-        return list(self.trivial.values())
-
-    @property
-    def corpus(self) -> Any:
-        """Return the corpus-level statistic, such as BLEU; None if the metric is a plain mean."""
-        return None
-
-    @property
-    def other_metrics(self) -> Mapping[str, float]:
-        """Return additional scores for comparisons, by name."""
-        return {}
-
-    @property
-    def trivial(self) -> Mapping[str, float]:
-        """Return the metric of guesses that ignore the input, by the name of the guess."""
-        return {}
-
-    @abstractmethod
     def json(self) -> dict[str, Any]:
-        """Return the summary as JSON-serialisable values."""
+        """Return the summary as JSON-serialisable values; an unlimited interval ends in None."""
+        ends = {"low": self.low, "high": self.high}
+        return {
+            "metric": self.metric,
+            "value": self.value,
+            **{key: end if math.isfinite(end or 0) else None for key, end in ends.items()},
+            "n": self.n,
+            "also": dict(self.other_metrics),
+            "trivial": dict(self.trivial),
+            **self.summary,
+        }
 
-    @abstractmethod
     def line(self) -> str:
         """Return the summary in one line."""
+        if self.value is None:
+            return f"{self.n:,} {self.unit} {self.remark}"
+        name, value, interval = self._headline(1)
+        others = self.other_metrics.items()
+        parts = [f"{name} {value} ({interval}, {self.n:,} {self.unit})"]
+        parts += [f"{other} {written(other, x, 1)}" for other, x in others if other != name]
+        return ", ".join(parts) + self.remark
 
-    @abstractmethod
     def words(self) -> list[tuple[str, str]]:
         """Return the summary as (name, formatted value) pairs for the terminal."""
+        if self.value is None:
+            return [(self.metric, f"unknown: {self.unit} {self.remark}")]
+        name, value, interval = self._headline(2)
+        rows = [(name, f"{value}  ({interval}, of {self.unit}, not seeds)")]
+        scores = [(guess, self.metric, x) for guess, x in self.trivial.items()]
+        scores += [(other, other, x) for other, x in self.other_metrics.items() if other != name]
+        for title, metric, x in scores:
+            remark = f"  ({self.remarks[title]})" if title in self.remarks else ""
+            rows.append((title, written(metric, x, 2) + remark))
+        return [*rows, *self.facts]
 
-    def tables(self) -> list[list[list[str]]]:
-        """Return tables for the terminal, each with column titles as its first row."""
-        return []
+    def _headline(self, digits: int) -> tuple[str, str, str]:
+        """Return the metric, its value and its interval in words; a likelihood as a loss."""
+        name, values = self.metric, [self.value or 0.0, self.low or 0.0, self.high or 0.0]
+        if name == LIKELIHOOD:
+            name, values = "loss", [-math.log(max(values[i], 1e-300)) for i in (0, 2, 1)]
+        value, low, high = (written(name, x, digits) for x in values)
+        return name, value, f"95 % interval {low} to {high}"
 
-    @property
-    def note(self) -> str:
-        """Return where to find the rows that `tables` omits; "" if it omits none."""
-        return ""
-
-    @abstractmethod
     def rows(self) -> bytes:
-        """Return the answers as JSON lines, one per example."""
-
-    def plain(self) -> bytes:
-        """Return the answers in the task's own file format; empty if it has none."""
-        return b""
+        """Return the examples and answers as JSON lines, which `read_rows` reads."""
+        pairs = zip(self.examples, self.answers, strict=True)
+        lines = (json.dumps({**_row(x), **self.row(a)}, ensure_ascii=False) for x, a in pairs)
+        return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.line()}>"
 
     _repr_html_ = shown
+
+
+def _row(example: Example) -> dict[str, str]:
+    values = {"label": example.label, "group": example.group}
+    given = {key: value for key, value in values.items() if value}
+    return {"source": example.source, "text": example.text, **given}
+
+
+def read_rows(
+    rows: bytes, name: str, read_row: Callable[[Mapping[str, Any]], Any]
+) -> tuple[list[Example], list[Any]]:
+    """Return the examples and answers of `Evaluation.rows`.
+
+    ``read_row`` reads an answer; ``name`` is the file, for errors. Raises: malformed rows.
+    """
+    examples, answers = [], []
+    for row in parse_rows(rows, name):
+        try:
+            label, group = str(row.get("label", "")), str(row.get("group", ""))
+            examples.append(Example(str(row["text"]), label, str(row["source"]), group))
+            answers.append(read_row(row))
+        except (ValueError, KeyError, TypeError) as error:
+            raise RegardError(f"{name} cannot be read: {error!r}") from None
+    return examples, answers
+
+
+def must_have_examples(examples: Sequence[Example], noun: str = "examples") -> None:
+    """Raise an error if there is nothing to evaluate."""
+    if not examples:
+        raise RegardError(f"there are no {noun} to evaluate; give at least one")

@@ -19,7 +19,8 @@ from regard.analysis.layer_attention import LayerAttention
 from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu
 from regard.lab.data.data_source import NAMED, Columns
-from regard.lab.tasks.evaluation import Evaluation
+from regard.lab.data.examples import Example
+from regard.lab.tasks.evaluation import Evaluation, read_rows
 from regard.nn.layers.device import evaluation_mode
 from regard.training.interface import Interface
 from regard.training.learnable import SPLITS, B, Learnable, Split
@@ -130,18 +131,33 @@ class Task(Learnable[B]):
         """Return the model's `Answer` to each input."""
 
     @abstractmethod
-    def answer(self, model: Any) -> Evaluation:
+    def answer(self, model: Any) -> Any:
         """Return the evaluation of the model on the test split."""
 
-    @abstractmethod
-    def restore(self, rows: bytes, name: str) -> Evaluation:
+    def evaluation(self, examples: Sequence[Example], answers: Sequence[Any]) -> Evaluation:
+        """Return the evaluation of a model's answers to examples.
+
+        Raises: no examples; references that do not fit the task, by file:line.
+        """
+        raise NotImplementedError
+
+    def read_row(self, row: Mapping[str, Any]) -> Any:
+        """Return the answer in a row that `Evaluation.row` wrote. Raises: a malformed row."""
+        raise NotImplementedError
+
+    def restore(self, rows: bytes, name: str) -> Any:
         """Rebuild an evaluation from its `Evaluation.rows`; ``name`` is the file, for errors.
 
         Raises: malformed rows.
         """
+        return self.evaluation(*read_rows(rows, name, self.read_row))
+
+    def plain(self, evaluation: Evaluation) -> bytes:
+        """Return the answers in the task's own file format; empty if it has none."""
+        return b""
 
     @abstractmethod
-    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Any:
         """Return the evaluation of the model on a file with reference answers.
 
         Raises: a bad row, by file:line; columns that such a file does not have.

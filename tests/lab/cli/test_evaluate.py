@@ -9,19 +9,20 @@ from regard.core.errors import RegardError
 from regard.lab.cli.evaluate import errors_of, show, show_errors
 from regard.lab.data.examples import Example
 from regard.lab.reports.mistakes import confusion_drawn
-from regard.lab.tasks.classification.evaluation import LabelEvaluation
+from regard.lab.tasks.classification.evaluation import by_label, label_evaluation
+from regard.lab.tasks.evaluation import Evaluation
 
 from .conftest import Command
 
 
-def judged(names: Sequence[str], answers: Sequence[tuple[int, int]]) -> LabelEvaluation:
+def judged(names: Sequence[str], answers: Sequence[tuple[int, int]]) -> Evaluation:
     """Answers as pairs of the true and the said label's number."""
     examples = [Example("a text", names[true], f"x.csv:{i}") for i, (true, _) in enumerate(answers)]
     chances = np.eye(len(names))[[said for _, said in answers]]
-    return LabelEvaluation.judge(names, examples, chances)
+    return label_evaluation(names, examples, chances)
 
 
-def many(count: int) -> LabelEvaluation:
+def many(count: int) -> Evaluation:
     """Label k has count − k texts; of 0 two are said to be 1, of 3 one to be 2."""
     right = [(k, k) for k in range(count) for _ in range(count - k)]
     return judged([f"class {k}" for k in range(count)], [(0, 1), (0, 1), (3, 2), *right])
@@ -32,7 +33,7 @@ def test_of_many_labels_the_largest_and_the_most_confused_are_printed(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     found = many(150)
-    by_class, pairs = found.tables()
+    by_class, pairs = found.tables
     assert [row[0] for row in by_class[1:21]] == [f"class {k}" for k in range(20)]
     assert by_class[21:] == [["… and 130 more", "", "", "", ""]]
     assert by_class[1][-1] == "152"
@@ -49,24 +50,26 @@ def test_of_many_labels_the_largest_and_the_most_confused_are_printed(
         {"true": "class 0", "predicted": "class 1", "count": 2},
         {"true": "class 3", "predicted": "class 2", "count": 1},
     ]
-    assert len(found.json()["by_class"]) == len(found.by_label()) - 1 == 150
+    assert len(found.json()["by_class"]) == len(by_label(found.summary)) - 1 == 150
 
 
 def test_a_confusion_is_printed_where_it_has_room() -> None:
     wide = ["a label of many words", "another of as many words", "a third that is not short"]
-    assert judged(["no", "yes", "so"], [(0, 1), (1, 1)]).tables()[1][1] == ["no", "0", "1", "0"]
-    (_, pairs) = judged(wide, [(0, 1), (1, 1), (2, 2)]).tables()
+    assert judged(["no", "yes", "so"], [(0, 1), (1, 1)]).tables[1][1] == ["no", "0", "1", "0"]
+    (_, pairs) = judged(wide, [(0, 1), (1, 1), (2, 2)]).tables
     assert pairs[1:] == [[f"1 × predicted {wide[1]}, true {wide[0]}"]]
-    assert len(judged(wide, [(0, 0)]).tables()) == 1  # nothing was confused
+    assert len(judged(wide, [(0, 0)]).tables) == 1  # nothing was confused
     several = [(k, (k + 1) % 14) for k in range(14)]
-    assert judged([f"label {k}" for k in range(14)], several).tables()[1][-1] == [
+    assert judged([f"label {k}" for k in range(14)], several).tables[1][-1] == [
         "… and 4 more pairs"
     ]
 
 
 def test_the_report_has_the_whole_confusion() -> None:
     found = many(150)
-    figure, pairs = confusion_drawn("Confusion", found.labels, found.confusion, "of a test")
+    figure, pairs = confusion_drawn(
+        "Confusion", found.summary["labels"], found.summary["confusion"], "of a test"
+    )
     assert "150 by 150 cells" in figure
     assert "All 2 confused pairs of labels" in pairs
     assert "class 3" in pairs
@@ -82,7 +85,7 @@ def test_the_report_has_the_whole_confusion() -> None:
 def test_a_strange_label_is_told_beside_a_few_that_are_known() -> None:
     names = [f"{'long ' * 20}{k}" for k in range(500)]
     with pytest.raises(RegardError, match="x:1: unknown label 'new'") as refused:
-        LabelEvaluation.judge(names, [Example("a", "new", "x:1")], np.ones((1, 500)))
+        label_evaluation(names, [Example("a", "new", "x:1")], np.ones((1, 500)))
     assert str(refused.value).endswith("and 490 more")
     assert len(str(refused.value)) < 600
 
@@ -172,13 +175,13 @@ def test_labels_of_a_file_by_other_names(regard: Command, trained: Path, tmp_pat
 def test_the_worst_errors_are_the_most_confident(capsys: pytest.CaptureFixture[str]) -> None:
     texts = [Example(f"text\n{i} \x1b[2J", "no", f"x.csv:{i}") for i in range(4)]
     chances = np.array([[0.4, 0.6], [0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
-    found = LabelEvaluation.judge(["no", "yes"], texts, chances)
+    found = label_evaluation(["no", "yes"], texts, chances)
     assert [row["source"] for row in errors_of(found, 2)] == ["x.csv:1", "x.csv:3"]
     show_errors(found, 9)
     printed = capsys.readouterr().out
     assert "predicted yes, true no: text 1 \\x1b[2J  (x.csv:1)\n" in printed
     assert printed.count("predicted yes") == 3
-    right = LabelEvaluation.judge(["no", "yes"], texts[2:3], chances[2:3])
+    right = label_evaluation(["no", "yes"], texts[2:3], chances[2:3])
     show_errors(right, 9)
     assert "no answer is listed as wrong" in capsys.readouterr().out
 

@@ -205,7 +205,7 @@ def test_what_a_run_gives_says_what_it_is(trained: Path) -> None:
     )
     assert f">{first[1]:.1%}</td>" in framed(said._repr_html_())
     judged = run.evaluate()
-    assert repr(judged) == f"<LabelEvaluation {judged.line()}>"
+    assert repr(judged) == f"<Evaluation {judged.line()}>"
     inside = framed(judged._repr_html_())
     assert all(f">{html.escape(' '.join(says.split()))}<" in re.sub(r" +", " ", inside)
                for _, says in judged.words())  # fmt: skip

@@ -341,14 +341,14 @@ def test_evaluation_is_of_the_test_split(whole: Path) -> None:
     assert judged.n == 1_000
     assert judged.value == judged.correct.mean()
     assert judged.low < judged.value < judged.high
-    assert judged.confusion.sum() == 1_000
-    assert np.trace(judged.confusion) == judged.correct.sum()
+    assert np.sum(judged.summary["confusion"]) == 1_000
+    assert np.trace(judged.summary["confusion"]) == judged.correct.sum()
     rows = [json.loads(line) for line in (whole / "predictions.jsonl").read_text().splitlines()]
     assert rows[3]["label"] == judged.examples[3].label
     assert rows[3]["source"] == judged.examples[3].source
-    assert rows[3]["probabilities"]["positive"] == pytest.approx(judged.probabilities[3, 1])
+    assert rows[3]["probabilities"]["positive"] == pytest.approx(judged.answers[3, 1])
     again = chances(runs.load(whole), [row["text"] for row in rows])
-    np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
+    np.testing.assert_allclose(again, judged.answers, atol=1e-6)
 
 
 def test_evaluation_of_another_file(whole: Path, tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_baselines_go_the_same_way(model: str, tmp_path: Path) -> None:
     assert judged.n == 1_000
     assert judged.value > 0.55  # words alone tell a little
     again = chances(loaded, [example.text for example in judged.examples])
-    np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
+    np.testing.assert_allclose(again, judged.answers, atol=1e-6)
     assert len(loaded.metrics()) == 1
     assert (
         finish(runs.open_or_start(tmp_path / "run", "classification", model, ["examples=300"]))
@@ -492,7 +492,7 @@ def test_pretrained_vectors_are_not_needed_afterwards(tmp_path: Path) -> None:
     assert loaded.network.embedding.weight.shape[1] == 3
     judged = run.evaluate()
     again = chances(loaded, [example.text for example in judged.examples])
-    np.testing.assert_allclose(again, judged.probabilities, atol=1e-6)
+    np.testing.assert_allclose(again, judged.answers, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -656,7 +656,7 @@ def test_a_run_keeps_the_constants_of_its_kernels(tmp_path, monkeypatch):
 
 def test_an_evaluation_prints_its_summary_and_not_its_texts(whole: Path) -> None:
     said = repr(runs.load(whole).evaluate())
-    assert said.startswith("<LabelEvaluation accuracy ")
+    assert said.startswith("<Evaluation accuracy ")
     assert len(said) < 700
 
 

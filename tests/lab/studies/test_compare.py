@@ -24,8 +24,8 @@ from regard.lab.studies.launch import Event, Job, Outcome
 from regard.lab.studies.processes import Local
 from regard.lab.studies.statistics import arm_interval, compare_runs, holm
 from regard.lab.studies.study import Study
-from regard.lab.tasks.classification.evaluation import LabelEvaluation
 from regard.lab.tasks.classification.metrics import METRICS
+from regard.lab.tasks.evaluation import Evaluation
 from tests.lab.studies.declare import checked, declared
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
@@ -151,7 +151,7 @@ def test_what_ended_a_training_is_in_its_result(
     assert run.convergence == read_score(run.folder.path).trained == "converged"
     assert found.arms[1].trained
     # A plateau at the score of a guess is no end of a training, and no claim is made of it.
-    monkeypatch.setattr(LabelEvaluation, "learned", False)
+    monkeypatch.setattr(Evaluation, "learned", False)
     assert run.convergence == TRIVIAL
     monkeypatch.setattr(module, "read_score", lambda path: stuck_at(path))
     arms = declared("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
@@ -326,7 +326,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
     assert found.metric == title
     for row in found.arms:
         judged, evaluation = read_score(runs_of[row.arm.name]), runs.load(runs_of[row.arm.name])
-        expected = evaluation.evaluate().scores
+        expected = evaluation.evaluate().summary["scores"]
         assert row.mean == pytest.approx(expected[title], rel=1e-6)
         assert row.low <= row.mean <= row.high + 1e-12
         assert row.other_metrics == pytest.approx({k: v for k, v in expected.items() if k != title})

@@ -12,15 +12,16 @@ from regard.lab.reports.comparison import write_report
 from regard.lab.studies.job import read_score
 from regard.lab.studies.predictions import by_arm, compare_predictions, named
 from regard.lab.studies.statistics import compare_runs
-from regard.lab.tasks.classification.evaluation import LabelEvaluation
+from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS
+from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.writing.metrics import judge
 
 NAMES = ("neg", "neutral", "pos")
 LABELS = np.random.default_rng(9).choice(3, 80, p=[0.6, 0.1, 0.3])
 
 
-def evaluation(seed: int, right: float, metric: str = "accuracy") -> LabelEvaluation:
+def evaluation(seed: int, right: float, metric: str = "accuracy") -> Evaluation:
     """A run's answers to 80 texts by 20 authors, of which it knows a share."""
     random = np.random.default_rng(seed)
     chances = random.dirichlet(np.ones(3), 80)
@@ -30,7 +31,7 @@ def evaluation(seed: int, right: float, metric: str = "accuracy") -> LabelEvalua
         Example(f"text {i}", NAMES[k], f"few.csv:{i}", f"author {i // 4}")
         for i, k in enumerate(LABELS.tolist())
     ]
-    return LabelEvaluation.judge(NAMES, examples, chances, metric=metric)
+    return label_evaluation(NAMES, examples, chances, metric=metric)
 
 
 def write(folder: Path, metric: str = "accuracy") -> list[Path]:

@@ -12,7 +12,7 @@ from regard.lab.studies import scoring
 from regard.lab.studies.compatibility import check_paired
 from regard.lab.studies.job import RunScore, clusters_of, scores_of
 from regard.lab.studies.statistics import arm_interval, compare_runs
-from regard.lab.tasks.classification.evaluation import LabelEvaluation
+from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS, wilson
 from regard.lab.tasks.pretraining.evaluation import Likelihoods
 from regard.lab.tasks.writing.metrics import judge, paired_bootstrap
@@ -163,7 +163,7 @@ def labelled(metric: str, seed: int, right: float) -> RunScore:
     chances[known] = 0.1 * chances[known] + 0.9 * np.eye(3)[labels[known]]
     names = ("a", "b", "c")
     examples = [Example(f"text {i}", names[k], f"f:{i}") for i, k in enumerate(labels.tolist())]
-    found = LabelEvaluation.judge(names, examples, chances, metric=metric, trained=(70, 20, 10))
+    found = label_evaluation(names, examples, chances, metric=metric, trained=(70, 20, 10))
     bits = np.packbits(found.correct).tobytes().hex()
     kept = scores_of(found.per_example, found.correct)
     return RunScore(found.compared, 60, bits, "", "", also=found.other_metrics, scores=kept)

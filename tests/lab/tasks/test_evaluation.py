@@ -6,7 +6,7 @@ import pytest
 from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
 from regard.lab.tasks.birthplace.evaluation import Answered
-from regard.lab.tasks.classification.evaluation import LabelEvaluation
+from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
 from regard.lab.tasks.evaluation import Evaluation, learned
 from regard.lab.tasks.pretraining.evaluation import Likelihoods, unigram_loss
@@ -28,7 +28,7 @@ def labelled(metric: str, right: float) -> Evaluation:
     examples = [Example("a", "xyz"[label], "f:1") for label in truth]
     chances = shares / shares.sum(1, keepdims=True) if metric == "log-loss" else np.eye(3)[said]
     trained = [600, 300, 100]
-    return LabelEvaluation.judge("xyz", examples, chances, metric=metric, trained=trained)
+    return label_evaluation("xyz", examples, chances, metric=metric, trained=trained)
 
 
 def regression(metric: str, right: float) -> Evaluation:

@@ -48,7 +48,7 @@ def test_metrics_by_hand() -> None:
     assert judged.kinds == {"person": (2, 2, 2), "place": (0, 2, 1)}
     words = TagEvaluation.judge("accuracy", ASKED, SAID, "O")
     assert (words.value, words.trivial[COMMONEST]) == (pytest.approx(6 / 8), pytest.approx(4 / 8))
-    assert words.tables()[0][1] == ["O", "75.0", "75.0", "75.0", "4"]
+    assert words.tables[0][1] == ["O", "75.0", "75.0", "75.0", "4"]
     assert TagEvaluation.judge("span F1", ASKED, [["O"] * 4, ["O"] * 2, ["O"] * 2], "O").is_constant
 
 

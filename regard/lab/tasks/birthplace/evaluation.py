@@ -14,12 +14,12 @@ from regard.core.reading import parse_rows
 from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
 from regard.lab.tasks.classification.metrics import wilson
-from regard.lab.tasks.evaluation import Evaluation
+from regard.lab.tasks.family_evaluation import FamilyEvaluation
 from regard.lab.tasks.writing.evaluation import Text
 
 
 @dataclass(frozen=True, repr=False)
-class Answered(Evaluation):
+class Answered(FamilyEvaluation):
     """Written answers with the references; `value` is the fraction of exact matches.
 
     `low` and `high` are its 95 % Wilson interval over questions. `commonest` is the most frequent

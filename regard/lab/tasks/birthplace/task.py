@@ -355,6 +355,9 @@ class Answers(Writes[QuestionBatch]):
         right = [self.decode(a.tokens) == b.target for (a,), b in zip(written, pairs, strict=True)]
         return float(np.mean(right)), total / max(count, 1)
 
+    def plain(self, evaluation: Any) -> bytes:
+        return bytes(evaluation.plain())
+
     def answer(self, model: nn.Module) -> Answered:
         """Return the evaluation of the model on the test questions."""
         pairs = self.split("test").pairs

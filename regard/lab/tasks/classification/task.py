@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from regard.core.errors import RegardError, look_up
@@ -21,18 +21,18 @@ from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read_examples
-from regard.lab.data.labels import meant, parse_labels, rename
+from regard.lab.data.labels import parse_labels, rename
 from regard.lab.data.texts import NAMES
-from regard.lab.data.titles import listed
 from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.tasks.classification.evaluation import (
-    Judging,
-    LabelEvaluation,
     Prediction,
+    label_evaluation,
+    label_numbers,
     predictions,
 )
 from regard.lab.tasks.classification.metrics import METRICS, log_loss, scores
 from regard.lab.tasks.encoded import Batch, plain
+from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.settings import ClassificationSettings
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.training.learnable import Split
@@ -170,15 +170,25 @@ class Classification(TextTask):
     def output_names(self) -> list[str]:
         return [f"logit of {label}" for label in self.labels]
 
-    def answer(self, model: Any) -> LabelEvaluation:
+    def answer(self, model: Any) -> Evaluation:
         """Return the evaluation of the model on the test split."""
-        return self._evaluation(self.test.examples, self.probabilities(model, "test"))
+        return self.evaluation(self.test.examples, self.probabilities(model, "test"))
 
-    def restore(self, rows: bytes, name: str) -> LabelEvaluation:
-        """Rebuild an evaluation from its rows. Raises: malformed rows."""
-        return LabelEvaluation.parse(rows, self.labels, name, **self._judging)
+    def evaluation(self, examples: Sequence[Example], answers: ArrayLike) -> Evaluation:
+        """Evaluate probabilities (examples, labels)."""
+        settings, trained = self.settings, list(self.counts.values())
+        return label_evaluation(
+            self.labels, examples, answers, metric=settings.metric, trained=trained
+        )
 
-    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> LabelEvaluation:
+    def read_row(self, row: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return the probabilities of a row. Raises: they are not between 0 and 1."""
+        chances = np.array([row["probabilities"][label] for label in self.labels], np.float64)
+        if not ((chances >= 0) & (chances <= 1)).all():
+            raise ValueError("a probability is not between 0 and 1")
+        return chances
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the evaluation of the model on a labelled file.
 
         Columns default to those of the training. Raises: a bad row or an unknown label, by
@@ -189,7 +199,7 @@ class Classification(TextTask):
         examples = read_examples(data, columns.filled(usual))
         names = parse_labels(columns.labels or settings.labels)
         examples = rename(examples, names, must_occur=bool(columns.labels))
-        return self._evaluation(examples, self.probabilities(model, examples))
+        return self.evaluation(examples, self.probabilities(model, examples))
 
     def weigh(self, model: Any, text: str, answer: Prediction) -> Any:
         """Return each word's contribution to the score of the label that a baseline predicts."""
@@ -217,26 +227,9 @@ class Classification(TextTask):
         """Return the labels."""
         return {"labels": list(self.labels)}
 
-    def _evaluation(
-        self, examples: Sequence[Example], probabilities: NDArray[np.floating]
-    ) -> LabelEvaluation:
-        return LabelEvaluation.judge(self.labels, examples, probabilities, **self._judging)
-
-    @property
-    def _judging(self) -> Judging:
-        """Return the keyword arguments of `LabelEvaluation.judge`."""
-        return {"metric": self.settings.metric, "trained": list(self.counts.values())}
-
     def numbered(self, examples: Sequence[Example]) -> NDArray[np.int64]:
         """Return each example's label number. Raises: an unknown label, by file:line."""
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        for example in examples:
-            if example.label not in numbers:
-                raise RegardError(
-                    f"{example.source}: unknown label {example.label!r:.80}; the model learned "
-                    f"{listed(self.labels)}{meant(example.label, self.labels)}"
-                )
-        return np.array([numbers[example.label] for example in examples], dtype=np.int64)
+        return label_numbers(self.labels, examples)
 
 
 def class_weights(text: str, counts: Mapping[str, int]) -> NDArray[np.float32] | None:

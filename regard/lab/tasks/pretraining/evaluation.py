@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from regard.core.errors import RegardError
 from regard.core.reading import parse_rows
 from regard.lab.data.examples import Example
-from regard.lab.tasks.evaluation import LIKELIHOOD, Evaluation, learned
+from regard.lab.tasks.evaluation import LIKELIHOOD, learned
+from regard.lab.tasks.family_evaluation import FamilyEvaluation
 
 RESAMPLES = 1_000
 SEED = 12_345
@@ -60,7 +61,7 @@ def unigram_loss(tokens: NDArray[np.integer]) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class Likelihoods(Evaluation):
+class Likelihoods(FamilyEvaluation):
     """Losses of all predicted tokens in nats, and whether each token was the most probable.
 
     Row i is an example, a chunk of text corrupted by the task. `value` is exp(−mean nats), the

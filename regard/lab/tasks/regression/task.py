@@ -25,7 +25,8 @@ from regard.lab.data.labels import MOST, number_of, why_no_number
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.baselines import TfidfFeatures
 from regard.lab.tasks.encoded import Batch, plain
-from regard.lab.tasks.evaluation import Evaluation, half_width
+from regard.lab.tasks.evaluation import half_width
+from regard.lab.tasks.family_evaluation import FamilyEvaluation
 from regard.lab.tasks.regression import METRICS, RegressionSettings, RidgeSettings
 from regard.lab.tasks.task import no_labels
 from regard.lab.tasks.texts import TextTask, outputs_of
@@ -143,7 +144,7 @@ def _above(x: Numbers, weights: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True, repr=False)
-class RegressionEvaluation(Evaluation):
+class RegressionEvaluation(FamilyEvaluation):
     """Predicted and true numbers with their scores.
 
     `guesses` is the metric of predicting the mean of the training numbers for every text.

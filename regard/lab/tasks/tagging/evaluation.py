@@ -16,7 +16,8 @@ from regard.core.reading import parse_rows
 from regard.core.shown import shown
 from regard.lab.data.examples import Example
 from regard.lab.data.tagged import OUTSIDE, mark_spans, spans
-from regard.lab.tasks.evaluation import Evaluation, half_width, written
+from regard.lab.tasks.evaluation import half_width, written
+from regard.lab.tasks.family_evaluation import FamilyEvaluation
 
 COMMONEST = "most frequent tag"  # the guess that ignores the words
 SHOWN = 20  # tags or kinds in a table in the terminal
@@ -120,7 +121,7 @@ def pseudo_values(counts: Counts) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, repr=False)
-class TagEvaluation(Evaluation):
+class TagEvaluation(FamilyEvaluation):
     """Predicted tags of sentences with the true ones, and their scores.
 
     ``metric``: "span F1", or "accuracy" over words. ``commonest``: the most frequent tag in
@@ -289,6 +290,7 @@ class TagEvaluation(Evaluation):
         names = sorted({*predicted, *true}, key=lambda name: (-true[name], name))
         return {name: (right[name], predicted[name], true[name]) for name in names}
 
+    @property
     def tables(self) -> list[list[list[str]]]:
         """Return precision, recall, F1 and the true count of each kind of span, or tag."""
         rows = [["tag" if self.metric == "accuracy" else "kind", "precision", "recall", "F1", "n"]]

@@ -357,6 +357,9 @@ class Tagging(TextTask):
         inside = [place for place, i in enumerate(read) if tags[i] not in OUTSIDE]
         return Explainable(scalars, inside[0] if inside else 0)
 
+    def plain(self, evaluation: Any) -> bytes:
+        return bytes(evaluation.plain())
+
     def answer(self, model: Any) -> TagEvaluation:
         """Return the evaluation of the model on the test split."""
         return self._evaluation(self.test.examples, self.tag(model, "test"))

@@ -16,7 +16,7 @@ from regard.core.reading import parse_rows
 from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
 from regard.lab.data.parallel import references
-from regard.lab.tasks.evaluation import Evaluation
+from regard.lab.tasks.family_evaluation import FamilyEvaluation
 from regard.lab.tasks.writing import metrics
 from regard.lab.tasks.writing.metrics import Aligned, Judgement
 
@@ -82,7 +82,7 @@ class Scored:
 
 
 @dataclass(frozen=True, repr=False)
-class Translations(Evaluation):
+class Translations(FamilyEvaluation):
     """Written texts with the references, and their scores.
 
     `value` is the metric ("exact match" or "BLEU", as a fraction), `low` and `high` its 95 %
