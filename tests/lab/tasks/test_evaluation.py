@@ -11,7 +11,7 @@ from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
 from regard.lab.tasks.evaluation import Evaluation, learned
 from regard.lab.tasks.pretraining.evaluation import Likelihoods, unigram_loss
 from regard.lab.tasks.regression import METRICS as METRICS_OF_NUMBERS
-from regard.lab.tasks.regression.task import RegressionEvaluation
+from regard.lab.tasks.regression.evaluation import number_evaluation
 from regard.lab.tasks.symbols.task import SymbolEvaluation
 from regard.lab.tasks.tagging.evaluation import TagEvaluation
 from regard.lab.tasks.writing.evaluation import Text, Translations
@@ -35,7 +35,7 @@ def regression(metric: str, right: float) -> Evaluation:
     true = RNG.normal(10, 2, MANY)
     said = 10 + right * (true - 10) + 0.1 * RNG.normal(size=MANY)
     examples = [Example("a", f"{x!r}", "f:1") for x in true.tolist()]
-    return RegressionEvaluation.judge(metric, examples, said, 10.0)
+    return number_evaluation(metric, examples, said, 10.0)
 
 
 def spans(right: float) -> Evaluation:

@@ -17,14 +17,14 @@ from regard.lab.labs.kernel_regression.points import variance
 from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks import TASKS, unit_of
 from regard.lab.tasks.regression import METRICS, RidgeSettings
-from regard.lab.tasks.regression.task import (
+from regard.lab.tasks.regression.evaluation import (
     GUESS,
-    RegressionEvaluation,
-    Ridge,
     metric_of,
+    number_evaluation,
     parsed,
     pseudo_values,
 )
+from regard.lab.tasks.regression.task import Ridge
 from regard.lab.tasks.writing.streaming import Drawing
 from regard.lab.web.registry import find
 from regard.lab.web.served_model import opened
@@ -94,19 +94,23 @@ def test_a_few_texts_in_perfect_order_are_no_evidence() -> None:
 
 def test_an_evaluation_is_restored_from_its_rows() -> None:
     examples = [Example(f"text {i}", f"{x!r}", f"f:{i}", "g") for i, x in enumerate(TRUE.tolist())]
-    judged = RegressionEvaluation.judge("MAE", examples, SAID, 5.0)
+    judged = number_evaluation("MAE", examples, SAID, 5.0)
     assert judged.low < judged.value < judged.high
     assert judged.trivial == {GUESS: pytest.approx(np.abs(TRUE - 5).mean())}
-    again = RegressionEvaluation.parse(judged.rows(), "MAE", 5.0, "p")
+    facts = {"mean": 5.0, "deviation": 1.0}
+    task = TASKS["regression"].prepare(
+        TASKS["regression"].configure({"metric": "mae"}), None, facts
+    )
+    again = task.restore(judged.rows(), "p")
     assert (again.value, again.examples) == (judged.value, judged.examples)
     assert json.loads(json.dumps(judged.json()))["metric"] == "MAE"
     assert judged.line().startswith("MAE ")
     assert not judged.is_constant
-    assert RegressionEvaluation.judge("R²", examples, np.ones(40), 5.0).is_constant
-    with pytest.raises(RegardError, match=r"p cannot be read: KeyError\('value'\)"):
-        RegressionEvaluation.parse(b'{"text": "a"}\n', "MAE", 5.0, "p")
+    assert number_evaluation("R²", examples, np.ones(40), 5.0).is_constant
+    with pytest.raises(RegardError, match=r"p cannot be read: KeyError\('number'\)"):
+        task.restore(b'{"text": "a", "label": "1", "source": "s"}\n', "p")
     with pytest.raises(RegardError, match="there are no examples to evaluate"):
-        RegressionEvaluation.judge("R²", [], np.zeros(0), 0.0)
+        number_evaluation("R²", [], np.zeros(0), 0.0)
 
 
 @pytest.mark.parametrize("label", ["good", "1,000,5", "inf", "0x1"])
@@ -189,7 +193,7 @@ def test_networks_learn_numbers_and_come_back(tmp_path: Path, model: str) -> Non
     judged = loaded.evaluate()
     assert judged.n == 1_000
     said = [answer.value for answer in loaded.predict([x.text for x in judged.examples[:50]])]
-    np.testing.assert_allclose(said, judged.numbers[:50], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(said, judged.answers[:50], rtol=1e-3, atol=1e-3)
 
 
 def test_equal_numbers_and_other_data_are_refused(tmp_path: Path) -> None:
@@ -231,12 +235,12 @@ def test_ties_and_few_texts_give_finite_numbers() -> None:
     odd[0] += 0.1
     assert np.abs(pseudo_values("R²", odd + draw.normal(0, 0.1, 50), odd)).max() < 1e4
     for metric in METRICS.values():
-        one = RegressionEvaluation.judge(metric, [Example("a", "1", "f:1")], np.ones(1), 0.0)
+        one = number_evaluation(metric, [Example("a", "1", "f:1")], np.ones(1), 0.0)
         json.dumps(one.json(), allow_nan=False)
-    row = b'{"text": "a", "value": 1, "source": "s", "number": "inf"}\n'
-    with pytest.raises(RegardError, match="p cannot be read"):
-        RegressionEvaluation.parse(row, "MAE", 5.0, "p")
     task = TASKS["regression"].prepare(TASKS["regression"].configure({}), None, {"mean": 1e308})
+    row = b'{"text": "a", "label": "1", "source": "s", "number": "inf"}\n'
+    with pytest.raises(RegardError, match="p cannot be read"):
+        task.restore(row, "p")
     with pytest.raises(RegardError, match=r"env.json: mean is 1e\+308"):
         _ = task.scale
 

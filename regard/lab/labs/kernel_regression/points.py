@@ -11,7 +11,7 @@ from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.data.columns import read_columns
 from regard.lab.data.curve import curve
-from regard.lab.tasks.regression.task import all_equal
+from regard.lab.tasks.regression.evaluation import all_equal
 
 Numbers = NDArray[np.float64]
 BUILT_IN = "curve"

@@ -1,9 +1,6 @@
-"""The task of regression: loss, predictions, their evaluation, and a linear baseline."""
+"""The task of regression: loss, predictions, and a linear baseline."""
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,300 +8,32 @@ from typing import Any
 import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, Field
-from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from regard.core.errors import RegardError
-from regard.core.reading import checked, parse_rows
+from regard.core.reading import checked
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read_examples
-from regard.lab.data.labels import MOST, number_of, why_no_number
+from regard.lab.data.labels import MOST
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.baselines import TfidfFeatures
 from regard.lab.tasks.encoded import Batch, plain
-from regard.lab.tasks.evaluation import half_width
-from regard.lab.tasks.family_evaluation import FamilyEvaluation
+from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.regression import METRICS, RegressionSettings, RidgeSettings
+from regard.lab.tasks.regression.evaluation import (
+    Number,
+    Numbers,
+    all_equal,
+    metric_of,
+    number_evaluation,
+    parsed,
+)
 from regard.lab.tasks.task import no_labels
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.training.learnable import Split
-
-Numbers = NDArray[np.float64]
-GUESS = "training mean"  # the guess that ignores the text
-
-
-@dataclass(frozen=True)
-class Number:
-    """The number that a model predicts for a text."""
-
-    value: float
-    unknown: tuple[str, ...] = ()  # words of the text that the model does not know
-
-    def line(self) -> str:
-        """Return the number with six significant digits."""
-        return f"{self.value:.6g}"
-
-    def phrase(self) -> str:
-        """Return the number with four significant digits."""
-        return f"{self.value:.4g}"
-
-    def json(self) -> dict[str, Any]:
-        """Return the answer as JSON-serialisable values."""
-        named = {"unknown": list(self.unknown)} if self.unknown else {}
-        return {"value": self.value, **named}
-
-
-def metric_of(name: str, predicted: Numbers, true: Numbers) -> float:
-    """Compute R², MAE, RMSE or Spearman's ρ, by the metric's name in tables.
-
-    R² = 1 − Σ (yᵢ − ŷᵢ)² / Σ (yᵢ − ȳ)²; ρ is Pearson's correlation of the ranks. If all true
-    numbers are equal, R² and ρ are 0.
-
-    >>> metric_of("MAE", np.array([1.0, 2.0]), np.array([2.0, 4.0]))
-    1.5
-    """
-    wrong = predicted - true
-    if name == "MAE":
-        return float(np.abs(wrong).mean())
-    if name == "RMSE":
-        return float(np.sqrt((wrong**2).mean()))
-    if name == "R²":
-        spread = 0.0 if all_equal(true) else float(((true - true.mean()) ** 2).sum())
-        return 1 - float((wrong**2).sum()) / spread if spread else 0.0
-    a, b = (x - x.mean() for x in (rankdata(predicted), rankdata(true)))
-    size = math.sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / size if size else 0.0
-
-
-def all_equal(numbers: Numbers) -> bool:
-    """Return whether all numbers are equal up to rounding, even if their variance is not 0."""
-    return bool(np.ptp(numbers) <= 8 * np.finfo(np.float64).eps * np.abs(numbers).max())
-
-
-def pseudo_values(name: str, predicted: Numbers, true: Numbers) -> Numbers:
-    """Return one number per example, larger is better, whose mean is the metric, or minus it.
-
-    MAE: minus the absolute error. RMSE (negated) and R²: the jackknife's n θ − (n − 1) θ₋ᵢ
-    (Miller 1974), shifted to have mean θ, in O(n). ρ: the influence of each example, which is the
-    first-order term of the jackknife, shifted to have mean ρ, in O(n log n). With
-    two examples for R², and four for ρ, the metric is often the same without any one of them: the
-    last example then has the full value, so that t is 1 for any difference.
-    """
-    n, wrong = len(true), (predicted - true) ** 2
-    if name == "MAE":
-        return -np.abs(predicted - true)
-    if n < {"RMSE": 2, "R²": 3}.get(name, 5):
-        values = np.zeros(n)
-        values[-1:] = n * (-1 if name == "RMSE" else 1) * metric_of(name, predicted, true)
-        return values
-    if name == "RMSE":
-        whole, left = -np.sqrt(wrong.mean()), -np.sqrt((wrong.sum() - wrong) / (n - 1))
-    elif name == "R²":
-        # Without example i, the sum of squares is smaller by n/(n − 1) (yᵢ − ȳ)².
-        spread = 0.0 if all_equal(true) else ((true - true.mean()) ** 2).sum()
-        rest = spread - n / (n - 1) * (true - true.mean()) ** 2
-        whole = metric_of(name, predicted, true)
-        varied = rest > 1e-9 * spread  # otherwise the others are all equal, and their R² is 0
-        left = np.where(varied, 1 - (wrong.sum() - wrong) / np.where(varied, rest, 1), 0)
-    else:
-        whole, influence = metric_of(name, predicted, true), _influence_on_rho(predicted, true)
-        return np.asarray(whole + influence - influence.mean())
-    values = n * whole - (n - 1) * left
-    return np.asarray(values - values.mean() + whole, dtype=np.float64)
-
-
-def _influence_on_rho(predicted: Numbers, true: Numbers) -> Numbers:
-    """Compute the influence of each pair (x, y) on the rank correlation, up to a constant.
-
-        (uᵢvᵢ + a_x(v)ᵢ + a_y(u)ᵢ) / √(s_u s_v)
-            − ρ/2 ((uᵢ² + 2a_x(u)ᵢ) / s_u + (vᵢ² + 2a_y(v)ᵢ) / s_v)
-
-    with u, v the centred ranks divided by n, s_u, s_v their variances (constants without ties), and
-    a_x(w)ᵢ the sum of w where x > xᵢ, half of it where x = xᵢ, over n. Croux & Dehon 2010.
-    """
-    u, v = ((rank - rank.mean()) / len(rank) for rank in (rankdata(predicted), rankdata(true)))
-    one, other = float(u.var()), float(v.var())
-    if not one or not other:
-        return np.zeros(len(u))
-    size = math.sqrt(one * other)
-    both = (u * v + _above(predicted, v) + _above(true, u)) / size
-    ties = (u * u + 2 * _above(predicted, u)) / one + (v * v + 2 * _above(true, v)) / other
-    return np.asarray(both - float((u * v).mean()) / size / 2 * ties)
-
-
-def _above(x: Numbers, weights: Numbers) -> Numbers:
-    """Return for each i the sum of weights with x > xᵢ, plus half of those with x = xᵢ, over n."""
-    order = np.argsort(x, kind="stable")
-    ordered, sums = x[order], np.concatenate([[0.0], np.cumsum(weights[order])])
-    first, last = (np.searchsorted(ordered, x, side=side) for side in ("left", "right"))
-    return np.asarray((sums[-1] - 0.5 * (sums[first] + sums[last])) / len(x))
-
-
-@dataclass(frozen=True, repr=False)
-class RegressionEvaluation(FamilyEvaluation):
-    """Predicted and true numbers with their scores.
-
-    `guesses` is the metric of predicting the mean of the training numbers for every text.
-    """
-
-    metric: str
-    references: tuple[Example, ...] = field(repr=False)
-    numbers: Numbers = field(repr=False)
-    true: Numbers = field(repr=False)
-    guesses: Mapping[str, float]
-
-    @classmethod
-    def judge(
-        cls, metric: str, examples: Sequence[Example], predicted: Numbers, mean: float
-    ) -> "RegressionEvaluation":
-        """Evaluate predicted numbers; ``mean`` is the mean of the training numbers.
-
-        Raises: no examples; a label that is not a number.
-        """
-        if not examples:
-            raise RegardError("there are no examples to evaluate; give at least one")
-        true = parsed(examples)
-        guess = metric_of(metric, np.full(len(true), mean), true)
-        return cls(metric, tuple(examples), np.asarray(predicted, np.float64), true, {GUESS: guess})
-
-    @property
-    def n(self) -> int:
-        """Return the number of texts."""
-        return len(self.true)
-
-    @property
-    def examples(self) -> Sequence[Example]:
-        """Return the texts with their numbers."""
-        return self.references
-
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """Return for each text whether the predicted number equals the true one."""
-        return np.asarray(self.numbers == self.true)
-
-    @cached_property
-    def value(self) -> float:
-        """Return the metric."""
-        return metric_of(self.metric, self.numbers, self.true)
-
-    @cached_property
-    def per_example(self) -> Numbers:
-        """Return each text's contribution to the metric: `pseudo_values`."""
-        return pseudo_values(self.metric, self.numbers, self.true)
-
-    @property
-    def low(self) -> float:
-        """Return the lower end of the 95 % interval over texts, value ± 1.96 s/√n."""
-        return max(unit_of(self.metric).least, self.value - self._half)
-
-    @property
-    def high(self) -> float:
-        """Return the upper end of the interval."""
-        return min(unit_of(self.metric).most, self.value + self._half)
-
-    @property
-    def _half(self) -> float:
-        return half_width(self.per_example, 3)
-
-    @property
-    def is_constant(self) -> bool:
-        """Return whether predicted numbers are equal, up to rounding, but the true ones differ."""
-        return bool(np.ptp(self.numbers) <= 1e-6 * np.ptp(self.true)) and not all_equal(self.true)
-
-    @property
-    def other_metrics(self) -> dict[str, float]:
-        """Return the other metrics."""
-        others = [name for name in METRICS.values() if name != self.metric]
-        return {name: metric_of(name, self.numbers, self.true) for name in others}
-
-    @property
-    def trivial(self) -> Mapping[str, float]:
-        """Return the metric of predicting the mean of the training numbers for every text."""
-        return self.guesses
-
-    def json(self) -> dict[str, Any]:
-        """Return the summary as JSON-serialisable values."""
-        values: dict[str, Any] = {
-            key: getattr(self, key) for key in ("metric", "value", "low", "high", "n")
-        }
-        ends = {key: None for key in ("low", "high") if not math.isfinite(values[key])}
-        return {**values, **ends, "also": self.other_metrics, "trivial": self.trivial}
-
-    def line(self) -> str:
-        """Return the summary in one line."""
-        unit = unit_of(self.metric)
-        value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
-        others = (f"{name} {unit_of(name).write(x)}" for name, x in self.other_metrics.items())
-        summary = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
-        return ", ".join([summary, *others])
-
-    def words(self) -> list[tuple[str, str]]:
-        """Return the summary as (name, formatted value) pairs for the terminal."""
-        unit = unit_of(self.metric)
-        value, low, high = (unit.write(x) for x in (self.value, self.low, self.high))
-        guess = unit.write(self.guesses[GUESS])
-        return [
-            (self.metric, f"{value}  (95 % interval {low} to {high}, of texts, not seeds)"),
-            (GUESS, f"{guess}  ({self.metric} of predicting the training mean for every text)"),
-            *((name, unit_of(name).write(x)) for name, x in self.other_metrics.items()),
-        ]
-
-    def rows(self) -> bytes:
-        """Return JSON lines: source, text, value (the true number), number, group if any."""
-        rows = zip(self.examples, self.true.tolist(), self.numbers.tolist(), strict=True)
-        lines = (
-            json.dumps(
-                {
-                    "source": example.source,
-                    "text": example.text,
-                    "value": true,
-                    "number": number,
-                    **({"group": example.group} if example.group else {}),
-                },
-                ensure_ascii=False,
-            )
-            for example, true, number in rows
-        )
-        return "".join(f"{line}\n" for line in lines).encode()
-
-    @classmethod
-    def parse(cls, rows: bytes, metric: str, mean: float, name: str) -> "RegressionEvaluation":
-        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
-        lines = list(parse_rows(rows, name))
-        try:
-            examples = [
-                Example(
-                    str(row["text"]),
-                    f"{float(row['value'])!r}",
-                    str(row["source"]),
-                    str(row.get("group", "")),
-                )
-                for row in lines
-            ]
-            predicted = np.array([float(row["number"]) for row in lines])
-            if not (np.abs(predicted) < MOST).all():
-                raise ValueError("a number is not finite, or too large")
-        except (ValueError, KeyError, TypeError) as error:
-            raise RegardError(f"{name} cannot be read: {error!r}") from None
-        return cls.judge(metric, examples, predicted, mean)
-
-
-def parsed(examples: Sequence[Example]) -> Numbers:
-    """Return the number of each example. Raises: a label that is not a number, by file:line."""
-    numbers = [number_of(example.label) for example in examples]
-    for example, value in zip(examples, numbers, strict=True):
-        if value is None:
-            problem = why_no_number(example.label)
-            if ";" not in problem:
-                problem += (
-                    "; name the column of the numbers by label=NAME (--label NAME for regard "
-                    "evaluate), or learn labels with regard train classification"
-                )
-            raise RegardError(f"{example.source}: {problem}")
-    return np.array(numbers, dtype=np.float64)
 
 
 class Scale(BaseModel):
@@ -428,15 +157,22 @@ class Regression(TextTask):
         """Predict the numbers of texts."""
         return [Number(float(value)) for value in self.predict_numbers(model, list(inputs))]
 
-    def answer(self, model: Any) -> RegressionEvaluation:
+    def answer(self, model: Any) -> Evaluation:
         """Return the evaluation of the model on the test split."""
-        return self._evaluation(self.test.examples, self.predict_numbers(model, "test"))
+        return self.evaluation(self.test.examples, self.predict_numbers(model, "test"))
 
-    def restore(self, rows: bytes, name: str) -> RegressionEvaluation:
-        """Rebuild an evaluation from its rows. Raises: malformed rows."""
-        return RegressionEvaluation.parse(rows, self.metric, self.scale[0], name)
+    def evaluation(self, examples: Sequence[Example], answers: ArrayLike) -> Evaluation:
+        """Evaluate predicted numbers."""
+        return number_evaluation(self.metric, examples, answers, self.scale[0])
 
-    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> RegressionEvaluation:
+    def read_row(self, row: Mapping[str, Any]) -> float:
+        """Return the number of a row. Raises: it is not finite, or too large."""
+        number = float(row["number"])
+        if not abs(number) < MOST:
+            raise ValueError("a number is not finite, or too large")
+        return number
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the evaluation of the model on a file of texts with numbers.
 
         Columns default to those of the training. Raises: a bad row, by file:line.
@@ -444,7 +180,7 @@ class Regression(TextTask):
         no_labels(columns)
         usual = Columns(self.settings.text, self.settings.label)
         examples = read_examples(data, columns.filled(usual))
-        return self._evaluation(examples, self.predict_numbers(model, examples))
+        return self.evaluation(examples, self.predict_numbers(model, examples))
 
     def exported(self) -> dict[str, Any]:
         """Return what a program needs to use an exported network: also the unit of a number."""
@@ -460,6 +196,3 @@ class Regression(TextTask):
     @property
     def output_names(self) -> list[str]:
         return ["the number, in standard deviations from the training mean"]
-
-    def _evaluation(self, examples: Sequence[Example], predicted: Numbers) -> RegressionEvaluation:
-        return RegressionEvaluation.judge(self.metric, examples, predicted, self.scale[0])
