@@ -12,8 +12,8 @@ from regard.lab.tasks.evaluation import Evaluation, learned
 from regard.lab.tasks.pretraining.evaluation import Likelihoods, unigram_loss
 from regard.lab.tasks.regression import METRICS as METRICS_OF_NUMBERS
 from regard.lab.tasks.regression.evaluation import number_evaluation
-from regard.lab.tasks.symbols.task import SymbolEvaluation
-from regard.lab.tasks.tagging.evaluation import TagEvaluation
+from regard.lab.tasks.symbols.task import SymbolTask
+from regard.lab.tasks.tagging.evaluation import tag_evaluation
 from regard.lab.tasks.writing.evaluation import Text, Translations
 
 RNG = np.random.default_rng(0)
@@ -41,14 +41,14 @@ def regression(metric: str, right: float) -> Evaluation:
 def spans(right: float) -> Evaluation:
     examples = [Example("a b c", "O B-x O", f"f:{i}", parents=(-1, 0, 1)) for i in range(100)]
     tags = [["O", "B-x" if i < 100 * right else "O", "B-y"] for i in range(100)]
-    return TagEvaluation.judge("span F1", examples, tags, "O")
+    return tag_evaluation("span F1", examples, tags, "O")
 
 
 def symbols(right: float) -> Evaluation:
     true = RNG.choice(20, MANY)
     said = np.where(RNG.random(MANY) < right, true, RNG.choice(20, MANY))
     examples = [Example("a", f"s{x}", "f:1", parents=(-1,)) for x in true]
-    return SymbolEvaluation.judge("accuracy", examples, [[f"s{x}"] for x in said], "s3")
+    return tag_evaluation("accuracy", examples, [[f"s{x}"] for x in said], "s3", SymbolTask.scoring)
 
 
 def written(metric: str, right: float) -> Evaluation:

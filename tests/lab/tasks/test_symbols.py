@@ -13,8 +13,8 @@ from regard.lab.data.examples import Example
 from regard.lab.runs import Config
 from regard.lab.tasks import TASKS
 from regard.lab.tasks.symbols import PUZZLES
-from regard.lab.tasks.symbols.task import SymbolEvaluation, SymbolTask
-from regard.lab.tasks.tagging.evaluation import Tags
+from regard.lab.tasks.symbols.task import SymbolTask
+from regard.lab.tasks.tagging.evaluation import Tags, tag_evaluation, word_counts
 
 TINY = ("examples=200", "held_out=30", "steps=3", "width=8", "threads=1")
 SMALL = {"examples": 60, "held_out": 20}
@@ -38,26 +38,33 @@ def small(name: str, **given: object) -> SymbolTask:
 
 
 def test_only_positions_with_an_answer_count() -> None:
-    judged = SymbolEvaluation.judge("accuracy", ASKED, SAID, "x")
-    assert judged.counts.tolist() == [[1, 2, 2], [1, 1, 1], [0, 2, 2]]
+    judged = tag_evaluation("accuracy", ASKED, SAID, "x", SymbolTask.scoring)
+    assert word_counts(*SymbolTask.scoring.counted(ASKED, SAID)).tolist() == [
+        [1, 2, 2],
+        [1, 1, 1],
+        [0, 2, 2],
+    ]
     assert judged.value == pytest.approx(2 / 5)
     assert judged.other_metrics == {"exact match": pytest.approx(1 / 3)}
     assert judged.trivial == {"most frequent answer": pytest.approx(4 / 5)}
-    assert judged.kinds == {"x": (2, 3, 4), "y": (0, 2, 1)}
+    assert judged.summary["kinds"] == {
+        "x": {"right": 2, "said": 3, "true": 4},
+        "y": {"right": 0, "said": 2, "true": 1},
+    }
     assert judged.per_example.mean() == pytest.approx(2 / 5)
     assert not judged.is_constant
-    exact = SymbolEvaluation.judge("exact match", ASKED, SAID, "x")
+    exact = tag_evaluation("exact match", ASKED, SAID, "x", SymbolTask.scoring)
     assert exact.value == pytest.approx(1 / 3)
     assert exact.per_example.tolist() == [0, 1, 0]
     assert exact.other_metrics == {"accuracy": pytest.approx(2 / 5)}
     assert exact.trivial == {"most frequent answer": pytest.approx(2 / 3)}
     assert judged.line().endswith("3 examples), exact match 33.3%")
-    assert judged.words()[1] == ("most frequent answer", "80.0%  (x everywhere)")
+    assert judged.words()[1] == ("most frequent answer", "80.00%  (x everywhere)")
     constant = [["_", "x", "x"], ["_", "_", "x"], ["_", "x", "x"]]
-    assert SymbolEvaluation.judge("accuracy", ASKED, constant, "x").is_constant
+    assert tag_evaluation("accuracy", ASKED, constant, "x", SymbolTask.scoring).is_constant
     assert Tags(("a", "b"), ("_", "x")).phrase() == "b/x"
-    again = SymbolEvaluation.parse(judged.rows(), "accuracy", "x", "rows")
-    assert again.value == judged.value
+    again = small("mqar").restore(judged.rows(), "rows")
+    assert (again.value, again.answers) == (judged.value, judged.answers)
 
 
 @pytest.mark.parametrize("name", PUZZLES)
@@ -89,9 +96,9 @@ def test_the_loss_is_the_cross_entropy_of_the_answers_alone() -> None:
     accuracy, loss = task.judge(network, "validation")
     said = task.tag(network, "validation")
     examples = task.validation.examples
-    assert task._evaluation(examples, said).value == accuracy
+    assert task.evaluation(examples, said).value == accuracy
     plain = super(SymbolTask, task).tag(network, examples)
-    assert task._evaluation(examples, plain).answers == task._evaluation(examples, said).answers
+    assert task.evaluation(examples, plain).answers == task.evaluation(examples, said).answers
     assert 0 < loss < 4
 
 

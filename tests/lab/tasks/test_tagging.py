@@ -18,7 +18,15 @@ from regard.lab.tasks.baseline_settings import NoSettings
 from regard.lab.tasks.baselines import load
 from regard.lab.tasks.tagging import TAGGERS, TokenRegressionSettings
 from regard.lab.tasks.tagging.baselines import BASELINES, MostFrequentTag, TokenRegression
-from regard.lab.tasks.tagging.evaluation import COMMONEST, TagEvaluation, Tags, f1, pseudo_values
+from regard.lab.tasks.tagging.evaluation import (
+    COMMONEST,
+    Tags,
+    f1,
+    pseudo_values,
+    span_counts,
+    tag_evaluation,
+    tags_of,
+)
 from regard.lab.web.registry import find
 from regard.lab.web.served_model import opened
 
@@ -37,19 +45,22 @@ def configured(**given: object) -> object:
 
 
 def test_metrics_by_hand() -> None:
-    judged = TagEvaluation.judge("span F1", ASKED, SAID, "O")
-    assert judged.counts.tolist() == [[1, 2, 2], [0, 1, 0], [1, 1, 1]]
+    judged = tag_evaluation("span F1", ASKED, SAID, "O")
+    assert span_counts(SAID, [*map(tags_of, ASKED)]).tolist() == [[1, 2, 2], [0, 1, 0], [1, 1, 1]]
     assert judged.value == pytest.approx(4 / 7)  # 2 · 2 / (4 + 3)
     assert judged.other_metrics["precision"] == pytest.approx(2 / 4)
     assert judged.other_metrics["recall"] == pytest.approx(2 / 3)
     assert judged.other_metrics["accuracy"] == pytest.approx(6 / 8)
     assert judged.other_metrics["whole sentences"] == pytest.approx(1 / 3)
     assert judged.trivial == {COMMONEST: 0}
-    assert judged.kinds == {"person": (2, 2, 2), "place": (0, 2, 1)}
-    words = TagEvaluation.judge("accuracy", ASKED, SAID, "O")
+    assert judged.summary["kinds"] == {
+        "person": {"right": 2, "said": 2, "true": 2},
+        "place": {"right": 0, "said": 2, "true": 1},
+    }
+    words = tag_evaluation("accuracy", ASKED, SAID, "O")
     assert (words.value, words.trivial[COMMONEST]) == (pytest.approx(6 / 8), pytest.approx(4 / 8))
     assert words.tables[0][1] == ["O", "75.0", "75.0", "75.0", "4"]
-    assert TagEvaluation.judge("span F1", ASKED, [["O"] * 4, ["O"] * 2, ["O"] * 2], "O").is_constant
+    assert tag_evaluation("span F1", ASKED, [["O"] * 4, ["O"] * 2, ["O"] * 2], "O").is_constant
 
 
 def test_each_sentence_adds_what_the_others_are_without_it() -> None:
@@ -73,25 +84,27 @@ def test_two_sentences_with_spans_are_no_evidence() -> None:
 
 
 def test_an_evaluation_is_restored_from_its_rows() -> None:
-    judged = TagEvaluation.judge("span F1", ASKED, SAID, "O")
-    again = TagEvaluation.parse(judged.rows(), "span F1", "O", "p")
+    judged = tag_evaluation("span F1", ASKED, SAID, "O")
+    entry, facts = TASKS["tagging"], {"labels": ["B-place", "O"], "counts": [1, 2]}
+    task = entry.prepare(entry.configure({"metric": "span-f1"}), None, facts)
+    again = task.restore(judged.rows(), "p")
     assert (again.value, again.examples, again.answers) == (
-        judged.value, list(judged.examples) and judged.examples, judged.answers,
+        judged.value, judged.examples, judged.answers,
     )  # fmt: skip
     assert json.loads(json.dumps(judged.json(), allow_nan=False))["kinds"]["place"]["said"] == 2
     assert judged.line().startswith("span F1 57.1% (95 % interval ")
-    assert judged.plain().decode().splitlines()[2] == "New\tB-place\tB-place"
-    one = TagEvaluation.judge("span F1", ASKED[:1], SAID[:1], "O")
+    assert task.plain(judged).decode().splitlines()[2] == "New\tB-place\tB-place"
+    one = tag_evaluation("span F1", ASKED[:1], SAID[:1], "O")
     json.dumps(one.json(), allow_nan=False)
-    with pytest.raises(RegardError, match=r"p cannot be read: KeyError\('label'\)"):
-        TagEvaluation.parse(b'{"text": "a"}\n', "span F1", "O", "p")
+    with pytest.raises(RegardError, match=r"p cannot be read: KeyError\('source'\)"):
+        task.restore(b'{"text": "a"}\n', "p")
     row = b'{"text": "a b", "label": "O", "source": "s", "said": "O"}\n'
     with pytest.raises(
         RegardError, match="s: 1 predicted and 1 true tags for 2 words; give one for each"
     ):
-        TagEvaluation.parse(row, "span F1", "O", "p")
+        task.restore(row, "p")
     with pytest.raises(RegardError, match="there are no sentences to evaluate"):
-        TagEvaluation.judge("span F1", [], [], "O")
+        tag_evaluation("span F1", [], [], "O")
 
 
 def test_an_answer_is_told_by_its_spans() -> None:

@@ -2,8 +2,8 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from regard.lab.data.symbols import PARTS, UNASKED, Puzzle, Rows, Sizes
 from regard.lab.data.tokenizers import Tokenizer, of_counts
 from regard.lab.tasks.encoded import Batch
 from regard.lab.tasks.symbols import METRICS, PUZZLES, SymbolSettings
-from regard.lab.tasks.tagging.evaluation import Counts, TagEvaluation
+from regard.lab.tasks.tagging.evaluation import Scoring, tag_score
 from regard.lab.tasks.tagging.task import Sentences, TagBatch, Tagging
 from regard.lab.tasks.texts import outputs_of
 from regard.nn.layers.device import evaluation_mode, to_device
@@ -34,80 +34,6 @@ from regard.training.ranks import Arrays, ranks
 NO_ANSWER = "_"  # the tag of a position without an answer
 
 
-@dataclass(frozen=True, repr=False)
-class SymbolEvaluation(TagEvaluation):
-    """Predicted answers with the true ones; only positions with an answer count.
-
-    ``metric``: "accuracy" over answers, or "exact match", the share of examples whose answers are
-    all correct.
-    """
-
-    @property
-    def unit(self) -> str:
-        return "examples"
-
-    @cached_property
-    def counts(self) -> Counts:
-        """Return the counts of correct, predicted and true answers of each example."""
-        rows = [
-            (sum(x == y for x, y in zip(a, b, strict=True) if y != NO_ANSWER), count, count)
-            for a, b in zip(self.answers, self.true, strict=True)
-            for count in [len(b) - b.count(NO_ANSWER)]
-        ]
-        return np.array(rows, dtype=np.int64).reshape(-1, 3)
-
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """Return for each example whether all its answers are correct."""
-        right: NDArray[np.bool_] = self.counts[:, 0] == self.counts[:, 2]
-        return right
-
-    @property
-    def value(self) -> float:
-        return float(self.correct.mean()) if self.metric == METRICS["exact"] else super().value
-
-    @property
-    def per_example(self) -> NDArray[np.float64]:
-        if self.metric == METRICS["exact"]:
-            return self.correct.astype(np.float64)
-        return super().per_example
-
-    @property
-    def is_constant(self) -> bool:
-        predicted = {tag for tags in self.answers for tag in tags} - {NO_ANSWER}
-        true = {tag for tags in self.true for tag in tags} - {NO_ANSWER}
-        return len(predicted) == 1 < len(true)
-
-    @property
-    def other_metrics(self) -> dict[str, float]:
-        """Return the other metric of the two."""
-        if self.metric == METRICS["exact"]:
-            return {METRICS["accuracy"]: super().value}
-        return {METRICS["exact"]: float(self.correct.mean())}
-
-    @property
-    def trivial(self) -> Mapping[str, float]:
-        """Return the metric of always giving the most frequent training answer."""
-        guess = [[self.commonest] * len(tags) for tags in self.true]
-        answers = tuple(map(tuple, guess))
-        evaluation = type(self)(self.metric, self.references, answers, self.commonest)
-        return {"most frequent answer": evaluation.value}
-
-    @cached_property
-    def kinds(self) -> dict[str, tuple[int, int, int]]:
-        """Return correct, predicted and true counts of each answer, by frequency."""
-        right: Counter[str] = Counter()
-        predicted: Counter[str] = Counter()
-        true: Counter[str] = Counter()
-        for tags, true_tags in zip(self.answers, self.true, strict=True):
-            answers = [pair for pair in zip(tags, true_tags, strict=True) if pair[1] != NO_ANSWER]
-            predicted.update(x for x, _ in answers)
-            true.update(y for _, y in answers)
-            right.update(x for x, y in answers if x == y)
-        names = sorted({*predicted, *true}, key=lambda name: (-true[name], name))
-        return {name: (right[name], predicted[name], true[name]) for name in names}
-
-
 class SymbolTask(Tagging):
     """A puzzle: an answer for some symbols of an example, from `regard.lab.data.symbols`.
 
@@ -116,6 +42,7 @@ class SymbolTask(Tagging):
     """
 
     settings: SymbolSettings  # type: ignore[assignment]
+    scoring = Scoring("examples", METRICS["exact"], "most frequent answer", NO_ANSWER)
 
     @property
     def interface(self) -> Interface:  # type: ignore[override]
@@ -247,7 +174,7 @@ class SymbolTask(Tagging):
         if not isinstance(model, nn.Module):
             return super().judge(model, split, tokens=tokens)
         tags, loss = self._read(model, split, tokens)
-        return self._evaluation(self.split(split).examples, tags).value, loss
+        return tag_score(self.metric, self.split(split).examples, tags, self.scoring), loss
 
     def tag(self, model: Any, what: Split | Sequence[str | Example]) -> list[list[str]]:
         """Return the predicted answer at every position; in a split, only at positions with one."""
@@ -302,19 +229,3 @@ class SymbolTask(Tagging):
         ]
         numbers = [train.labels[i][keep] for i, keep in zip(picked, has_answer, strict=True)]
         baseline.fit([row.tolist() for row in words], numbers)
-
-    def _evaluation(
-        self, examples: Sequence[Example], predicted: Sequence[Sequence[str]]
-    ) -> SymbolEvaluation:
-        answered = [
-            [
-                NO_ANSWER if true == NO_ANSWER else tag
-                for tag, true in zip(tags, example.label.split(" "), strict=True)
-            ]
-            for tags, example in zip(predicted, examples, strict=True)
-        ]
-        return SymbolEvaluation.judge(self.metric, examples, answered, self.commonest)
-
-    def restore(self, rows: bytes, name: str) -> SymbolEvaluation:
-        """Rebuild an evaluation from its rows. Raises: malformed rows."""
-        return SymbolEvaluation.parse(rows, self.metric, self.commonest, name)

@@ -1,23 +1,19 @@
 """Evaluation of predicted tags: accuracy over words and F1 of complete spans."""
 
-import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Self
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.errors import RegardError
-from regard.core.reading import parse_rows
 from regard.core.shown import shown
 from regard.lab.data.examples import Example
 from regard.lab.data.tagged import OUTSIDE, mark_spans, spans
-from regard.lab.tasks.evaluation import half_width, written
-from regard.lab.tasks.family_evaluation import FamilyEvaluation
+from regard.lab.tasks.evaluation import Evaluation, half_width, must_have_examples
 
 COMMONEST = "most frequent tag"  # the guess that ignores the words
 SHOWN = 20  # tags or kinds in a table in the terminal
@@ -72,7 +68,8 @@ class Tags:
 def span_counts(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
     """Count the correct, predicted and true spans of each sentence.
 
-    A span is correct if its positions and its kind are.
+    A span is correct if its positions and its kind are. This is the F1 of seqeval, which is not a
+    dependency since its last release is of 2020.
     """
     rows = [({*spans(a)}, {*spans(b)}) for a, b in zip(predicted, true, strict=True)]
     counts = [(len(ours & theirs), len(ours), len(theirs)) for ours, theirs in rows]
@@ -98,7 +95,14 @@ def f1(right: Any, predicted: Any, true: Any) -> Any:
     return np.where(total > 0, 2 * right / np.maximum(total, 1), 0.0)
 
 
-COUNTED = {"span F1": span_counts, "accuracy": word_counts}
+def whole_counts(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> Counts:
+    """Count each sentence as one item, which is correct if all its tags are."""
+    pairs = zip(predicted, true, strict=True)
+    counts = [(list(tags) == list(true_tags), 1, 1) for tags, true_tags in pairs]
+    return np.array(counts, dtype=np.int64).reshape(-1, 3)
+
+
+COUNTED = {"span F1": span_counts, "accuracy": word_counts, "exact match": whole_counts}
 
 
 def pseudo_values(counts: Counts) -> NDArray[np.float64]:
@@ -120,236 +124,132 @@ def pseudo_values(counts: Counts) -> NDArray[np.float64]:
     return np.asarray(values - values.mean() + whole, dtype=np.float64)
 
 
-@dataclass(frozen=True, repr=False)
-class TagEvaluation(FamilyEvaluation):
-    """Predicted tags of sentences with the true ones, and their scores.
+@dataclass(frozen=True)
+class Scoring:
+    """Which tags count, and what examples and scores are called.
 
-    ``metric``: "span F1", or "accuracy" over words. ``commonest``: the most frequent tag in
-    training.
+    Words with the true tag ``ignored`` are not evaluated.
     """
 
-    metric: str
-    references: tuple[Example, ...] = field(repr=False)
-    answers: tuple[tuple[str, ...], ...] = field(repr=False)
-    commonest: str
+    unit: str = "sentences"
+    whole: str = "whole sentences"
+    guess: str = COMMONEST
+    ignored: str | None = None
 
-    @classmethod
-    def judge(
-        cls,
-        metric: str,
-        examples: Sequence[Example],
-        predicted: Sequence[Sequence[str]],
-        commonest: str,
-    ) -> Self:
-        """Evaluate tags against those of the examples.
+    def counted(
+        self, examples: Sequence[Example], predicted: Sequence[Sequence[str]]
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """Return the predicted and the true tags of the words that are evaluated."""
+        sides: tuple[list[list[str]], list[list[str]]] = [], []
+        for tags, true in zip(predicted, map(tags_of, examples), strict=True):
+            for side, kept in zip(sides, (tags, true), strict=True):
+                pairs = zip(kept, true, strict=True)
+                side.append([tag for tag, wanted in pairs if wanted != self.ignored])
+        return sides
 
-        Raises: no sentences; a sentence with different numbers of words and tags.
-        """
-        if not examples:
-            raise RegardError("there are no sentences to evaluate; give at least one")
-        for example, tags in zip(examples, predicted, strict=True):
-            if len(tags) != len(tags_of(example)) or len(tags) != len(example.words):
-                raise RegardError(
-                    f"{example.source}: {len(tags)} predicted and {len(tags_of(example))} true "
-                    f"tags for {len(example.words)} words; give one for each word"
-                )
-        return cls(metric, tuple(examples), tuple(map(tuple, predicted)), commonest)
 
-    @property
-    def n(self) -> int:
-        """Return the number of sentences."""
-        return len(self.references)
+SENTENCES = Scoring()
 
-    @property
-    def unit(self) -> str:
-        """Return the noun for `n`."""
-        return "sentences"
 
-    @property
-    def examples(self) -> Sequence[Example]:
-        """Return the sentences with their tags as labels."""
-        return self.references
+def tag_score(
+    metric: str,
+    examples: Sequence[Example],
+    predicted: Sequence[Sequence[str]],
+    scoring: Scoring = SENTENCES,
+) -> float:
+    """Compute a metric of `COUNTED`."""
+    return float(f1(*COUNTED[metric](*scoring.counted(examples, predicted)).sum(0)))
 
-    @property
-    def predictions(self) -> Sequence[str]:
-        """Return the predicted tags of each sentence, joined by spaces."""
-        return [" ".join(tags) for tags in self.answers]
 
-    @cached_property
-    def true(self) -> list[list[str]]:
-        """Return the true tags of each sentence."""
-        return [tags_of(example) for example in self.references]
+def tag_evaluation(
+    metric: str,
+    examples: Sequence[Example],
+    predicted: Sequence[Sequence[str]],
+    commonest: str,
+    scoring: Scoring = SENTENCES,
+) -> Evaluation:
+    """Evaluate tags against those of the examples.
 
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """Return for each sentence whether all its tags are correct."""
-        pairs = zip(self.answers, self.true, strict=True)
-        return np.array([list(predicted) == true for predicted, true in pairs])
-
-    @cached_property
-    def counts(self) -> Counts:
-        """Return the counts of correct, predicted and true items of each sentence."""
-        return COUNTED[self.metric](self.answers, self.true)
-
-    @property
-    def value(self) -> float:
-        """Return the metric."""
-        return float(f1(*self.counts.sum(0)))
-
-    @cached_property
-    def per_example(self) -> NDArray[np.float64]:
-        """Return each sentence's contribution to the metric: `pseudo_values`."""
-        return pseudo_values(self.counts)
-
-    @property
-    def low(self) -> float:
-        """Return the lower end of the 95 % interval over sentences, value ± 1.96 s/√n."""
-        return max(0.0, self.value - self._half)
-
-    @property
-    def high(self) -> float:
-        """Return the upper end of the interval."""
-        return min(1.0, self.value + self._half)
-
-    @property
-    def _half(self) -> float:
-        return half_width(self.per_example, 2)
-
-    @property
-    def is_constant(self) -> bool:
-        """Return whether all predicted tags are equal but the true ones differ."""
-        predicted = {tag for tags in self.answers for tag in tags}
-        return len(predicted) == 1 < len({tag for tags in self.true for tag in tags})
-
-    @property
-    def other_metrics(self) -> dict[str, float]:
-        """Return the fraction of correct sentences; for F1 also precision, recall and accuracy."""
-        metrics = {"whole sentences": float(self.correct.mean())}
-        if self.metric != "accuracy":
-            right, predicted, true = (float(x) for x in self.counts.sum(0))
-            words = word_counts(self.answers, self.true).sum(0)
-            metrics |= {"precision": right / predicted if predicted else 0.0}
-            metrics |= {"recall": right / true if true else 0.0}
-            metrics |= {"accuracy": float(f1(*words))}
-        return metrics
-
-    @property
-    def trivial(self) -> Mapping[str, float]:
-        """Return the metric of giving every word the most frequent tag in training."""
-        guess = [[self.commonest] * len(tags) for tags in self.true]
-        return {COMMONEST: float(f1(*COUNTED[self.metric](guess, self.true).sum(0)))}
-
-    def json(self) -> dict[str, Any]:
-        """Return the summary as JSON-serialisable values, with the counts of each tag or kind."""
-        values: dict[str, Any] = {
-            key: getattr(self, key) for key in ("metric", "value", "low", "high", "n")
-        }
-        ends = {key: None for key in ("low", "high") if not math.isfinite(values[key])}
-        kinds = {
-            kind: {"right": right, "said": predicted, "true": true}
-            for kind, (right, predicted, true) in self.kinds.items()
-        }
-        others = {"also": self.other_metrics, "trivial": self.trivial, "kinds": kinds}
-        return {**values, **ends, **others}
-
-    def line(self) -> str:
-        """Return the summary in one line."""
-        summary = f"{self.metric} {written(self.metric, self.value, 1)} (95 % interval "
-        summary += f"{written(self.metric, self.low, 1)} to {written(self.metric, self.high, 1)}, "
-        summary += f"{self.n:,} {self.unit})"
-        others = (f"{name} {value:.1%}" for name, value in self.other_metrics.items())
-        return ", ".join([summary, *others])
-
-    def words(self) -> list[tuple[str, str]]:
-        """Return the summary as (name, formatted value) pairs for the terminal."""
-        low, high = (written(self.metric, x, 1) for x in (self.low, self.high))
-        value = written(self.metric, self.value, 2)
-        ((name_of_guess, share),) = self.trivial.items()
-        return [
-            (self.metric, f"{value}  (95 % interval {low} to {high}, of {self.unit}, not seeds)"),
-            (name_of_guess, f"{share:.1%}  ({self.commonest} everywhere)"),
-            *((name, f"{value:.1%}") for name, value in self.other_metrics.items()),
-        ]
-
-    @cached_property
-    def kinds(self) -> dict[str, tuple[int, int, int]]:
-        """Return correct, predicted and true counts of each kind of span, or tag, by frequency."""
-        right: Counter[str] = Counter()
-        predicted: Counter[str] = Counter()
-        true: Counter[str] = Counter()
-        for tags, true_tags in zip(self.answers, self.true, strict=True):
-            if self.metric == "accuracy":
-                predicted.update(tags)
-                true.update(true_tags)
-                right.update(x for x, y in zip(tags, true_tags, strict=True) if x == y)
-            else:
-                a, b = {*spans(tags)}, {*spans(true_tags)}
-                predicted.update(span.kind for span in a)
-                true.update(span.kind for span in b)
-                right.update(span.kind for span in a & b)
-        names = sorted({*predicted, *true}, key=lambda name: (-true[name], name))
-        return {name: (right[name], predicted[name], true[name]) for name in names}
-
-    @property
-    def tables(self) -> list[list[list[str]]]:
-        """Return precision, recall, F1 and the true count of each kind of span, or tag."""
-        rows = [["tag" if self.metric == "accuracy" else "kind", "precision", "recall", "F1", "n"]]
-        for kind, (right, predicted, true) in list(self.kinds.items())[:SHOWN]:
-            shares = right / predicted if predicted else 0.0, right / true if true else 0.0
-            both = float(f1(right, predicted, true))
-            rows.append([kind, *(f"{100 * x:.1f}" for x in (*shares, both)), f"{true:,}"])
-        return [rows]
-
-    @property
-    def note(self) -> str:
-        """Return where to find the rows that the table omits."""
-        return "all tags: --json" if len(self.kinds) > SHOWN else ""
-
-    def rows(self) -> bytes:
-        """Return JSON lines: source, text, label (true tags), said (predicted), group if any."""
-        lines = (
-            json.dumps(
-                {
-                    "source": example.source,
-                    "text": example.text,
-                    "label": example.label,
-                    "said": predicted,
-                    **({"group": example.group} if example.group else {}),
-                },
-                ensure_ascii=False,
+    ``metric`` is a name in `COUNTED`, ``commonest`` the most frequent tag in training. The interval
+    over sentences is value ± 1.96 s/√n. Raises: no sentences; a sentence with different numbers of
+    words and tags.
+    """
+    must_have_examples(examples, "sentences")
+    for example, tags in zip(examples, predicted, strict=True):
+        if len(tags) != len(tags_of(example)) or len(tags) != len(example.words):
+            raise RegardError(
+                f"{example.source}: {len(tags)} predicted and {len(tags_of(example))} true "
+                f"tags for {len(example.words)} words; give one for each word"
             )
-            for example, predicted in zip(self.references, self.predictions, strict=True)
-        )
-        return "".join(f"{line}\n" for line in lines).encode()
+    said, true = scoring.counted(examples, predicted)
+    counts, whole = COUNTED[metric](said, true), whole_counts(said, true)[:, 0] == 1
+    value = float(f1(*counts.sum(0)))
+    per_example = whole.astype(np.float64) if metric == "exact match" else pseudo_values(counts)
+    half = half_width(per_example, 2)
+    others = {} if metric == "exact match" else {scoring.whole: float(whole.mean())}
+    if metric == "span F1":
+        right, said_spans, true_spans = (float(x) for x in counts.sum(0))
+        others["precision"] = right / said_spans if said_spans else 0.0
+        others["recall"] = right / true_spans if true_spans else 0.0
+    if metric != "accuracy":
+        others["accuracy"] = tag_score("accuracy", examples, predicted, scoring)
+    guess = [[commonest] * len(tags) for tags in predicted]
+    kinds = _kinds(said, true, of_spans=metric == "span F1")
+    answers = [
+        tuple(wanted if wanted == scoring.ignored else tag for tag, wanted in pairs)
+        for pairs in map(zip, predicted, map(tags_of, examples))
+    ]
+    return Evaluation(
+        metric,
+        value,
+        max(0.0, value - half),
+        min(1.0, value + half),
+        examples,
+        answers,
+        lambda tags: {"said": " ".join(tags)},
+        whole,
+        per_example,
+        unit=scoring.unit,
+        predictions=[" ".join(tags) for tags in answers],
+        is_constant=len({*chain(*said)}) == 1 < len({*chain(*true)}),
+        other_metrics=others,
+        trivial={scoring.guess: tag_score(metric, examples, guess, scoring)},
+        remarks={scoring.guess: f"{commonest} everywhere"},
+        summary={"kinds": kinds},
+        tables=[_table(kinds, "kind" if metric == "span F1" else "tag")],
+        note="all tags: --json" if len(kinds) > SHOWN else "",
+    )
 
-    @classmethod
-    def parse(cls, rows: bytes, metric: str, commonest: str, name: str) -> Self:
-        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
-        try:
-            pairs = [
-                (
-                    Example(
-                        str(row["text"]),
-                        str(row["label"]),
-                        str(row["source"]),
-                        str(row.get("group", "")),
-                    ),
-                    str(row["said"]).split(" "),
-                )
-                for row in parse_rows(rows, name)
-            ]
-        except (KeyError, TypeError) as error:
-            raise RegardError(f"{name} cannot be read: {error!r}") from None
-        examples, predicted = [x for x, _ in pairs], [x for _, x in pairs]
-        return cls.judge(metric, examples, predicted, commonest)
 
-    def plain(self) -> bytes:
-        """Return words and tags as CoNLL columns: word, true tag, predicted tag."""
-        blocks = (
-            "".join(f"{w}\t{t}\t{s}\n" for w, t, s in zip(x.words, true, predicted, strict=True))
-            for x, true, predicted in zip(self.references, self.true, self.answers, strict=True)
-        )
-        return "\n".join(blocks).encode()
+def _kinds(
+    predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], *, of_spans: bool
+) -> dict[str, dict[str, int]]:
+    """Count the correct, predicted and true tags, or spans of each kind, by frequency."""
+    right: Counter[str] = Counter()
+    said: Counter[str] = Counter()
+    wanted: Counter[str] = Counter()
+    for tags, true_tags in zip(predicted, true, strict=True):
+        if of_spans:
+            a, b = {*spans(tags)}, {*spans(true_tags)}
+            said.update(span.kind for span in a)
+            wanted.update(span.kind for span in b)
+            right.update(span.kind for span in a & b)
+        else:
+            said.update(tags)
+            wanted.update(true_tags)
+            right.update(x for x, y in zip(tags, true_tags, strict=True) if x == y)
+    names = sorted({*said, *wanted}, key=lambda name: (-wanted[name], name))
+    return {x: {"right": right[x], "said": said[x], "true": wanted[x]} for x in names}
+
+
+def _table(kinds: Mapping[str, Mapping[str, int]], title: str) -> list[list[str]]:
+    """Return precision, recall, F1 and the true count of each kind of span, or tag."""
+    rows = [[title, "precision", "recall", "F1", "n"]]
+    for kind, counts in islice(kinds.items(), SHOWN):
+        right, said, true = counts["right"], counts["said"], counts["true"]
+        shares = right / max(said, 1), right / max(true, 1), float(f1(right, said, true))
+        rows.append([kind, *(f"{100 * x:.1f}" for x in shares), f"{true:,}"])
+    return rows
 
 
 def tags_of(example: Example) -> list[str]:

@@ -1,7 +1,7 @@
 """The task of tagging words: named entities, parts of speech."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,8 +31,15 @@ from regard.lab.data.tagged import (
 )
 from regard.lab.data.tokenizers import UNKNOWN, WHOLE, Tokenizer
 from regard.lab.tasks.encoded import Batch, Encoded, Trees, parents_of, truncate
+from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.tagging import METRICS, TaggingSettings
-from regard.lab.tasks.tagging.evaluation import TagEvaluation, Tags, tags_of
+from regard.lab.tasks.tagging.evaluation import (
+    SENTENCES,
+    Tags,
+    tag_evaluation,
+    tag_score,
+    tags_of,
+)
 from regard.lab.tasks.task import no_labels
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.nn.layers.device import device_of, evaluation_mode
@@ -69,6 +76,8 @@ class Tagging(TextTask):
     """
 
     settings: TaggingSettings
+    #: What counts in an evaluation.
+    scoring = SENTENCES
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -288,7 +297,7 @@ class Tagging(TextTask):
         known = truth != UNTAGGED
         loss = -all_words[known, truth[known]].mean() if known.any() else 0.0
         tags = [[self.labels[i] for i in each.argmax(1)] for each in log_probs]
-        return self._evaluation(examples, tags).value, float(loss)
+        return tag_score(self.metric, examples, tags, self.scoring), float(loss)
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the train split, or to its sentences at the indexes ``chosen``."""
@@ -357,18 +366,29 @@ class Tagging(TextTask):
         inside = [place for place, i in enumerate(read) if tags[i] not in OUTSIDE]
         return Explainable(scalars, inside[0] if inside else 0)
 
-    def plain(self, evaluation: Any) -> bytes:
-        return bytes(evaluation.plain())
-
-    def answer(self, model: Any) -> TagEvaluation:
+    def answer(self, model: Any) -> Evaluation:
         """Return the evaluation of the model on the test split."""
-        return self._evaluation(self.test.examples, self.tag(model, "test"))
+        return self.evaluation(self.test.examples, self.tag(model, "test"))
 
-    def restore(self, rows: bytes, name: str) -> TagEvaluation:
-        """Rebuild an evaluation from its rows. Raises: malformed rows."""
-        return TagEvaluation.parse(rows, self.metric, self.commonest, name)
+    def evaluation(
+        self, examples: Sequence[Example], answers: Sequence[Sequence[str]]
+    ) -> Evaluation:
+        """Evaluate predicted tags."""
+        return tag_evaluation(self.metric, examples, answers, self.commonest, self.scoring)
 
-    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> TagEvaluation:
+    def read_row(self, row: Mapping[str, Any]) -> list[str]:
+        """Return the predicted tags of a row."""
+        return str(row["said"]).split(" ")
+
+    def plain(self, evaluation: Evaluation) -> bytes:
+        """Return words and tags as CoNLL columns: word, true tag, predicted tag."""
+        blocks = (
+            "".join(f"{w}\t{t}\t{s}\n" for w, t, s in zip(x.words, tags_of(x), tags, strict=True))
+            for x, tags in zip(evaluation.examples, evaluation.answers, strict=True)
+        )
+        return "\n".join(blocks).encode()
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the evaluation of the model on a file of tagged sentences.
 
         Columns default to those of the training. Raises: a bad row, by file:line.
@@ -376,7 +396,7 @@ class Tagging(TextTask):
         no_labels(columns)
         usual = Columns(self.settings.text, self.settings.label)
         examples = read_tagged(data, columns.filled(usual)).examples
-        return self._evaluation(examples, self.tag(model, examples))
+        return self.evaluation(examples, self.tag(model, examples))
 
     def read_file(self, path: Path) -> Iterable[Example] | None:
         """Return the sentences of a file of tagged words; None for any other file."""
@@ -419,11 +439,6 @@ class Tagging(TextTask):
         return Sentences(
             sentences.ids, self.numbered(examples), examples, sentences.trees, sentences.words
         )
-
-    def _evaluation(
-        self, examples: Sequence[Example], predicted: Sequence[Sequence[str]]
-    ) -> TagEvaluation:
-        return TagEvaluation.judge(self.metric, examples, predicted, self.commonest)
 
 
 def words_in(text: str | Example) -> list[str]:
