@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from jaxtyping import Bool
 from numpy import ndarray
 
+from regard.lab.data.examples import Example
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -14,6 +16,11 @@ class Pair:
     source: str
     target: str
     place: str
+
+    @property
+    def example(self) -> Example:
+        """Return the source as a text, with the target as its label."""
+        return Example(self.source, self.target, self.place)
 
     def alignment(self) -> Bool[ndarray, "target source"] | None:
         """Return the source characters of each target character, if known.

@@ -13,7 +13,8 @@ from regard.lab.data.pairs import Pair
 from regard.lab.runs.build import begin_from, prepare
 from regard.lab.runs.config import Config
 from regard.lab.studies.job import _score
-from regard.lab.tasks.birthplace.evaluation import Answered
+from regard.lab.tasks import TASKS
+from regard.lab.tasks.birthplace.evaluation import COMMONEST, answer_evaluation
 from regard.lab.tasks.pretraining.evaluation import Likelihoods
 from regard.lab.tasks.writing.evaluation import Text
 from regard.lab.tasks.writing.searching import Search
@@ -97,9 +98,8 @@ def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pr
     assert begun["left"] == begun["new"] == []
     assert len(begun["sha256"]) == 64
     judged = run.evaluate()
-    assert isinstance(judged, Answered)
     assert judged.n == 60
-    assert judged.baseline == pytest.approx(4 / 60)
+    assert judged.trivial[COMMONEST] == pytest.approx(4 / 60)
     with pytest.raises(RegardError, match="a file of questions has no column names"):
         run.evaluate(tmp_path / "questions.tsv", label="place")
     assert finish(runs.load(tmp_path / "fine")).complete
@@ -249,20 +249,26 @@ def test_what_labels_is_taken_for_the_same_labels_alone(tmp_path):
 def test_answers_and_what_they_are_worth(tmp_path):
     pairs = [Pair("a", "Rome", "x:1"), Pair("b", "Oslo", "x:2"), Pair("c", "Rome", "x:3")]
     written = [Text("Rome", -0.1, True), Text("Rome", -1.0, True), Text("Kiev", -2.0, True)]
-    judged = Answered.judge(pairs, written, "Rome")
+    examples = [pair.example for pair in pairs]
+    judged = answer_evaluation(examples, written, "Rome")
     assert judged.value == pytest.approx(1 / 3)
-    assert judged.baseline == pytest.approx(2 / 3)
+    assert judged.json()["baseline"] == pytest.approx(2 / 3)
     assert judged.correct.tolist() == [True, False, False]
-    assert judged.confidence.tolist() == pytest.approx(np.exp([-0.1, -1, -2]).tolist())
-    assert judged.plain() == b"Rome\nRome\nKiev\n"
-    assert Answered.parse(judged.rows(), "Rome", "x") == judged
+    assert [text.confidence for text in judged.answers] == pytest.approx(
+        np.exp([-0.1, -1, -2]).tolist()
+    )
+    entry = TASKS["birthplace"]
+    task = entry.prepare(entry.configure({}), None, {"commonest": "Rome"})
+    assert task.plain(judged) == b"Rome\nRome\nKiev\n"
+    again = task.restore(judged.rows(), "x")
+    assert (again.json(), again.answers) == (judged.json(), judged.answers)
     assert "always answering 'Rome': 66.7%" in judged.line()
-    bare = Answered.judge([Pair("a", "", "x:1")], written[:1], "Rome")
+    bare = answer_evaluation([Pair("a", "", "x:1").example], written[:1], "Rome")
     assert bare.value is None
     assert bare.line() == "1 questions without reference answers, so there is no score"
     assert json.dumps(bare.json())
     with pytest.raises(RegardError, match="x:2: this question has no answer, but others do"):
-        Answered.judge([pairs[0], Pair("b", "", "x:2")], written[:2], "Rome")
+        answer_evaluation([examples[0], Pair("b", "", "x:2").example], written[:2], "Rome")
 
 
 def test_a_pretraining_that_was_stopped_goes_on_to_the_same_bits(pretrained, tmp_path):

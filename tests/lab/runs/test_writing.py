@@ -10,7 +10,8 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.cli.main import app
 from regard.lab.data.pairs import Pair
-from regard.lab.tasks.writing.evaluation import Text, Translations
+from regard.lab.tasks.evaluation import read_rows
+from regard.lab.tasks.writing.evaluation import Text, text_evaluation
 
 FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "init_std=1",
        "steps=150", "judged=20", "learning_rate=0.01", "batch_tokens=224", "threads=1"]  # fmt: skip
@@ -71,7 +72,7 @@ def test_a_file_of_pairs_is_judged(trained, tmp_path):
     file.write_text("ABC\tCBA\nXYZ\tnever\n")
     judged = trained.evaluate(file)
     assert judged.n == 2
-    assert judged.exact == (trained.predict("ABC").text == "CBA") / 2
+    assert judged.summary["exact"] == (trained.predict("ABC").text == "CBA") / 2
     assert not judged.correct[1]
 
 
@@ -85,7 +86,7 @@ def test_the_commands(trained, tmp_path):
     assert f"prediction of lab-6: {trained.predict('ABC').text}  (ln p" in shown
     assert "[END]" in shown
     told = json.loads(ask.invoke(app, ["evaluate", folder, "--json"]).stdout)
-    assert told["exact"] == trained.evaluate().exact
+    assert told["exact"] == trained.evaluate().summary["exact"]
     assert "nrefs:1" in ask.invoke(app, ["evaluate", folder]).stdout
     as_json = json.loads(ask.invoke(app, ["show", folder, "ABC", "--json"]).stdout)
     assert as_json["layers"][0]["asking"][-1] == "[END]"
@@ -94,15 +95,16 @@ def test_the_commands(trained, tmp_path):
 def test_what_is_written_and_read_again_is_the_same():
     pairs = [Pair("Go.", "Va !", "a:1"), Pair("Hi.", "Salut !", "a:2")]
     written = [Text("Va !", -0.5, True), Text("Salut", -2.0, False)]
-    judged = Translations.judge("BLEU", pairs, written)
-    assert judged.exact == 0.5
+    examples = [pair.example for pair in pairs]
+    judged = text_evaluation("BLEU", examples, written)
+    assert judged.summary["exact"] == 0.5
     assert 0 <= judged.low <= judged.value <= judged.high <= 1
-    assert Translations.parse(judged.rows(), "BLEU", "x") == judged
+    assert read_rows(judged.rows(), "x", Text.of_row) == (examples, written)
     assert np.array_equal(judged.correct, [True, False])
     with pytest.raises(RegardError, match="x cannot be read"):
-        Translations.parse(b'{"text": 1}\n', "BLEU", "x")
+        read_rows(b'{"text": 1}\n', "x", Text.of_row)
     with pytest.raises(RegardError, match="there are no pairs to evaluate"):
-        Translations.judge("BLEU", [], [])
+        text_evaluation("BLEU", [], [])
 
 
 def test_a_model_of_another_kind_is_refused(tmp_path):

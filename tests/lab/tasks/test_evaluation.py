@@ -5,7 +5,7 @@ import pytest
 
 from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
-from regard.lab.tasks.birthplace.evaluation import Answered
+from regard.lab.tasks.birthplace.evaluation import answer_evaluation
 from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
 from regard.lab.tasks.evaluation import Evaluation, learned
@@ -14,7 +14,7 @@ from regard.lab.tasks.regression import METRICS as METRICS_OF_NUMBERS
 from regard.lab.tasks.regression.evaluation import number_evaluation
 from regard.lab.tasks.symbols.task import SymbolTask
 from regard.lab.tasks.tagging.evaluation import tag_evaluation
-from regard.lab.tasks.writing.evaluation import Text, Translations
+from regard.lab.tasks.writing.evaluation import Text, text_evaluation
 
 RNG = np.random.default_rng(0)
 MANY = 1000
@@ -55,7 +55,7 @@ def written(metric: str, right: float) -> Evaluation:
     pairs = [Pair(f"s {i}", f"t{i} goes to the town {i}", f"f:{i}") for i in range(200)]
     texts = [Text(p.target if i < 200 * right else "x y z w", -1.0, True)
              for i, p in enumerate(pairs)]  # fmt: skip
-    return Translations.judge(metric, pairs, texts)
+    return text_evaluation(metric, [pair.example for pair in pairs], texts)
 
 
 def answered(right: float) -> Evaluation:
@@ -63,7 +63,7 @@ def answered(right: float) -> Evaluation:
     pairs = [Pair(f"who {i}", place, f"f:{i}") for i, place in enumerate(places)]
     texts = [Text(p.target if i < 200 * right else "Rome", -1.0, True)
              for i, p in enumerate(pairs)]  # fmt: skip
-    return Answered.judge(pairs, texts, "London")
+    return answer_evaluation([pair.example for pair in pairs], texts, "London")
 
 
 def tokens(right: float) -> Evaluation:

@@ -1,6 +1,7 @@
 """What was written beside what was wanted: several references, alignment, Chinese."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from regard.lab import runs
 from regard.lab.data.dates import dates
 from regard.lab.data.pairs import Pair
+from regard.lab.tasks.evaluation import read_rows
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.writing.alignment import align
-from regard.lab.tasks.writing.evaluation import Text, Translations
+from regard.lab.tasks.writing.evaluation import Text, text_evaluation
 from regard.lab.tasks.writing.metrics import Aligned, bleu, judge
 from regard.lab.tasks.writing.task import Sequences
 
@@ -19,43 +21,43 @@ GO = [
     Pair("Go.", "Marche donc un peu !", "a:2"),
     Pair("Hi.", "Salut à vous tous !", "a:3"),
 ]
+EXAMPLES = [pair.example for pair in GO]
 SAID = [Text("Marche donc un peu !", -1.0, True), Text("Marche donc un peu !", -1.0, True),
         Text("Salut à vous tous !", -0.5, True)]  # fmt: skip
 
 
 def test_a_source_with_several_targets_is_judged_by_all_of_them() -> None:
-    found = Translations.judge("BLEU", GO, SAID)
-    many = found.by_references
-    assert many is not None
-    assert len(many) == 2
-    assert many.value == pytest.approx(100)
+    found = text_evaluation("BLEU", EXAMPLES, SAID)
+    many = found.summary["all_references"]
+    assert many["n"] == 2
+    assert many["bleu"] == pytest.approx(1)
     first, second, third = (pair.target for pair in GO)
-    assert many.value == bleu([second, third], [[first, second], [third]])
-    assert found.bleu < 1, "the metric itself has one reference for each pair"
+    assert 100 * many["bleu"] == bleu([second, third], [[first, second], [third]])
+    assert found.summary["bleu"] < 1, "the metric itself has one reference for each pair"
     assert found.json()["all_references"]["n"] == 2
     assert "nrefs:var" in dict(found.words())["all references"]
-    alone = Translations.judge("BLEU", GO[1:], SAID[1:])
-    assert alone.by_references is None
+    alone = text_evaluation("BLEU", EXAMPLES[1:], SAID[1:])
     assert "all_references" not in alone.json()
 
 
 def test_the_corpus_is_there_where_bleu_decides() -> None:
-    found = Translations.judge("BLEU", GO, SAID)
+    found = text_evaluation("BLEU", EXAMPLES, SAID)
     assert found.corpus is not None
     assert found.corpus.value / 100 == found.value
     assert set(found.other_metrics) == {"chrF", "exact match"}
-    exact = Translations.judge("exact match", GO, SAID)
+    exact = text_evaluation("exact match", EXAMPLES, SAID)
     assert exact.corpus is None
     assert set(exact.other_metrics) == {"chrF"}
 
 
 def test_alignment_is_kept_with_the_rows() -> None:
     looked = (Aligned(0.25, 0.5, 0.1, 4), None, Aligned(0.0, 1.0, 0.2, 2))
-    found = Translations.judge("exact match", GO, SAID, aligned=looked)
-    again = Translations.parse(found.rows(), "exact match", "x")
-    assert again == found
-    assert found.alignment == Aligned(pytest.approx(1 / 6), pytest.approx(4 / 6),
-                                      pytest.approx(0.8 / 6), 6)  # fmt: skip
+    texts = [replace(text, aligned=counts) for text, counts in zip(SAID, looked, strict=True)]
+    found = text_evaluation("exact match", EXAMPLES, texts)
+    examples, answers = read_rows(found.rows(), "x", Text.of_row)
+    assert (examples, answers) == (EXAMPLES, texts)
+    expected = {"error": 1 / 6, "mass": 4 / 6, "guess": 0.8 / 6, "positions": 6}
+    assert found.summary["alignment"] == pytest.approx(expected)
     assert found.other_metrics["alignment error"] == pytest.approx(1 / 6)
     assert "alignment error 16.7%" in found.line()
     assert "of 6 target tokens" in dict(found.words())["alignment error"]
@@ -65,12 +67,12 @@ def test_alignment_is_kept_with_the_rows() -> None:
 def test_chinese_is_judged_by_characters() -> None:
     pairs = [Pair("We go.", "我们去北京。", "a:1"), Pair("I read.", "我看书。", "a:2")]
     said = [Text("我们去上海。", -1.0, True), Text("我看书。", -1.0, True)]
-    found = Translations.judge("BLEU", pairs, said)
-    assert "tok:zh" in found.signature
-    assert found.bleu == judge("bleu", [t.text for t in said], [p.target for p in pairs],
+    found = text_evaluation("BLEU", [pair.example for pair in pairs], said)
+    assert "tok:zh" in found.summary["signature"]
+    assert found.summary["bleu"] == judge("bleu", [t.text for t in said], [p.target for p in pairs],
                                language="zh").value / 100  # fmt: skip
-    named = Translations.judge("BLEU", GO, SAID, language="fr")
-    assert "tok:13a" in named.signature
+    named = text_evaluation("BLEU", EXAMPLES, SAID, language="fr")
+    assert "tok:13a" in named.summary["signature"]
 
 
 def test_chinese_is_validated_as_it_is_judged(tmp_path) -> None:
@@ -79,9 +81,10 @@ def test_chinese_is_validated_as_it_is_judged(tmp_path) -> None:
     task = Sequences(SequencesSettings(data=str(tmp_path / "a.tsv"), metric="bleu"))
     wanted = [pair.target for pair in task.corpus.test]
     said = [text.replace("北京", "上海") for text in wanted]
-    judged = Translations.judge("BLEU", task.corpus.test, [Text(x, -1.0, True) for x in said])
-    assert task._measure(said, wanted) == pytest.approx(judged.bleu)
-    assert judged.bleu > 0.2
+    examples = [pair.example for pair in task.corpus.test]
+    judged = text_evaluation("BLEU", examples, [Text(x, -1.0, True) for x in said])
+    assert task._measure(said, wanted) == pytest.approx(judged.summary["bleu"])
+    assert judged.summary["bleu"] > 0.2
 
 
 FEW = ["locales=en_US", "examples=60", "width=6", "hidden=6", "steps=2", "judged=3",
@@ -96,11 +99,11 @@ def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model, monkeypatch) 
         pass
     found = run.evaluate()
     if model == "gru":
-        assert found.alignment is None
+        assert "alignment" not in found.summary
         return
-    assert found.alignment is not None
-    assert 0 <= found.alignment.error <= 1
-    assert found.alignment.positions == 8 * sum(one is not None for one in found.aligned)
+    assert 0 <= found.summary["alignment"]["error"] <= 1
+    known = sum(text.aligned is not None for text in found.answers)
+    assert found.summary["alignment"]["positions"] == 8 * known
     pairs = dates(5, split="formats", locales=["en_US"])
     aligned = align(run.task, run.network, pairs)
     for one, pair in zip(aligned, pairs, strict=True):

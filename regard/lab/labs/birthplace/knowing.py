@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.lab.data.birthplaces import ASKS
-from regard.lab.data.pairs import Pair
 from regard.lab.labs.lab import Findings
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
-from regard.lab.tasks.birthplace.evaluation import Answered
 from regard.lab.tasks.classification.metrics import Calibration, calibration
+from regard.lab.tasks.evaluation import Evaluation
 
 SHOWN = 8  # answers of each kind in the table
 STRANGERS = 100
@@ -30,28 +29,33 @@ class Known:
     """A fine-tuned run's answers to the test questions and about people in no text."""
 
     arm: str
-    judged: Answered
+    judged: Evaluation
     strangers: Sequence[Any]
+
+    @property
+    def confidence(self) -> NDArray[np.float64]:
+        """Confidence of the answers to the test questions."""
+        return confidences(self.judged.answers)
 
     @property
     def right(self) -> NDArray[np.float64]:
         """Confidence of the right answers."""
-        return self.judged.confidence[self.judged.correct]
+        return self.confidence[self.judged.correct]
 
     @property
     def wrong(self) -> NDArray[np.float64]:
         """Confidence of the wrong answers."""
-        return self.judged.confidence[~self.judged.correct]
+        return self.confidence[~self.judged.correct]
 
     @property
     def strange(self) -> NDArray[np.float64]:
         """Confidence of the answers about people in no text."""
-        return np.exp(np.minimum([text.log_probability for text in self.strangers], 0.0))
+        return confidences(self.strangers)
 
     @property
     def calibration(self) -> Calibration:
         """Confidence against accuracy."""
-        sure = self.judged.confidence
+        sure = self.confidence
         chances = np.stack([sure, 1 - sure], 1)
         # Two "labels", its answer and any other; the predicted one is always the first.
         chances[sure < 0.5] = np.stack([sure, sure * 0], 1)[sure < 0.5]
@@ -61,6 +65,11 @@ class Known:
     def separation(self) -> float:
         """AUC of confidence: P(a right answer has more than a wrong one); chance is 0.5."""
         return auc(self.right, self.wrong)
+
+
+def confidences(texts: Sequence[Any]) -> NDArray[np.float64]:
+    """Return the model's probability of each of its answers, including the end symbol."""
+    return np.exp(np.minimum([text.log_probability for text in texts], 0.0))
 
 
 def auc(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
@@ -75,15 +84,15 @@ def auc(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
     return float((np.sign(pairs) + 1).mean() / 2)
 
 
-def strangers(pairs: Sequence[Pair], texts: Sequence[str], seed: int = 0) -> list[str]:
+def strangers(asked: Sequence[str], texts: Sequence[str], seed: int = 0) -> list[str]:
     """Return questions about people in none of the texts, by recombining first and last names.
 
-    >>> asked = [Pair("Where was Ada By born?", "", ""), Pair("Where was Bo Cy born?", "", "")]
+    >>> asked = ["Where was Ada By born?", "Where was Bo Cy born?"]
     >>> strangers(asked, ["Ada By sang.", "Bo Cy sang."])
     ['Where was Ada Cy born?', 'Where was Bo By born?']
     """
     before, after = ASKS.split("{}")
-    names = [pair.source.removeprefix(before).removesuffix(after).split(" ") for pair in pairs]
+    names = [text.removeprefix(before).removesuffix(after).split(" ") for text in asked]
     names = [name for name in names if len(name) > 1]
     known = "\n".join(texts)
     chance = random.Random(seed)
@@ -130,15 +139,14 @@ def _reliability(known: Known) -> Html:
 def _examples(known: Known) -> tuple[list[str], list[list[Cell]]]:
     """Return right and wrong answers, by decreasing confidence."""
     judged = known.judged
-    order = np.argsort(-judged.confidence, kind="stable")
+    order = np.argsort(-known.confidence, kind="stable")
     rows: list[list[Cell]] = []
     for kind, wanted in (("right", True), ("wrong", False)):
         chosen = [int(i) for i in order if bool(judged.correct[i]) is wanted]
         step = max(len(chosen) // SHOWN, 1)
         for i in chosen[::step][:SHOWN]:
-            pair, text = judged.pairs[i], judged.written[i]
-            sure = f"{100 * float(judged.confidence[i]):.0f}"
-            rows.append([pair.source, text.text, sure, kind, pair.target])
+            example, sure = judged.examples[i], f"{100 * float(known.confidence[i]):.0f}"
+            rows.append([example.text, judged.predictions[i], sure, kind, example.label])
     return ["question", "answer", "confidence, %", "verdict", "reference"], rows
 
 

@@ -33,7 +33,8 @@ from regard.lab.reports.figures import Row, interval_chart
 from regard.lab.runs import load
 from regard.lab.runs.build import prepare
 from regard.lab.studies.arms import Arm
-from regard.lab.tasks.birthplace.evaluation import Answered
+from regard.lab.tasks.birthplace.evaluation import COMMONEST
+from regard.lab.tasks.evaluation import Evaluation
 
 NONE = "not pretrained"
 
@@ -136,20 +137,21 @@ def adapt(plan: Plan) -> Plan:
 class BirthplaceAnswers:
     """Each arm's answers, the best arm, and the answers whose confidence is examined."""
 
-    judged: Mapping[str, Answered]
+    judged: Mapping[str, Evaluation]
     best: str
     known: Known
 
     @property
     def baseline(self) -> float:
         """Accuracy of the most frequent answer."""
-        return self.judged[self.best].baseline or 0.0
+        return self.judged[self.best].trivial.get(COMMONEST, 0.0)
 
 
 def measure(result: Result) -> BirthplaceAnswers:
     """Read the answers of each arm, and ask about people in no text."""
     folders = {arm.name: arm.folders[0] for arm in result.arms}
-    judged, means = {name: answered(folder) for name, folder in folders.items()}, result.means
+    judged = {name: load(folder).evaluate() for name, folder in folders.items()}
+    means = result.means
     best = max(means, key=means.__getitem__)
     # Prefer an arm with both right and wrong answers.
     erring = [n for n in means if n != NONE and means[best] > means[n] >= means[best] / 2]
@@ -158,7 +160,7 @@ def measure(result: Result) -> BirthplaceAnswers:
     people = (
         [ASKS.format(person.name) for person in others()]
         if result.plan.data == "biographies"
-        else strangers(judged[shown].pairs, prepare(run.config).corpus.texts)
+        else strangers([x.text for x in judged[shown].examples], prepare(run.config).corpus.texts)
     )
     return BirthplaceAnswers(judged, best, Known(shown, judged[shown], run.predict(people)))
 
@@ -169,18 +171,11 @@ def findings(result: Result) -> Findings:
     judged, known = measured.judged, measured.known
     values = {
         "best": measured.best, "best_right": means[measured.best],
-        "none_right": means.get(NONE, 0.0), "commonest": judged[measured.best].commonest,
+        "none_right": means.get(NONE, 0.0), "commonest": judged[measured.best].summary["commonest"],
         "constant": measured.baseline, "sure_of_right": mean(known.right),
     }  # fmt: skip
     claims = claims_of(result.plan.data, means, judged, known)
     return Findings.joined([Findings({}, values), claims, results(result), described(known)])
-
-
-def answered(folder: Path) -> Answered:
-    """Return a run's answers to the test questions."""
-    evaluation = load(folder).evaluate()
-    assert isinstance(evaluation, Answered)
-    return evaluation
 
 
 def mean(values: Any) -> float:
@@ -201,7 +196,7 @@ def results(result: Result) -> Findings:
             [name, 100 * float(arm["mean"]), f"{low:.1f} to {high:.1f}", arm["parameters"],
              arm["seconds"]]
         )  # fmt: skip
-    commonest = judged[result.measured.best].commonest
+    commonest = judged[result.measured.best].summary["commonest"]
     rows.append([f"always {commonest}", 100 * result.measured.baseline, "", 0, 0.0])
     columns = ["arm", "right, %", "Wilson 95 %, seed 0", "parameters", "fine-tuning, s"]
     chart = interval_chart("Right answers", bars, x_label="right answers, %", reference=NONE)
@@ -214,11 +209,11 @@ def results(result: Result) -> Findings:
 
 
 def claims_of(
-    data: str, means: Mapping[str, float], judged: Mapping[str, Answered], known: Known
+    data: str, means: Mapping[str, float], judged: Mapping[str, Evaluation], known: Known
 ) -> Findings:
     """Return the claims with the numbers of a run."""
     none, aims = judged[NONE], AIMS.get(data, {})
-    low, same = none.low or 0.0, none.baseline or 0.0
+    low, same = none.low or 0.0, none.trivial.get(COMMONEST, 0.0)
     claims = {"none": (means[NONE], low <= max(same, 0.1))}
     if data == "birthplaces":
         claims["constant"] = (same, round(same, 3) == 0.05)
@@ -229,7 +224,11 @@ def claims_of(
         claims["apart"] = (apart, 0.5 < apart < 1)
     share = float(np.mean([bool(text.text) for text in known.strangers]))
     claims["strangers"] = (share, share > 0.9)
-    values = {"constant_of_none": same, "commonest_of_none": none.commonest, "aims": aims}
+    values = {
+        "constant_of_none": same,
+        "commonest_of_none": none.summary["commonest"],
+        "aims": aims,
+    }
     return Findings(claims, values)
 
 

@@ -41,28 +41,27 @@ def load(folder: Path) -> "Run | None":
 
 def searches(run: "Run") -> list[dict[str, Any]]:
     """Return score, ln p and time of greedy and beam search on test texts."""
-    from regard.lab.tasks.writing.evaluation import Translations
     from regard.lab.tasks.writing.task import spread
 
     evaluation = run.evaluate()
-    pairs = [evaluation.pairs[i] for i in spread(evaluation.n, TEXTS)]
-    wanted = sum(len(pair.target) for pair in pairs)
+    examples = [evaluation.examples[i] for i in spread(evaluation.n, TEXTS)]
+    wanted = sum(len(example.label) for example in examples)
     rows = []
-    run.predict(pairs[0].source)  # loads the network, outside of the measured time
+    run.predict(examples[0].text)  # loads the network, outside of the measured time
     for size in BEAMS:
         begun = time.perf_counter()
         plan = replace(run.task.search, beam=size)
-        candidates = run.best([p.source for p in pairs], plan)
+        candidates = run.best([example.text for example in examples], plan)
         seconds = time.perf_counter() - begun
         first = [texts[0] for texts in candidates]
-        scores = Translations.judge(evaluation.metric, pairs, first, language=evaluation.language)
+        scores = run.task.evaluation(examples, first)
         rows.append(
             {
                 "search": "greedy" if size == 1 else f"beam {size}",
                 "value": scores.value,
                 "log_probability": float(np.mean([text.log_probability for text in first])),
                 "length": sum(len(text.text) for text in first) / max(wanted, 1),
-                "seconds": seconds / len(pairs),
+                "seconds": seconds / len(examples),
             }
         )
     return rows

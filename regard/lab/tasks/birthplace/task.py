@@ -30,16 +30,19 @@ from regard.lab.data.birthplaces import (
     read_answers,
 )
 from regard.lab.data.data_source import NAMED, Columns
+from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
 from regard.lab.data.sources import leaves
 from regard.lab.data.spelling import likeness
 from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
-from regard.lab.tasks.birthplace.evaluation import Answered
+from regard.lab.tasks.birthplace.evaluation import answer_evaluation
+from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span
 from regard.lab.tasks.pretraining.language_modeling import NextToken, NextTokens
 from regard.lab.tasks.pretraining.task import Rows
 from regard.lab.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
 from regard.lab.tasks.task import must_be_split, no_labels
+from regard.lab.tasks.writing.evaluation import Text
 from regard.lab.tasks.writing.searching import Writes, score
 from regard.nn.layers import special_tokens
 from regard.nn.layers.cross_entropy import word_loss
@@ -355,20 +358,27 @@ class Answers(Writes[QuestionBatch]):
         right = [self.decode(a.tokens) == b.target for (a,), b in zip(written, pairs, strict=True)]
         return float(np.mean(right)), total / max(count, 1)
 
-    def plain(self, evaluation: Any) -> bytes:
-        return bytes(evaluation.plain())
-
-    def answer(self, model: nn.Module) -> Answered:
+    def answer(self, model: nn.Module) -> Evaluation:
         """Return the evaluation of the model on the test questions."""
-        pairs = self.split("test").pairs
+        return self._answered(model, self.split("test").pairs)
+
+    def _answered(self, model: nn.Module, pairs: Sequence[Pair]) -> Evaluation:
         texts = self.predict(model, [pair.source for pair in pairs])
-        return Answered.judge(pairs, texts, self.commonest)
+        return self.evaluation([pair.example for pair in pairs], texts)
 
-    def restore(self, rows: bytes, name: str) -> Answered:
-        """Rebuild an evaluation from its rows. Raises: malformed rows."""
-        return Answered.parse(rows, self.commonest, name)
+    def evaluation(self, examples: Sequence[Example], answers: Sequence[Text]) -> Evaluation:
+        """Evaluate written answers."""
+        return answer_evaluation(examples, answers, self.commonest)
 
-    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Answered:
+    def read_row(self, row: Mapping[str, Any]) -> Text:
+        """Return the answer of a row."""
+        return Text.of_row(row)
+
+    def plain(self, evaluation: Evaluation) -> bytes:
+        """Return the answers alone, one per line, in the format of assignment 5."""
+        return "".join(f"{text.line()}\n" for text in evaluation.answers).encode()
+
+    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the evaluation of the model on the questions of a file.
 
         A line is a question, a tab and its answer. Without reference answers, the model's answers
@@ -380,9 +390,7 @@ class Answers(Writes[QuestionBatch]):
                 "a file of questions has no column names; leave them out and write each line as "
                 "QUESTION, tab, ANSWER"
             )
-        pairs = read_answers(data, answered=False)
-        texts = self.predict(model, [pair.source for pair in pairs])
-        return Answered.judge(pairs, texts, self.commonest)
+        return self._answered(model, read_answers(data, answered=False))
 
     def attention(self, model: nn.Module, text: str) -> list[LayerAttention]:
         """Return the attention weights of each layer over the question and the written answer."""

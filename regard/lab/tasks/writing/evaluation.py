@@ -1,22 +1,17 @@
 """Evaluation of generated texts against references."""
 
-import json
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from regard.core.errors import RegardError
-from regard.core.reading import parse_rows
 from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
 from regard.lab.data.parallel import references
-from regard.lab.tasks.family_evaluation import FamilyEvaluation
+from regard.lab.tasks.evaluation import Evaluation, must_have_examples
 from regard.lab.tasks.writing import metrics
 from regard.lab.tasks.writing.metrics import Aligned, Judgement
 
@@ -32,6 +27,30 @@ class Text:
     log_probability: float
     ended: bool
     unknown: tuple[str, ...] = ()  # words of the input that the model does not know
+    aligned: Aligned | None = None  # weights while it reads the reference, with a known alignment
+
+    @property
+    def confidence(self) -> float:
+        """Return the probability of the text, including the end symbol."""
+        return math.exp(min(self.log_probability, 0.0))
+
+    def row(self) -> dict[str, Any]:
+        """Return what a row of predictions has of the text."""
+        aligned = {} if self.aligned is None else {"aligned": list(vars(self.aligned).values())}
+        return {
+            "predicted": self.text,
+            "confidence": self.confidence,
+            "log_probability": self.log_probability,
+            "ended": self.ended,
+            **aligned,
+        }
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "Text":
+        """Return the text of a row of predictions."""
+        aligned = Aligned(*row["aligned"]) if "aligned" in row else None
+        text, log_probability = str(row["predicted"]), float(row["log_probability"])
+        return cls(text, log_probability, bool(row["ended"]), aligned=aligned)
 
     def line(self) -> str:
         """Return the text in one line, with line breaks and tabs replaced by spaces."""
@@ -81,224 +100,69 @@ class Scored:
         return {**vars(self), "perplexity": self.perplexity}
 
 
-@dataclass(frozen=True, repr=False)
-class Translations(FamilyEvaluation):
-    """Written texts with the references, and their scores.
+def text_evaluation(
+    metric: str, examples: Sequence[Example], texts: Sequence[Text], *, language: str = ""
+) -> Evaluation:
+    """Evaluate written texts against the labels of the examples.
 
-    `value` is the metric ("exact match" or "BLEU", as a fraction), `low` and `high` its 95 %
-    interval over texts; `signature` is sacreBLEU's. `aligned` compares the attention weights of
-    each text with its true alignment, None for a text without one; empty if no text has both.
+    ``metric`` is "exact match" or "BLEU", whose score is a fraction here. ``language`` of the
+    references, if known, selects BLEU's tokenization. Raises: no examples.
     """
-
-    metric: str
-    pairs: tuple[Pair, ...] = field(repr=False)
-    written: tuple[Text, ...] = field(repr=False)
-    value: float
-    low: float
-    high: float
-    exact: float
-    bleu: float
-    chrf: float
-    signature: str
-    aligned: tuple[Aligned | None, ...] = field(default=(), repr=False)
-    language: str = ""
-
-    @classmethod
-    def judge(
-        cls,
-        metric: str,
-        pairs: Sequence[Pair],
-        written: Sequence[Text],
-        *,
-        language: str = "",
-        aligned: Sequence[Aligned | None] = (),
-    ) -> "Translations":
-        """Evaluate written texts against the targets of pairs.
-
-        ``language`` of the targets, if known, selects BLEU's tokenization. Raises: no pairs.
-        """
-        if not pairs:
-            raise RegardError("there are no pairs to evaluate; give at least one")
-        predicted, wanted = [text.text for text in written], [pair.target for pair in pairs]
-        language = metrics.language_for(language, wanted)
-        exact = metrics.judge("exact", predicted, wanted)
-        bleu = metrics.judge("bleu", predicted, wanted, language=language)
-        low, high = (bleu if metric == "BLEU" else exact).interval()
-        share = 100 if metric == "BLEU" else 1
-        return cls(
-            metric=metric,
-            pairs=tuple(pairs),
-            written=tuple(written),
-            value=bleu.value / 100 if metric == "BLEU" else exact.value,
-            low=low / share,
-            high=high / share,
-            exact=exact.value,
-            bleu=bleu.value / 100,
-            chrf=metrics.chrf(predicted, wanted) / 100,
-            signature=bleu.signature,
-            aligned=tuple(aligned),
-            language=language,
+    must_have_examples(examples, "pairs")
+    predicted, wanted = [text.text for text in texts], [example.label for example in examples]
+    language = metrics.language_for(language, wanted)
+    exact = metrics.judge("exact", predicted, wanted)
+    bleu = metrics.judge("bleu", predicted, wanted, language=language)
+    corpus, best = (bleu, 100) if metric == "BLEU" else (None, 1)
+    low, high = (corpus or exact).interval()
+    correct = np.array([text == label for text, label in zip(predicted, wanted, strict=True)])
+    scores = {
+        "exact": exact.value,
+        "bleu": bleu.value / 100,
+        "chrf": metrics.chrf(predicted, wanted) / 100,
+    }
+    others = {"chrF": scores["chrf"], **({"exact match": exact.value} if corpus else {})}
+    summary, remarks = {**scores, "signature": bleu.signature}, {}
+    facts = [] if corpus else [("BLEU", f"{bleu.value:.1f}")]
+    facts.append(("signature", bleu.signature))
+    if (many := _by_references(examples, predicted, language)) is not None:
+        size, signature = len(many), many.signature
+        summary["all_references"] = {"bleu": many.value / 100, "n": size, "signature": signature}
+        facts.append(
+            ("all references", f"{many.value:.1f}  ({size:,} distinct sources, {signature})")
         )
-
-    @property
-    def predictions(self) -> list[str]:
-        """Return the text written for each source."""
-        return [text.text for text in self.written]
-
-    @property
-    def n(self) -> int:
-        """Return the number of texts."""
-        return len(self.pairs)
-
-    @property
-    def compared(self) -> str:
-        """Return the name of the score by which systems are compared."""
-        return self.metric
-
-    @cached_property
-    def corpus(self) -> Judgement | None:
-        """Return BLEU with the statistics of each text; None for another metric."""
-        if self.metric != "BLEU":
-            return None
-        predicted, wanted = (
-            [text.text for text in self.written],
-            [pair.target for pair in self.pairs],
+    if aligned := [text.aligned for text in texts if text.aligned is not None]:
+        joined = Aligned.joined(aligned)
+        summary["alignment"], others["alignment error"] = vars(joined), joined.error
+        remarks["alignment error"] = (
+            f"of {joined.positions:,} target tokens have their largest weight off the true source; "
+            f"mean weight on it {joined.mass:.1%}, uniform weights {joined.guess:.1%}"
         )
-        return metrics.judge("bleu", predicted, wanted, language=self.language)
-
-    @property
-    def per_example(self) -> NDArray[np.float64]:
-        """Return 1 or 0 for each exact match, or each text's pseudo-value of BLEU."""
-        if self.corpus is None:
-            return np.asarray(self.correct, dtype=np.float64)
-        return np.asarray(self.corpus.pseudo_values() / 100)
-
-    @cached_property
-    def by_references(self) -> Judgement | None:
-        """Return BLEU of distinct sources against all their targets; None if few have several."""
-        sources, targets = references(self.pairs)
-        several = sum(len(set(wanted)) > 1 for wanted in targets)
-        if several < REPEATED * len(sources):
-            return None
-        texts = dict(zip((p.source for p in self.pairs), self.written, strict=True))
-        first = [texts[source].text for source in sources]
-        return metrics.judge("bleu", first, targets, language=self.language)
-
-    @property
-    def alignment(self) -> Aligned | None:
-        """Return the alignment error over all texts with a known alignment; None without any."""
-        known = [counts for counts in self.aligned if counts is not None]
-        return Aligned.joined(known) if known else None
-
-    @property
-    def other_metrics(self) -> dict[str, float]:
-        """Return further scores by name, as fractions."""
-        metrics = {"chrF": self.chrf}
-        if self.metric == "BLEU":
-            metrics["exact match"] = self.exact
-        if (looked := self.alignment) is not None:
-            metrics["alignment error"] = looked.error
-        return metrics
-
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """Return for each text whether it equals the reference exactly."""
-        pairs = zip(self.written, self.pairs, strict=True)
-        return np.array([text.text == pair.target for text, pair in pairs])
-
-    @property
-    def examples(self) -> list[Example]:
-        """Return the sources with their references."""
-        return [Example(pair.source, pair.target, pair.place) for pair in self.pairs]
-
-    def json(self) -> dict[str, Any]:
-        """Return the summary as JSON-serialisable values."""
-        keys = "metric", "value", "low", "high", "n", "exact", "bleu", "chrf", "signature"
-        values = {key: getattr(self, key) for key in keys}
-        if (many := self.by_references) is not None:
-            values["all_references"] = {
-                "bleu": many.value / 100,
-                "n": len(many),
-                "signature": many.signature,
-            }
-        if (looked := self.alignment) is not None:
-            values["alignment"] = vars(looked)
-        return values
-
-    def line(self) -> str:
-        """Return the summary in one line."""
-        sign = "" if self.metric == "BLEU" else "%"
-        value, low, high = (f"{100 * x:.1f}{sign}" for x in (self.value, self.low, self.high))
-        rest = (
-            f"exact match {self.exact:.1%}"
-            if self.metric == "BLEU"
-            else f"BLEU {100 * self.bleu:.1f}"
-        )
-        looked = self.alignment
-        rest += "" if looked is None else f", alignment error {looked.error:.1%}"
-        summary = f"{self.metric} {value} (95 % interval {low} to {high}, {self.n:,} texts)"
-        return f"{summary}, {rest}"
-
-    def words(self) -> list[tuple[str, str]]:
-        """Return the summary as (name, formatted value) pairs for the terminal."""
-        low, high = 100 * self.low, 100 * self.high
-        interval = f"(95 % interval {low:.1f} to {high:.1f}; of texts, not seeds)"
-        metrics = [("exact match", f"{self.exact:.2%}"), ("BLEU", f"{100 * self.bleu:.1f}")]
-        metrics.append(("chrF", f"{100 * self.chrf:.1f}"))
-        metrics = [(name, f"{shown}  {interval}" if name == self.metric else shown)
-                for name, shown in metrics]  # fmt: skip
-        metrics.append(("signature", self.signature))
-        if (many := self.by_references) is not None:
-            how = f"{many.value:.1f}  ({len(many):,} distinct sources, {many.signature})"
-            metrics.append(("all references", how))
-        if (looked := self.alignment) is not None:
-            metrics.append(("alignment error", f"{looked.error:.2%}  ({_how_it_looks(looked)})"))
-        return metrics
-
-    def rows(self) -> bytes:
-        """Return JSON lines: source, text, label (the reference), predicted, confidence, ….
-
-        "aligned" has the numbers of `Aligned` for texts with a known alignment.
-        """
-        aligned = self.aligned or (None,) * self.n
-        lines = (
-            json.dumps(
-                {
-                    "source": pair.place,
-                    "text": pair.source,
-                    "label": pair.target,
-                    "predicted": text.text,
-                    "confidence": math.exp(min(text.log_probability, 0.0)),
-                    "log_probability": text.log_probability,
-                    "ended": text.ended,
-                    **({} if looked is None else {"aligned": list(vars(looked).values())}),
-                },
-                ensure_ascii=False,
-            )
-            for pair, text, looked in zip(self.pairs, self.written, aligned, strict=True)
-        )
-        return "".join(f"{line}\n" for line in lines).encode()
-
-    @classmethod
-    def parse(cls, rows: bytes, metric: str, name: str, *, language: str = "") -> "Translations":
-        """Rebuild the evaluation from `rows` of a file ``name``. Raises: malformed rows."""
-        lines = list(parse_rows(rows, name))
-        try:
-            pairs = [Pair(*(str(row[key]) for key in ("text", "label", "source"))) for row in lines]
-            written = [
-                Text(str(row["predicted"]), float(row["log_probability"]), bool(row["ended"]))
-                for row in lines
-            ]
-            aligned = [Aligned(*row["aligned"]) if "aligned" in row else None for row in lines]
-        except (ValueError, KeyError, TypeError) as error:
-            raise RegardError(f"{name} cannot be read: {error!r}") from None
-        if not any(aligned):
-            aligned = []
-        return cls.judge(metric, pairs, written, language=language, aligned=aligned)
-
-
-def _how_it_looks(looked: Aligned) -> str:
-    return (
-        f"of {looked.positions:,} target tokens have their largest weight off the true source; "
-        f"mean weight on it {looked.mass:.1%}, uniform weights {looked.guess:.1%}"
+    return Evaluation(
+        metric,
+        (corpus or exact).value / best,
+        low / best,
+        high / best,
+        examples,
+        texts,
+        Text.row,
+        correct,
+        corpus.pseudo_values() / 100 if corpus else correct.astype(np.float64),
+        predictions=predicted,
+        other_metrics=others,
+        corpus=corpus,
+        summary=summary,
+        remarks=remarks,
+        facts=facts,
     )
+
+
+def _by_references(
+    examples: Sequence[Example], predicted: Sequence[str], language: str
+) -> Judgement | None:
+    """Return BLEU of distinct sources against all their targets; None if few have several."""
+    sources, targets = references(Pair(x.text, x.label, x.source) for x in examples)
+    if sum(len(set(wanted)) > 1 for wanted in targets) < REPEATED * len(sources):
+        return None
+    texts = {x.text: text for x, text in zip(examples, predicted, strict=True)}
+    return metrics.judge("bleu", [texts[x] for x in sources], targets, language=language)

@@ -1,6 +1,7 @@
 """The task of mapping a text to another: reversed strings, ISO dates, translations."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -18,16 +19,18 @@ from regard.attention.packing import places_of
 from regard.core.errors import RegardError
 from regard.decoding import Limits
 from regard.lab.data.data_source import NAMED, Columns
+from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.lab.data.parallel import load_pairs, read_pairs
 from regard.lab.data.strings import FIRST, Reversals
 from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
+from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.task import must_be_split, no_labels
 from regard.lab.tasks.text_baselines import TextBaseline
 from regard.lab.tasks.writing.alignment import align
 from regard.lab.tasks.writing.encoded import Encoded, PairBatch, paired
-from regard.lab.tasks.writing.evaluation import Scored, Translations
+from regard.lab.tasks.writing.evaluation import Scored, Text, text_evaluation
 from regard.lab.tasks.writing.metrics import bleu, exact_match, language_for
 from regard.lab.tasks.writing.searching import Search, Writes, score, write
 from regard.nn.layers.cross_entropy import word_loss
@@ -227,31 +230,37 @@ class Sequences(Writes[PairBatch]):
         """Decode ids to a text."""
         return self.tokenizer.decode(ids)
 
-    def answer(self, model: Any) -> Translations:
+    def answer(self, model: Any) -> Evaluation:
         """Return the evaluation of the model on the test split.
 
         For pairs with a known alignment, it includes the network's attention weights while it reads
         the reference.
         """
         pairs = self.split("test").pairs
-        predicted = self.predict(model, [pair.source for pair in pairs])
-        aligned = align(self, model, pairs) if isinstance(model, nn.Module) else []
-        language = self.settings.target_name
-        return Translations.judge(self.metric, pairs, predicted, language=language, aligned=aligned)
+        texts = self.predict(model, [pair.source for pair in pairs])
+        if isinstance(model, nn.Module) and (aligned := align(self, model, pairs)):
+            both = zip(texts, aligned, strict=True)
+            texts = [replace(text, aligned=counts) for text, counts in both]
+        return self.evaluation([pair.example for pair in pairs], texts)
 
-    def restore(self, rows: bytes, name: str) -> Translations:
-        """Rebuild an evaluation from its rows. Raises: malformed rows."""
+    def evaluation(self, examples: Sequence[Example], answers: Sequence[Text]) -> Evaluation:
+        """Evaluate written texts."""
         language = self.settings.target_name
-        return Translations.parse(rows, self.metric, name, language=language)
+        return text_evaluation(self.metric, examples, answers, language=language)
 
-    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Translations:
+    def read_row(self, row: Mapping[str, Any]) -> Text:
+        """Return the text of a row."""
+        return Text.of_row(row)
+
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the evaluation on a file of pairs. Raises: a bad row, by file:line."""
         no_labels(columns)
         language = columns.label or self.settings.target_name
         source = columns.text or self.settings.source_name
         pairs = read_pairs(data, source_name=source, target_name=language)
         predicted = self.predict(model, [pair.source for pair in pairs])
-        return Translations.judge(self.metric, pairs, predicted, language=language)
+        examples = [pair.example for pair in pairs]
+        return text_evaluation(self.metric, examples, predicted, language=language)
 
     def attention(self, model: Any, text: str) -> list[LayerAttention]:
         """Return the attention weights to the source while the model writes its best text.

@@ -15,16 +15,16 @@ from regard.lab.labs.birthplace.knowing import Known, auc, strangers
 from regard.lab.labs.comparison import Preset, Pretraining
 from regard.lab.runs.config import Config
 from regard.lab.studies.forecasts import AROUND
-from regard.lab.tasks.birthplace.evaluation import Answered
+from regard.lab.tasks.birthplace.evaluation import COMMONEST, answer_evaluation
 from regard.lab.tasks.writing.evaluation import Text
 from tests.lab.studies.declare import checked
 
 
 def known(right, wrong, strange=(0.5,)):
-    pairs = [Pair("q", "yes", "x:1")] * (len(right) + len(wrong))
+    examples = [Pair("q", "yes", "x:1").example] * (len(right) + len(wrong))
     said = [Text("yes", math.log(p), True) for p in right]
     said += [Text("no", math.log(p), True) for p in wrong]
-    judged = Answered.judge(pairs, said, "yes")
+    judged = answer_evaluation(examples, said, "yes")
     return Known("vanilla", judged, [Text("no", math.log(p), True) for p in strange])
 
 
@@ -39,9 +39,9 @@ def test_confidence_and_truth():
 
 
 def test_strangers_stand_in_no_text():
-    pairs = [Pair(f"Where was {name} born?", "", "") for name in ("Ada By", "Bo Cy", "Di Ey")]
+    asked = [f"Where was {name} born?" for name in ("Ada By", "Bo Cy", "Di Ey")]
     texts = ["Ada By sang.", "Bo Cy sang.", "Di Ey and Ada Cy sang."]
-    found = strangers(pairs, texts)
+    found = strangers(asked, texts)
     assert found
     for question in found:
         name = question.removeprefix("Where was ").removesuffix(" born?")
@@ -109,8 +109,9 @@ def test_pretrained_runs_are_not_trained_again():
 
 
 def test_claims_on_real_data_tell_of_london():
-    judged = {lab.NONE: Answered.judge([Pair("q", "yes", "x:1")], [Text("no", -1.0, True)], "yes")}
-    judged[lab.NONE] = replace(judged[lab.NONE], baseline=0.0498, commonest="London")
+    examples = [Pair("q", "yes", "x:1").example]
+    none = answer_evaluation(examples, [Text("no", -1.0, True)], "London")
+    judged = {lab.NONE: replace(none, trivial={COMMONEST: 0.0498})}
     means = {lab.NONE: 0.03, "vanilla": 0.24, "rotary": 0.47, "synthesizer": 0.12}
     found = lab.claims_of("birthplaces", means, judged, known([0.9], [0.8]))
     assert found.values["commonest_of_none"] == "London"
