@@ -5,7 +5,7 @@ probability could tell them apart. The answers to names that occur in no text te
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ class Known:
         return auc(self.right, self.wrong)
 
 
-def confidences(texts: Sequence[Any]) -> NDArray[np.float64]:
+def confidences(texts: Iterable[Any]) -> NDArray[np.float64]:
     """Return the model's probability of each of its answers, including the end symbol."""
     return np.exp(np.minimum([text.log_probability for text in texts], 0.0))
 
