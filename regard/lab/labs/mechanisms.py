@@ -34,10 +34,9 @@ from regard.lab.reports.findings import Cell
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.statistics import format_p
 from regard.lab.tasks import unit_of
-from regard.lab.tasks.pretraining.evaluation import Likelihoods
+from regard.lab.tasks.pretraining.evaluation import BY_TOKENS
 
 PLAIN = "multi-head"
-BY_TOKENS = Likelihoods.compared  # the metric of language models, which are validated by loss
 QUICK_ARMS = (PLAIN, "gated", "linear", "delta")
 #: Options of mechanisms: blocks of the default size would hold most of these short inputs.
 OPTIONS = {"moba": "moba-4-2"}

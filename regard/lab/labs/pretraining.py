@@ -35,7 +35,6 @@ from regard.lab.runs import load
 from regard.lab.runs.pretrain_first import WAYS
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.result import claimed
-from regard.lab.tasks.pretraining.evaluation import Likelihoods
 from regard.lab.tasks.pretraining.masked_modeling import MaskedModeling
 
 PRETRAINED = "pretrained {}"
@@ -206,9 +205,7 @@ def learned(out: Path, model: str, seeds: int) -> tuple[float, float]:
     losses, follows = [], []
     for seed in range(seeds):
         run = load(out / "pretrained" / model / f"seed-{seed}")
-        evaluation = run.evaluate()
-        assert isinstance(evaluation, Likelihoods)
-        losses.append(evaluation.loss)
+        losses.append(run.evaluate().other_metrics["loss"])
         if model == "bert":
             assert isinstance(run.task, MaskedModeling)
             with run.computing():

@@ -23,10 +23,9 @@ from regard.lab.reports.training import training_table
 from regard.lab.studies.result import claimed
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.classification.metrics import METRICS
-from regard.lab.tasks.pretraining.evaluation import Likelihoods
+from regard.lab.tasks.pretraining.evaluation import BY_TOKENS
 from regard.lab.tasks.units import Unit
 
-BY_TOKENS = Likelihoods.compared  # the metric of runs that are scored token by token
 BY_LOSS = (BY_TOKENS, METRICS["log-loss"])
 
 

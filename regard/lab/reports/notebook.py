@@ -26,7 +26,6 @@ from regard.lab.runs import Run, load
 from regard.lab.studies.result import Comparison
 from regard.lab.tasks.classification.evaluation import Prediction
 from regard.lab.tasks.evaluation import Evaluation
-from regard.lab.tasks.family_evaluation import FamilyEvaluation
 
 PLACES = 24  # positions of a mask that are drawn
 MASKS = 4  # batch rows of a mask that are drawn
@@ -223,7 +222,7 @@ def _prediction(prediction: Prediction) -> str:
     return _framed("Prediction", [answer, table], 160 + 32 * len(rows))
 
 
-def _evaluation(evaluation: Any) -> str:
+def _evaluation(evaluation: Evaluation) -> str:
     tables = [Table("Metrics", ("metric", "value"), evaluation.words())]
     titles = ("Scores by label", "Predicted and true labels")
     tables += [
@@ -243,6 +242,5 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     Comparison: _comparison,
     Prediction: _prediction,
     Evaluation: _evaluation,
-    FamilyEvaluation: _evaluation,
     Html: _chart,
 }

@@ -131,21 +131,21 @@ class Task(Learnable[B]):
         """Return the model's `Answer` to each input."""
 
     @abstractmethod
-    def answer(self, model: Any) -> Any:
+    def answer(self, model: Any) -> Evaluation:
         """Return the evaluation of the model on the test split."""
 
+    @abstractmethod
     def evaluation(self, examples: Sequence[Example], answers: Sequence[Any]) -> Evaluation:
         """Return the evaluation of a model's answers to examples.
 
         Raises: no examples; references that do not fit the task, by file:line.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def read_row(self, row: Mapping[str, Any]) -> Any:
         """Return the answer in a row that `Evaluation.row` wrote. Raises: a malformed row."""
-        raise NotImplementedError
 
-    def restore(self, rows: bytes, name: str) -> Any:
+    def restore(self, rows: bytes, name: str) -> Evaluation:
         """Rebuild an evaluation from its `Evaluation.rows`; ``name`` is the file, for errors.
 
         Raises: malformed rows.
@@ -157,7 +157,7 @@ class Task(Learnable[B]):
         return b""
 
     @abstractmethod
-    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Any:
+    def evaluate(self, model: Any, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the evaluation of the model on a file with reference answers.
 
         Raises: a bad row, by file:line; columns that such a file does not have.

@@ -15,7 +15,6 @@ from regard.lab.runs.config import Config
 from regard.lab.studies.job import _score
 from regard.lab.tasks import TASKS
 from regard.lab.tasks.birthplace.evaluation import COMMONEST, answer_evaluation
-from regard.lab.tasks.pretraining.evaluation import Likelihoods
 from regard.lab.tasks.writing.evaluation import Text
 from regard.lab.tasks.writing.searching import Search
 
@@ -38,18 +37,19 @@ def pretrained(tmp_path_factory):
 
 def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
     judged = pretrained.evaluate()
-    assert isinstance(judged, Likelihoods)
     assert judged.low < judged.value < judged.high
     assert not pretrained.held_out, "birthplaces are judged by what was read"
     assert len(repr(judged)) < 500
-    assert judged.value == pytest.approx(np.exp(-judged.loss))
-    assert judged.n == len(judged.correct) > 5_000
-    assert judged.json()["bits"] == pytest.approx(judged.loss / np.log(2))
+    assert judged.value == pytest.approx(np.exp(-judged.other_metrics["loss"]))
+    assert judged.n == sum(judged.sizes) > 5_000
+    assert judged.json()["bits"] == pytest.approx(judged.other_metrics["loss"] / np.log(2))
     groups = _score(pretrained, 0.0).groups
     assert len(groups) == judged.n
-    assert len(set(groups)) == len(judged.texts), "tokens of a chunk are one group in comparisons"
-    again = Likelihoods.parse(judged.rows(), "x")
-    assert again.loss == pytest.approx(judged.loss, abs=1e-6)
+    assert len(set(groups)) == len(judged.examples), (
+        "tokens of a chunk are one group in comparisons"
+    )
+    again = pretrained.task.restore(judged.rows(), "x")
+    assert again.value == pytest.approx(judged.value, abs=1e-6)
     assert np.array_equal(again.correct, judged.correct)
     said = pretrained.predict(["Ada", "Bela was"])
     assert said[1].text == pretrained.predict("Bela was").text

@@ -14,7 +14,7 @@ from regard.lab.studies.job import RunScore, clusters_of, scores_of
 from regard.lab.studies.statistics import arm_interval, compare_runs
 from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS, wilson
-from regard.lab.tasks.pretraining.evaluation import Likelihoods
+from regard.lab.tasks.pretraining.evaluation import TokenLosses, token_evaluation
 from regard.lab.tasks.writing.metrics import judge, paired_bootstrap
 
 WORDS = "a dog cat runs sleeps on the green grass bench while it rains again today".split()
@@ -133,8 +133,9 @@ def test_groups_of_the_test_examples_are_what_was_drawn() -> None:
 def test_the_tokens_of_a_chunk_are_one_group() -> None:
     """40 chunks of 50 tokens that are alike tell as much as 40 tokens."""
     known = np.random.default_rng(0).random(40) < 0.5
-    right = tuple(np.full(50, each) for each in known)
-    found = Likelihoods(("a text",) * 40, tuple(np.zeros(50) for _ in known), right)
+    chunks = [TokenLosses(np.zeros(50), np.full(50, each)) for each in known]
+    examples = [Example("a text", "", f"piece:{i}") for i in range(40)]
+    found = token_evaluation(examples, chunks)
     clusters = clusters_of(found.groups)
     bits = np.packbits(found.correct).tobytes().hex()
     score = RunScore(found.compared, found.n, bits, "", "", clusters=clusters)
@@ -144,7 +145,7 @@ def test_the_tokens_of_a_chunk_are_one_group() -> None:
     mean, low, high = scoring.interval([score])
     assert (low, high) == pytest.approx(wilson(int(known.sum()), 40), abs=0.02)
     assert mean == pytest.approx(known.mean())
-    alone = Likelihoods(("a text",), (np.zeros(50),), (np.arange(50) < 30,))
+    alone = token_evaluation(examples[:1], [TokenLosses(np.zeros(50), np.arange(50) < 30)])
     assert clusters_of(alone.groups) == "", "no other chunk says how much chunks differ"
 
 

@@ -8,8 +8,8 @@ from regard.lab.data.pairs import Pair
 from regard.lab.tasks.birthplace.evaluation import answer_evaluation
 from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
-from regard.lab.tasks.evaluation import Evaluation, learned
-from regard.lab.tasks.pretraining.evaluation import Likelihoods, unigram_loss
+from regard.lab.tasks.evaluation import Evaluation, learned, read_rows
+from regard.lab.tasks.pretraining.evaluation import TokenLosses, token_evaluation, unigram_loss
 from regard.lab.tasks.regression import METRICS as METRICS_OF_NUMBERS
 from regard.lab.tasks.regression.evaluation import number_evaluation
 from regard.lab.tasks.symbols.task import SymbolTask
@@ -69,8 +69,9 @@ def answered(right: float) -> Evaluation:
 def tokens(right: float) -> Evaluation:
     ids = RNG.choice(50, 2000, p=np.arange(1, 51) / 1275)
     nats = -np.log((1 - right) * (ids + 1) / 1275 + right)
-    halves = (np.split(nats, 2), np.split(RNG.random(2000) < 0.1, 2))
-    return Likelihoods(("a", "b"), *map(tuple, halves), unigram_loss(ids))
+    halves = zip(np.split(nats, 2), np.split(RNG.random(2000) < 0.1, 2), strict=True)
+    chunks = [TokenLosses(*half, unigram_loss(ids)) for half in halves]
+    return token_evaluation([Example(text, "", f"piece:{text}") for text in "ab"], chunks)
 
 
 CASES = {
@@ -102,7 +103,8 @@ def test_a_plateau_at_chance_by_its_numbers() -> None:
 
 def test_the_loss_of_token_frequencies_is_kept_with_the_answers() -> None:
     kept = tokens(0.5)
-    assert isinstance(kept, Likelihoods)
-    again = Likelihoods.parse(kept.rows(), "p")
-    assert again.unigram == kept.unigram == pytest.approx(3.7, abs=0.15)
-    assert Likelihoods(("a",), (np.ones(3),), (np.ones(3, bool),)).learned  # unknown
+    examples, again = read_rows(kept.rows(), "p", TokenLosses.of_row)
+    assert examples == kept.examples
+    assert again[0].unigram == kept.answers[0].unigram == pytest.approx(3.7, abs=0.15)
+    unknown = TokenLosses(np.ones(3), np.ones(3, bool))
+    assert token_evaluation(examples[:1], [unknown]).learned

@@ -388,8 +388,10 @@ def test_the_held_out_chunks_on_the_disk_cover_every_token(on_disk):
     torch.manual_seed(0)
     model = network("language-modeling", task)
     likelihoods = task.answer(model)
-    assert sum(map(len, likelihoods.nats)) == len(task.stream("test")) - 1
-    assert "".join(likelihoods.texts).startswith(task.decode(task.stream("test")[:20].tolist()))
+    assert likelihoods.n == len(task.stream("test")) - 1
+    assert "".join(example.text for example in likelihoods.examples).startswith(
+        task.decode(task.stream("test")[:20].tolist())
+    )
     assert task.evaluate(model, _texts_like(on_disk)).value > 0
 
 

@@ -343,7 +343,7 @@ def test_pages_of_disagreements_that_there_are_not(client: Ask, field: str, valu
 
 def test_examples_are_what_a_run_can_be_asked(client: Ask, folder: Path) -> None:
     found = client("GET", "/examples", params={"run": "goes"}).json()["texts"]
-    pieces = [text for text in regard.load(folder / "goes").evaluate().texts if text]
+    pieces = [one.text for one in regard.load(folder / "goes").evaluate().examples if one.text]
     assert 0 < len(found) <= 4
     assert all(any(text in piece for piece in pieces) for text in found)
     assert all(len(text) < 30 for text in found)

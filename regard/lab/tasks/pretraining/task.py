@@ -20,10 +20,17 @@ from regard.analysis.record import record
 from regard.core.errors import RegardError
 from regard.lab.data.birthplaces import counted
 from regard.lab.data.data_source import NAMED, Columns
+from regard.lab.data.examples import Example
 from regard.lab.data.records import table_kind
 from regard.lab.data.texts import TextCorpus, load_texts, read_texts
 from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
-from regard.lab.tasks.pretraining.evaluation import Likelihoods, beginning, unigram_loss
+from regard.lab.tasks.evaluation import Evaluation
+from regard.lab.tasks.pretraining.evaluation import (
+    TokenLosses,
+    beginning,
+    token_evaluation,
+    unigram_loss,
+)
 from regard.lab.tasks.settings import PretrainingSettings
 from regard.lab.tasks.task import Task, must_be_split, no_labels
 from regard.nn.layers import special_tokens
@@ -284,21 +291,25 @@ class Pretraining(Task[B], Generic[B]):
         loss = total / max(count, 1)
         return float(np.exp(-loss)), loss
 
-    def answer(self, model: nn.Module) -> Likelihoods:
+    def answer(self, model: nn.Module) -> Evaluation:
         """Return the model's likelihood of the test texts."""
         pieces = sorted(self.judged(model, "test"), key=lambda piece: piece.place)
-        return Likelihoods(
-            tuple(self.piece("test", piece.place) for piece in pieces),
-            tuple(piece.nats for piece in pieces),
-            tuple(piece.right for piece in pieces),
-            unigram_loss(np.concatenate([piece.wanted for piece in pieces])),
+        texts = enumerate((self.piece("test", piece.place) for piece in pieces), 1)
+        unigram = unigram_loss(np.concatenate([piece.wanted for piece in pieces]))
+        return self.evaluation(
+            [Example(text, "", f"piece:{i}") for i, text in texts],
+            [TokenLosses(piece.nats, piece.right, unigram) for piece in pieces],
         )
 
-    def restore(self, rows: bytes, name: str) -> Likelihoods:
-        """Rebuild an evaluation from its rows. Raises: malformed rows."""
-        return Likelihoods.parse(rows, name)
+    def evaluation(self, examples: Sequence[Example], answers: Sequence[TokenLosses]) -> Evaluation:
+        """Evaluate the losses of predicted tokens."""
+        return token_evaluation(examples, answers)
 
-    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Likelihoods:
+    def read_row(self, row: Mapping[str, Any]) -> TokenLosses:
+        """Return the losses of a row."""
+        return TokenLosses.of_row(row)
+
+    def evaluate(self, model: nn.Module, data: Path, columns: Columns = NAMED) -> Evaluation:
         """Return the model's likelihood of the texts of a file (a column of a table).
 
         Raises: a label column, which this task does not read.
