@@ -78,7 +78,7 @@ def evaluate(
                 "data": str(data or ("test split" if model.held_out else "train split")),
                 "notes": notes,
                 **evaluation.json(),
-                **({"errors": errors_of(evaluation, errors)} if errors else {}),
+                **({"errors": evaluation.worst(errors)} if errors else {}),
             }
         )
         return
@@ -92,22 +92,9 @@ def evaluate(
         say(f"answers: {predictions}")
 
 
-def errors_of(evaluation: "Evaluation", count: int) -> list[dict[str, str]]:
-    """Return the worst wrong answers as plain values."""
-    return [
-        {
-            "source": example.source,
-            "text": example.text,
-            "true": example.label,
-            "predicted": answer,
-        }
-        for example, answer in evaluation.worst(count)
-    ]
-
-
 def show_errors(evaluation: "Evaluation", count: int) -> None:
     """Print the worst wrong answers, each text in one line."""
-    rows = errors_of(evaluation, count)
+    rows = evaluation.worst(count)
     say()
     say("the worst errors:" if rows else "no answer is listed as wrong")
     for row in rows:

@@ -162,12 +162,16 @@ class Evaluation:
         pairs = zip(self.examples, self.sizes, strict=True)
         return [example.source for example, size in pairs for _ in range(size)]
 
-    def worst(self, count: int) -> list[tuple[Example, str]]:
-        """Return wrong answers with their examples, the worst first, if there are `predictions`."""
+    def worst(self, count: int) -> list[dict[str, str]]:
+        """Return wrong answers as plain values, the worst first, if there are `predictions`."""
         wrong = np.flatnonzero(~self.correct) if self.predictions else np.zeros(0, np.int64)
         wrongness = -self.per_example if self.wrongness is None else self.wrongness
         order = wrong[np.argsort(-wrongness[wrong], kind="stable")]
-        return [(self.examples[i], self.predictions[i]) for i in order[:count]]
+        pairs = [(self.examples[i], self.predictions[i]) for i in order[:count]]
+        return [
+            {"source": x.source, "text": x.text, "true": x.label, "predicted": answer}
+            for x, answer in pairs
+        ]
 
     @property
     def learned(self) -> bool:

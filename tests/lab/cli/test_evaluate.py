@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.cli.evaluate import errors_of, show, show_errors
+from regard.lab.cli.evaluate import show, show_errors
 from regard.lab.data.examples import Example
 from regard.lab.reports.mistakes import confusion_drawn
 from regard.lab.tasks.classification.evaluation import by_label, label_evaluation
@@ -176,7 +176,7 @@ def test_the_worst_errors_are_the_most_confident(capsys: pytest.CaptureFixture[s
     texts = [Example(f"text\n{i} \x1b[2J", "no", f"x.csv:{i}") for i in range(4)]
     chances = np.array([[0.4, 0.6], [0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
     found = label_evaluation(["no", "yes"], texts, chances)
-    assert [row["source"] for row in errors_of(found, 2)] == ["x.csv:1", "x.csv:3"]
+    assert [row["source"] for row in found.worst(2)] == ["x.csv:1", "x.csv:3"]
     show_errors(found, 9)
     printed = capsys.readouterr().out
     assert "predicted yes, true no: text 1 \\x1b[2J  (x.csv:1)\n" in printed
