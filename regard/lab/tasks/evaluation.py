@@ -80,7 +80,7 @@ def learned(scores: NDArray[np.floating], guess: float, best: float) -> bool:
     return bool(scores.mean() - guess > max(0.02 * room, min(error, 0.1 * room)))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Evaluation:
     """A model's answers with the references for each example, and their score.
 

@@ -139,15 +139,15 @@ def number_evaluation(
     value, per_example = metric_of(metric, numbers, true), pseudo_values(metric, numbers, true)
     half = half_width(per_example, 3)
     return Evaluation(
-        metric,
-        value,
-        max(unit.least, value - half),
-        min(unit.most, value + half),
-        examples,
-        numbers,
-        lambda number: {"number": float(number)},
-        numbers == true,
-        per_example,
+        metric=metric,
+        value=value,
+        low=max(unit.least, value - half),
+        high=min(unit.most, value + half),
+        examples=examples,
+        answers=numbers,
+        row=lambda number: {"number": float(number)},
+        correct=numbers == true,
+        per_example=per_example,
         # Equal up to rounding.
         is_constant=bool(np.ptp(numbers) <= 1e-6 * np.ptp(true)) and not all_equal(true),
         other_metrics={
