@@ -203,7 +203,7 @@ class Evaluation:
     def line(self) -> str:
         """Return the summary in one line."""
         if self.value is None:
-            return f"{self.n:,} {self.unit} {self.remark}"
+            return f"{self.n:,} {self.unit} without reference answers, so there is no score"
         name, value, interval = self._headline(1)
         others = self.other_metrics.items()
         parts = [f"{name} {value} ({interval}, {self.n:,} {self.unit})"]
@@ -213,7 +213,7 @@ class Evaluation:
     def words(self) -> list[tuple[str, str]]:
         """Return the summary as (name, formatted value) pairs for the terminal."""
         if self.value is None:
-            return [(self.metric, f"unknown: {self.unit} {self.remark}")]
+            return [(self.metric, f"unknown: the {self.unit} have no reference answers")]
         name, value, interval = self._headline(2)
         rows = [(name, f"{value}  ({interval}, of {self.unit}, not seeds)")]
         scores = [(guess, self.metric, x) for guess, x in self.trivial.items()]

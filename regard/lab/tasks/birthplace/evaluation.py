@@ -46,9 +46,7 @@ def answer_evaluation(
         trivial={} if same is None else {COMMONEST: same},
         exceeds=True if bare else None,
         summary={"commonest": commonest, "baseline": same},
-        remark="without reference answers, so there is no score"
-        if same is None
-        else f"; always answering {commonest!r}: {same:.1%}",
+        remark="" if same is None else f"; always answering {commonest!r}: {same:.1%}",
         remarks={COMMONEST: f"always {commonest!r}"},
         facts=[("confidence", f"{confidence:.2%}  (mean; see `regard lab birthplace`)")],
     )
