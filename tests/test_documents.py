@@ -9,7 +9,8 @@ import pytest
 import typer
 
 from regard.lab.cli.main import app
-from regard.lab.cli.train import MODELS_IN_WORDS, TASKS_IN_WORDS, WRITERS_IN_WORDS
+from regard.lab.cli.train import TASKS_IN_WORDS
+from regard.lab.cli.train_request import MODELS_IN_WORDS, WRITERS_IN_WORDS
 from regard.lab.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -95,6 +96,15 @@ def split(overrides: Sequence[str], *classes: type[Settings]) -> list[dict[str, 
         for owner in owners:
             shares[owner][key] = value
     return shares
+
+
+def described(default: Any, help: str, **option: Any) -> Any:
+    """Return a field of a frozen dataclass with the help of its command-line option.
+
+    `option` has arguments of `typer.Option` and, where they differ from those of the field, the
+    ``name``, the ``flags`` and the ``type`` of the option. ``MISSING`` is no default.
+    """
+    return field(default=default, metadata={"help": help, **option})
 
 
 def choices(annotation: Any) -> str:

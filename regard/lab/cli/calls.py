@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from regard.core.settings import pairs
 from regard.lab.cli import compare as command
 from regard.lab.cli.console import bar, err, hidden, say
-from regard.lab.cli.train import as_pairs, follow, planned, pretrained_beside, usual_folder, wanted
+from regard.lab.cli.train import follow
+from regard.lab.cli.train_request import TrainRequest, pretrained_beside
 
 if TYPE_CHECKING:
     from regard.lab.runs import Run
@@ -53,27 +54,27 @@ def train(
     """
     from regard.lab import runs
 
-    given = [*pairs({"data": data}), *pairs(settings), *as_pairs(budget)]
-    model, overrides, chosen = wanted(
+    plan = TrainRequest(
         task,
-        model,
-        given,
+        tuple(pairs({"data": data, **settings})),
+        model=model,
+        budget=budget,
         init=Path(init) if init else None,
         config=Path(config) if config else None,
-        texts=os.fspath(pretrain_on),
-        budget=pretrain_budget,
-    )
-    texts, own_budget = os.fspath(pretrain_on), as_pairs(pretrain_budget)
-    first, config_of = planned(task, model, overrides, chosen, texts, own_budget)
-    place = Path(out or usual_folder(task, model, given, config_of, first))
-    if first:
-        begun = runs.go_on(pretrained_beside(place), first)
+        pretrain_on=os.fspath(pretrain_on),
+        pretrain_budget=pretrain_budget,
+        out=Path(out) if out else None,
+    ).plan()
+    place = plan.folder()
+    if plan.pretraining:
+        begun = runs.go_on(pretrained_beside(place), plan.pretraining)
         ends = end and not begun.complete
-        follow(begun, f"{model} on the texts of {texts}", end=ends, shown=shows(progress))
+        what = f"{plan.model} on the texts of {plan.request.pretrain_on}"
+        follow(begun, what, end=ends, shown=shows(progress))
         end = end and not ends  # --end has completed the pretraining; train the task fully
-    run = runs.go_on(place, config_of(place))
+    run = runs.go_on(place, plan.config_in(place))
     done = " (already complete)" if run.complete else ""
-    follow(run, f"{model} on {task}", end=end, shown=shows(progress))
+    follow(run, f"{plan.model} on {task}", end=end, shown=shows(progress))
     if out is None:
         say(f"run: {place}{done}", quiet=True)
     return run

@@ -25,16 +25,17 @@ from regard.lab.cli.console import (
     showable,
 )
 from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
-from regard.lab.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT, noted
+from regard.lab.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
+from regard.lab.cli.train_request import noted
+from regard.lab.studies.search import SAMPLERS, Sampler, Search
+from regard.lab.studies.study import Study
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from regard.lab.studies.launch import Event
     from regard.lab.studies.result import ArmResult, Comparison
-    from regard.lab.studies.search import Sampler, Search
     from regard.lab.studies.statistics import Difference
-    from regard.lab.studies.study import Study
     from regard.lab.tasks.units import Unit
 
 
@@ -56,6 +57,7 @@ def compare(
             autocompletion=completion.settings,
         ),
     ] = None,
+    *,
     arms: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,41 +80,8 @@ def compare(
             autocompletion=completion.data,
         ),
     ] = "",
-    seeds: Annotated[
-        int,
-        typer.Option(min=1, help="Runs per arm; one seed compares two models, not two methods."),
-    ] = 3,
-    budget: Annotated[
-        str, typer.Option(help="Budget per run: 10m, '500 steps', '3 epochs' or '2M tokens'.")
-    ] = "",
-    reference: Annotated[
-        str,
-        typer.Option(help="Arm to compare all others with.", show_default="the first arm"),
-    ] = "",
-    ladder: Annotated[
-        bool, typer.Option("--ladder", help="Also compare each network with the previous one.")
-    ] = False,
-    tune: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            metavar="N",
-            help="Tune the settings of each arm on the validation split with N trials, the first "
-            "with default settings; each has the budget of a run. The seeds use the best.",
-        ),
-    ] = None,
-    tune_space: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=RANGE",
-            help="Search range of a setting, replacing or adding to the default ones: low..high, "
-            "low..high:log or a,b,c. Repeatable.",
-        ),
-    ] = None,
-    sampler: Annotated[
-        str, typer.Option(help="Optuna sampler: random, or tpe, which learns from earlier trials.")
-    ] = "random",
-    tune_seed: Annotated[int, typer.Option(min=0, help="Random seed of the search.")] = 0,
+    study: Annotated[dict[str, Any], Study],
+    search: Annotated[dict[str, Any], Search],
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -177,36 +146,29 @@ def compare(
     """
     from regard.lab.studies.arms import parse_arms
     from regard.lab.studies.compare import compare as run
-    from regard.lab.studies.study import Study
 
     if predictions:
-        trains = {"--arms": arms, "--data": data, "--budget": budget, "--workers": workers,
-                  "--ladder": ladder, "--dry-run": dry_run, "--launch": launch,
-                  "--jobs": jobs}  # fmt: skip
+        trains = {"--arms": arms, "--data": data, "--budget": study["budget"],
+                  "--workers": workers, "--ladder": study["ladder"], "--dry-run": dry_run,
+                  "--launch": launch, "--jobs": jobs}  # fmt: skip
         if given := [name for name, value in trains.items() if value]:
             raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
-        _of_files([task, *(settings or [])], metric, reference, folder, json, open_page)
+        _of_files([task, *(settings or [])], metric, study["reference"], folder, json, open_page)
         return
     if metric:
         raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
-    study = Study(
-        task,
-        parse_arms(arms or [], task),
-        seeds=seeds,
-        budget=budget,
-        reference=reference,
-        overrides=(*(settings or []), *([f"data={data}"] if data else [])),
-        ladder=ladder,
-        search=search_of(tune, sampler, tune_seed, tune_space or []),
+    overrides = (*(settings or []), *([f"data={data}"] if data else []))
+    declared = Study(
+        task, parse_arms(arms or [], task), overrides=overrides, search=search_of(**search), **study
     )
     launcher = launcher_of(launch, jobs, workers)
-    study = replace(study, out=folder or usual_folder(study))
+    declared = replace(declared, out=folder or usual_folder(declared))
     if dry_run:
-        study.check()
-        _forecast(study, workers, json)
+        declared.check()
+        _forecast(declared, workers, json)
         return
     with listing(jobs, "runs"), bar("runs") as show:
-        comparison = run(study, launcher, Watch(show))
+        comparison = run(declared, launcher, Watch(show))
     comparison = _shown(comparison, json, open_page)
     if comparison.failures:
         raise typer.Exit(2)
@@ -225,10 +187,8 @@ def usual_folder(study: "Study") -> Path:
     return noted(folder, base)
 
 
-def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> "Search | None":
+def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str]) -> Search | None:
     """Return the search for the options. Raises: search options without --tune."""
-    from regard.lab.studies.search import SAMPLERS, Search
-
     drawn: Mapping[str, Sampler] = {name: name for name in SAMPLERS}
     chosen = look_up(drawn, sampler, "sampler")
     if trials is not None:

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,18 +27,13 @@ def lab(
             help="Settings of the lab and its arms. An unknown key lists the valid ones.",
         ),
     ] = None,
-    data: Annotated[str, typer.Option(help="Named data set or file; default: built-in data.")] = "",
-    seeds: Annotated[int, typer.Option(min=0, help="Number of seeds.", show_default=False)] = 0,
-    budget: Annotated[str, typer.Option(help="Budget of each run: 10m, 500 steps, 3 epochs.")] = "",
+    *,
+    options: Annotated[dict[str, Any], LabRequest],
     x: Annotated[str, typer.Option(help="Columns to predict from: a,b (kernel-regression).")] = "",
     y: Annotated[str, typer.Option(help="Column to predict (kernel-regression).")] = "",
     only: Annotated[
         str, typer.Option(help="Comparisons: a,b (replications, mechanisms).", metavar="NAMES")
     ] = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of parallel runs, one thread each.")
-    ] = None,
     launch: Launch = "",
     jobs: Jobs = False,
     open_page: Browse = False,
@@ -53,8 +48,8 @@ def lab(
         return
     chosen = open_lab(name)
     flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
-    launcher = launcher_of(launch, jobs, workers) if launch or jobs else None
-    request = LabRequest(data, seeds, budget, out, workers, [*flags, *(overrides or ())], launcher)
+    launcher = launcher_of(launch, jobs, options["workers"]) if launch or jobs else None
+    request = LabRequest(**options, overrides=[*flags, *(overrides or ())], launcher=launcher)
 
     follow = Follow()
 

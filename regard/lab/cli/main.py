@@ -7,9 +7,11 @@ import io
 import os
 import re
 import sys
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -86,12 +88,43 @@ def imported(name: str) -> Any:
 
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, cls=TakesSettings if name in ("train", "compare", "job") else None)(
-            getattr(module, name)
+            expanded(getattr(module, name))
         )
     command = typer.main.get_command(app)
     for one in (command, *getattr(command, "commands", {}).values()):
         one.help = with_whole_examples(one.help or "")
     return command
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command in which the options of a class replace a parameter annotated with it.
+
+    The command gets the values of ``request: Annotated[dict[str, Any], LabRequest]`` by the names
+    of the fields. The options are the fields that `regard.core.settings.described` made.
+    """
+    from regard.lab.cli.options import option_from
+
+    parameters, names = list[inspect.Parameter](), dict[str, dict[str, str]]()
+    hints = get_type_hints(command, include_extras=True)
+    for parameter in inspect.signature(command).parameters.values():
+        hint = hints[parameter.name]
+        cls = next(filter(is_dataclass, getattr(hint, "__metadata__", ())), None)
+        if cls is None:
+            parameters.append(parameter.replace(annotation=hint))
+            continue
+        own = {field.name: option_from(field) for field in fields(cls) if field.metadata}
+        names[parameter.name] = {name: option.name for name, option in own.items()}
+        parameters += own.values()
+
+    def call(**values: Any) -> None:
+        for name, options in names.items():
+            values[name] = {field: values.pop(option) for field, option in options.items()}
+        command(**values)
+
+    call.__doc__ = command.__doc__
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    return call
 
 
 def with_whole_examples(text: str, width: int = 76) -> str:

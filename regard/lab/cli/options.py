@@ -1,12 +1,32 @@
-"""A hint for settings written as options: ``--epochs 3`` must be ``epochs=3``."""
+"""Options from the fields of frozen dataclasses, and a hint for settings written as options."""
 
-from typing import Any
+import inspect
+from dataclasses import MISSING, Field
+from typing import Annotated, Any, get_origin
 
+import typer
 from typer.core import TyperCommand
 
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.core.usual import meant
+
+
+def option_from(field: "Field[Any]") -> inspect.Parameter:
+    """Return the parameter of a command for a field; one without a default may be left out."""
+    option = {"name": field.name, "type": field.type, **field.metadata}
+    name, flags = option.pop("name"), option.pop("flags", ())
+    kind: Any = option.pop("type")
+    if kind is bool and not flags:
+        flags = (f"--{name.replace('_', '-')}",)
+    default = None if field.default is MISSING else field.default
+    if get_origin(kind) is tuple:
+        kind, default = list[str], []
+    kind = kind if default is not None else kind | None
+    annotation = Annotated[kind, typer.Option(*flags, **option)]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 class TakesSettings(TyperCommand):

@@ -1,32 +1,20 @@
 """``regard train``: train one model on one task, into a folder for all other commands."""
 
 import shlex
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.core.atomic_io import MANIFEST
-from regard.core.names import short
-from regard.core.trusted import trust_named
 from regard.lab.cli import completion
 from regard.lab.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
+from regard.lab.cli.train_request import TrainRequest, pretrained_beside
 from regard.lab.reports.scales import forecast as ahead
-from regard.lab.runs.places import default_folder
 
 if TYPE_CHECKING:
     from regard.lab.runs import Config, Forecast, Run
     from regard.training.loop import Progress
 
-MODELS_IN_WORDS = (  # written out so that --help does not load the table
-    "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, "
-    "+residual+positions, +cls, transformer, gpt, bert, frozen, t5, rnn, cnn, tfidf, nb-svm"
-)
-WRITERS_IN_WORDS = (
-    "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5, "
-    "copy, most-frequent, nearest-neighbour"
-)
 TASKS_IN_WORDS = (
     "classification, regression, tagging; reverse, dates, translation; language-modeling, "
     "masked-modeling, span-corruption; birthplace-pretrain, birthplace; mqar, induction, "
@@ -59,73 +47,8 @@ def train(
             autocompletion=completion.settings,
         ),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help=f"Model. For classification: {MODELS_IN_WORDS}; for tasks that write text: "
-            f"{WRITERS_IN_WORDS}.",
-            show_default="depends on the task",
-            autocompletion=completion.models,
-        ),
-    ] = "",
-    data: Annotated[
-        str,
-        typer.Option(
-            help="Named data (see `regard data list`) or a .csv, .tsv or .jsonl file (also .gz). "
-            "Labelled texts may also be a .txt (label, tab, text), a .parquet, a folder with one "
-            "file or folder per label, or neg.txt,pos.txt; texts without labels a .txt or .md, "
-            "split at empty lines, or else at each line, a .parquet, a pattern or an address: "
-            "'s3://bucket/*.jsonl.gz' (docs/scale.md); pairs also FILE,FILE. Other splits: "
-            "test=FILE validation=FILE; columns: text=NAME label=NAME, or numbers from 1.",
-            autocompletion=completion.data,
-        ),
-    ] = "",
-    budget: Annotated[
-        str, typer.Option(help="Training budget: 10m, '500 steps', '3 epochs' or '2M tokens'.")
-    ] = "",
-    init: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=completion.runs,
-            help="Start from the weights and tokenizer of a completed run, such as one of "
-            "birthplace-pretrain, language-modeling, masked-modeling or span-corruption; its "
-            "network settings become the defaults.",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN|FILE",
-            help="Use the model and settings of another run, or of a file like its config.toml; "
-            "settings given here override them.",
-        ),
-    ] = None,
-    pretrain_on: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXTS",
-            help="First pretrain on unlabelled texts (a .txt, .jsonl, .csv or .tsv file, imdb or "
-            "reviews), in RUN-pretrained; the texts that the task is tested on are left out. For "
-            "--model bert (then the default), gpt or t5.",
-        ),
-    ] = "",
-    pretrain_budget: Annotated[
-        str,
-        typer.Option(
-            help="Pretraining budget, like --budget.", show_default="until it stops improving"
-        ),
-    ] = "",
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Output folder of the run.",
-            show_default="runs/TASK-MODEL; if occupied, also named by settings",
-        ),
-    ] = None,
+    *,
+    options: Annotated[dict[str, Any], TrainRequest],
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Run some steps; forecast time and memory."),
@@ -163,160 +86,28 @@ def train(
 
     if end and dry_run:
         raise RegardError("--dry-run and --end exclude each other; give only one of them")
-    pairs = [*(settings or []), *([f"data={data}"] if data else []), *as_pairs(budget)]
-    model, overrides, asked_for = wanted(
-        task, model, pairs, init=init, config=config, texts=pretrain_on, budget=pretrain_budget
-    )
+    plan = TrainRequest(task, tuple(settings or ()), **options).plan()
     if list_settings:
-        show_settings(asked_for, json)
+        show_settings(plan.config, json)
         return
-    own_budget = as_pairs(pretrain_budget)
     if dry_run:
-        plans = (
-            [runs.way_of(task, model, pretrain_on, overrides, own_budget)] if pretrain_on else []
-        )
-        plans.append((task, overrides))
-        show_forecasts([runs.forecast(what, model, own) for what, own in plans], json)
+        show_forecasts(plan.forecasts(), json)
         return
     from regard.core.memory import keep_freed_memory
     from regard.training.ranks import ranks
 
     keep_freed_memory()
     out.quiet = err.quiet = not ranks().first  # only one of several processes prints
-    first, config_of = planned(task, model, overrides, asked_for, pretrain_on, own_budget)
-    place = folder or usual_folder(task, model, pairs, config_of, first)
-    if first:
-        begun = runs.go_on(pretrained_beside(place), first)
-        if not pretrained(begun, pretrain_on, end, json):
+    place = plan.folder()
+    if plan.pretraining:
+        begun = runs.go_on(pretrained_beside(place), plan.pretraining)
+        if not pretrained(begun, plan.request.pretrain_on, end, json):
             return
-    run = runs.go_on(place, config_of(place))
+    run = runs.go_on(place, plan.config_in(place))
     complete = run.complete
-    follow(run, f"{model} on {task}", end=end)
+    follow(run, f"{plan.model} on {task}", end=end)
     if ranks().first:
         report(run, complete, json)
-
-
-def planned(
-    task: str,
-    model: str,
-    overrides: list[str],
-    config: "Config",
-    texts: str,
-    budget: list[str],
-) -> "tuple[Config | None, Callable[[Path], Config]]":
-    """Return the config of a pretraining on `texts`, if there are any, and the run's config.
-
-    The latter is a function of the run's folder, since the pretraining is in a folder next to it.
-    """
-    from regard.lab import runs
-
-    if not texts:
-        return None, lambda folder: config
-    way, given = runs.way_of(task, model, texts, overrides, budget)
-    return runs.Config.make(way, model, given), lambda folder: runs.Config.make(
-        task, model, [*overrides, f"init={pretrained_beside(folder)}"]
-    )
-
-
-def usual_folder(
-    task: str,
-    model: str,
-    pairs: Sequence[str],
-    config_of: "Callable[[Path], Config]",
-    first: "Config | None" = None,
-) -> Path:
-    """Return the default folder of a run: ``runs/TASK-MODEL`` or one next to it.
-
-    `pairs`: the given settings. `config_of`: the config of the run in a folder. `first`: the config
-    of the pretraining in the folder next to it, which the run's config needs.
-    """
-    from regard.lab.runs import must_match
-
-    def check(path: Path) -> None:
-        before = pretrained_beside(path)
-        if first:
-            must_match(before, first)
-        if not first or (before / MANIFEST).exists():
-            must_match(path, config_of(path))
-
-    base = Path("runs") / f"{short(task)}-{short(model)}"
-    return noted(default_folder(base, pairs, check), base)
-
-
-def noted(folder: Path, base: Path) -> Path:
-    """Return a default folder; print a note if it differs from the one in the help."""
-    if folder != base:
-        say(f"{base} is occupied by other settings or files; this is {folder}", quiet=True)
-    return folder
-
-
-def pretrained_beside(folder: Path) -> Path:
-    """Return the folder of the pretraining of --pretrain-on."""
-    return folder.with_name(f"{folder.name}-pretrained")
-
-
-def wanted(
-    task: str,
-    model: str,
-    pairs: Sequence[str],
-    *,
-    init: Path | None,
-    config: Path | None,
-    texts: str,
-    budget: str,
-) -> "tuple[str, list[str], Config]":
-    """Return the model, the settings as pairs and the config of a training.
-
-    Raises, before torch is loaded: options that exclude each other; unknown names and settings.
-    """
-    from regard.core.errors import RegardError, look_up
-    from regard.lab import runs
-    from regard.lab.tasks import TASKS
-
-    if init and texts:
-        raise RegardError("--init and --pretrain-on exclude each other; give only one of them")
-    if budget and not texts:
-        raise RegardError("--pretrain-budget needs --pretrain-on TEXTS")
-    trust_named((task, model))
-    after = "bert" if texts else runs.model_after(init, task)
-    overrides = [*pairs, *([f"init={init}"] if init else [])]
-    if config:
-        after, overrides = as_there(runs.Config.read(config), task, model, overrides)
-    model = model or after or look_up(TASKS, task, "task").model
-    return model, overrides, runs.Config.make(task, model, overrides)
-
-
-def as_there(there: "Config", task: str, model: str, given: list[str]) -> tuple[str, list[str]]:
-    """Return the model of another run, and its settings as pairs unless overridden by `given`.
-
-    Raises: a run of another task.
-    """
-    from regard.core.errors import RegardError
-    from regard.core.names import absolute
-    from regard.core.settings import in_words, key_of
-    from regard.training.settings import BUDGETS
-
-    if there.task != absolute(task):
-        raise RegardError(f"--config is for the task {there.task}, not for {task}")
-    mine = set(map(key_of, given))
-    mine |= set(BUDGETS) if mine & set(BUDGETS) else set()
-    sections = there.sections()
-    if model and model != there.model:
-        del sections["network"]
-    theirs = {key: value for part in sections.values() for key, value in part.items()}
-    left = [f"{key}={in_words(value)}" for key, value in theirs.items() if key not in mine]
-    return there.model, [*left, *given]
-
-
-def as_pairs(budget: str) -> list[str]:
-    """Convert a budget in words to settings.
-
-    >>> as_pairs("2M tokens"), as_pairs("")
-    (['tokens=2000000'], [])
-    """
-    from regard.lab.studies.budget import parse_budget
-
-    return [f"{key}={value}" for key, value in parse_budget(budget).items()] if budget else []
 
 
 def pretrained(run: "Run", texts: str, end: bool, json: bool) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.core.errors import look_up
+from regard.core.settings import described
 from regard.core.tables import Table, load
 from regard.core.trusted import trust_named
 
@@ -31,16 +32,14 @@ class Show(Protocol):
 class LabRequest:
     """The options of a lab run; the lab chooses a default for each that is empty.
 
-    `data`: a named data set or a file; `seeds`: runs of each arm; `budget`: as for ``regard
-    compare`` ("10m", "500 steps", "3 epochs"); `overrides`: ``key=value`` pairs; `launcher`: where
-    the runs of comparisons are trained.
+    `overrides`: ``key=value`` pairs; `launcher`: where the runs of comparisons are trained.
     """
 
-    data: str = ""
-    seeds: int = 0
-    budget: str = ""
-    out: Path | None = None
-    workers: int | None = None
+    data: str = described("", "Named data set or file; default: built-in data.")
+    seeds: int = described(0, "Number of seeds.", min=0, show_default=False)
+    budget: str = described("", "Budget of each run: 10m, 500 steps, 3 epochs.")
+    out: Path | None = described(None, "Folder of runs and report.")
+    workers: int | None = described(None, "Number of parallel runs, one thread each.", min=1)
     overrides: Sequence[str] = ()
     launcher: "Launcher | None" = None
 

@@ -1,13 +1,13 @@
 """The declaration of a search over settings: trials, ranges and sampler."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, get_args
 
 from regard.core.errors import RegardError
 from regard.core.ranges import Choice, LogUniform, Range, parse_range
-from regard.core.settings import Settings, key_of, unknown_key
+from regard.core.settings import Settings, described, key_of, unknown_key
 from regard.lab.studies.arms import Arm
 from regard.training.settings import BUDGETS, TrainingSettings
 
@@ -44,10 +44,25 @@ class Search:
     Raises: fewer than two trials, an unknown sampler, a negative seed.
     """
 
-    trials: int
-    sampler: Sampler = "random"
-    seed: int = 0
-    space: tuple[str, ...] = ()
+    trials: int = described(
+        MISSING,
+        "Tune the settings of each arm on the validation split with N trials, the first with "
+        "default settings; each has the budget of a run. The seeds use the best.",
+        name="tune",
+        metavar="N",
+        min=2,
+    )
+    sampler: Sampler = described(
+        "random", "Optuna sampler: random, or tpe, which learns from earlier trials.", type=str
+    )
+    seed: int = described(0, "Random seed of the search.", name="tune_seed", min=0)
+    space: tuple[str, ...] = described(
+        (),
+        "Search range of a setting, replacing or adding to the default ones: low..high, "
+        "low..high:log or a,b,c. Repeatable.",
+        name="tune_space",
+        metavar="KEY=RANGE",
+    )
 
     def __post_init__(self) -> None:
         if self.trials < 2:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.errors import RegardError
-from regard.core.settings import key_of, key_value, unknown_key
+from regard.core.settings import described, key_of, key_value, unknown_key
 from regard.lab.studies.arms import Arm, check_arms, models_of
 from regard.lab.studies.budget import parse_budget
 from regard.lab.studies.launch import Job
@@ -33,11 +33,13 @@ class Study:
 
     task: str
     arms: tuple[Arm, ...]
-    seeds: int = 3
-    budget: str = ""
-    reference: str = ""
+    seeds: int = described(3, "Runs per arm; one seed compares two models, not two methods.", min=1)
+    budget: str = described("", "Budget per run: 10m, '500 steps', '3 epochs' or '2M tokens'.")
+    reference: str = described("", "Arm to compare all others with.", show_default="the first arm")
+    ladder: bool | tuple[tuple[str, str], ...] = described(
+        False, "Also compare each network with the previous one.", type=bool
+    )
     overrides: tuple[str, ...] = ()
-    ladder: bool | tuple[tuple[str, str], ...] = False
     search: Search | None = None
     out: Path = Path()
 

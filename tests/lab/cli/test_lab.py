@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from regard.core.errors import RegardError
 from regard.lab.cli import lab as command
+from regard.lab.cli.main import expanded
 from regard.lab.labs import LABS, LabRequest, open_lab
 
 app = typer.Typer()
-app.command()(command.lab)
+app.command()(expanded(command.lab))
 runner = CliRunner()
 
 
