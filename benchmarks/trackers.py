@@ -1,6 +1,6 @@
 """Train with ``track=mlflow`` and ``track=wandb`` and read back what the real packages stored.
 
-    python -m benchmarks.trackers          # in an environment that has mlflow, wandb or both
+    pip install './examples/trackers[mlflow,wandb]'; python -m benchmarks.trackers
 
 prints one JSON object: for each tracker, how many numbers were compared with ``metrics.jsonl`` and
 the largest difference, or that it is not installed. Nothing leaves the machine: MLflow writes a

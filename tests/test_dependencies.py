@@ -24,8 +24,8 @@ UNPINNED = {"setuptools"}
 #: What a script asks for that has no place in an environment of regard's.
 ELSEWHERE = {
     "joeynmt": "benchmarks/joey_process.py runs under the python of another environment",
-    "mlflow": "a user's own: its pins contradict ours, and track=mlflow needs only its client",
-    "wandb": "a user's own service; track=wandb says how to install it",
+    "mlflow": "a user's own: its pins contradict ours, and examples/trackers needs only its client",
+    "wandb": "a user's own service; examples/trackers says how to install it",
     "works": "tests/lab/studies/test_launch.py writes it",
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

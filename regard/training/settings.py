@@ -21,7 +21,6 @@ LEAST_BETWEEN = 25  # minimum steps; too little is learned in fewer, above all d
 Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
 Optimizer = Literal["adamw", "muon"]
-Tracked = Literal["none", "tensorboard", "mlflow", "wandb"]
 Strategy = Literal["ddp", "fsdp2"]
 
 
@@ -134,10 +133,10 @@ class TrainingSettings(Settings):
     )
     save_every: int = Field(0, ge=0, description="steps between checkpoints; 0 = by time only")
     save_seconds: float = Field(30.0, gt=0, description="maximum seconds between checkpoints")
-    track: Tracked = Field(
+    track: str = Field(
         "none",
-        description="also send metrics to a tracker, in the run's folder or where its environment "
-        "variables say",
+        description="also send metrics to a tracker: tensorboard, FILE.py:Name or one that an "
+        "installed package adds, such as mlflow or wandb",
     )
 
     @model_validator(mode="after")

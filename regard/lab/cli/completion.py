@@ -148,6 +148,10 @@ def values(kinds: Iterable[type[Settings]], key: str) -> list[str]:
         from regard.training.schedules import SCHEDULES
 
         return list(SCHEDULES)
+    if key == "track":
+        from regard.lab.runs.track import TRACKERS
+
+        return list(TRACKERS)
     if key == "tokenizer":
         return ["words", "characters", "bpe", "unigram"]
     for kind in kinds:

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from regard.lab.runs.opening import below, go_on, load, must_match, open_or_start, start
     from regard.lab.runs.pretrain_first import pretraining_for, way_of
     from regard.lab.runs.run import Run
+    from regard.lab.runs.track import Tracker
 
 __all__ = [
     "Config",
     "Forecast",
     "Run",
+    "Tracker",
     "below",
     "forecast",
     "go_on",
@@ -39,6 +41,7 @@ _HOMES = {
     "Config": "config",
     "Forecast": "forecasting",
     "Run": "run",
+    "Tracker": "track",
     "below": "opening",
     "forecast": "forecasting",
     "go_on": "opening",

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from regard.core.errors import RegardError, look_up
+from regard.core.errors import RegardError, look_up, no_such
 from regard.core.names import absolute, reads_trees
 from regard.core.settings import Settings, build, split
 from regard.core.trusted import must_be_trusted, trust_named
 from regard.lab.data.conllu import is_conllu
+from regard.lab.runs.track import TRACKERS
 from regard.lab.tasks import TASKS, TaskEntry
 from regard.lab.tasks.models import ModelEntry
 from regard.training.settings import BUDGETS, TrainingSettings
@@ -72,10 +73,11 @@ class Config:
         data, network, training = split(
             overrides, task_entry.settings, entry.settings, TrainingSettings
         )
-        data, network = (
-            {key: absolute(value) for key, value in part.items()} for part in (data, network)
+        data, network, training = (
+            {key: absolute(value) for key, value in part.items()}
+            for part in (data, network, training)
         )
-        trust_named([*network.values(), data.get("data")])
+        trust_named([*network.values(), data.get("data"), training.get("track")])
         if init := training.get("init"):
             if entry.baseline:
                 raise RegardError(
@@ -99,6 +101,8 @@ class Config:
             )
         usual = training_defaults(task_entry, configured, training)
         settings = build(TrainingSettings, {**usual, **training})
+        if settings.track not in TRACKERS:
+            raise RegardError(no_such(settings.track, TRACKERS, "tracker"))
         return cls(task, model, task_entry.configure(data), configured, settings)
 
     @classmethod

@@ -1,7 +1,10 @@
-"""Metrics in other programs: TensorBoard's files read back, and trackers that are not installed."""
+"""Metrics in other programs: TensorBoard's files read back, and trackers of other packages."""
 
+import importlib
 import sys
+import tomllib
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,32 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab import runs
-from regard.lab.runs.track import TRACKED
+from regard.lab.runs.track import TRACKED, TRACKERS
 
 TINY = ["width=8", "steps=25", "evaluate_every=10", "examples=100", "threads=1"]
+
+
+PACKAGE = Path(__file__).parents[3] / "examples" / "trackers"
+
+
+@pytest.fixture
+def trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package of examples/trackers, installed as far as Python knows."""
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    info = tmp_path / "site" / "regard_trackers-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: regard-trackers\nVersion: 1\n")
+    points = project["entry-points"]["regard.trackers"]
+    lines = "".join(f"{name} = {place}\n" for name, place in points.items())
+    (info / "entry_points.txt").write_text(f"[regard.trackers]\n{lines}")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(str(PACKAGE))
+    importlib.invalidate_caches()
+    monkeypatch.setattr(TRACKERS, "rows", dict(TRACKERS.rows))
+    TRACKERS.__dict__.pop("_points", None)
+    yield
+    TRACKERS.__dict__.pop("_points", None)
+    sys.modules.pop("regard_trackers", None)
 
 
 def trained(folder: Path, track: str, model: str = "mean", steps: int = 0) -> runs.Run:
@@ -65,6 +91,7 @@ def test_a_baseline_is_tracked_too_and_tracking_changes_no_result(tmp_path: Path
     assert resumed.complete, "another track= is the same run"
 
 
+@pytest.mark.usefixtures("trackers")
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
 def test_a_missing_tracker_is_one_line_before_the_first_step(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,8 +104,21 @@ def test_a_missing_tracker_is_one_line_before_the_first_step(
 
 
 def test_an_unknown_tracker_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RegardError, match=r"track='tensorbord'.*did you mean tensorboard"):
+    with pytest.raises(RegardError, match=r"no tracker is called 'tensorbord'; did you mean tens"):
         trained(tmp_path / "run", "tensorbord")
+    with pytest.raises(RegardError, match=r"there are: none, tensorboard$"):
+        trained(tmp_path / "run", "mlflow")
+
+
+@pytest.mark.usefixtures("trackers")
+def test_a_tracker_of_an_installed_package_is_listed() -> None:
+    assert list(TRACKERS) == ["none", "tensorboard", "mlflow", "wandb"]
+
+
+def test_a_tracker_of_ones_own_file(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", f"{PACKAGE.parent / 'my_tracker.py'}:Lines")
+    lines = (tmp_path / "run" / "steps.txt").read_text().splitlines()
+    assert lines == [f"{row['step']}: loss {row['loss']:.3f}" for row in run.metrics()]
 
 
 class Recorder:
@@ -97,6 +137,7 @@ class Recorder:
         return call
 
 
+@pytest.mark.usefixtures("trackers")
 def test_what_mlflow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real package is asked by ``python -m benchmarks.trackers``."""
     clients = []
@@ -122,6 +163,7 @@ def test_what_mlflow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert second[-1][:2] == ("set_terminated", ("r1", "FINISHED"))
 
 
+@pytest.mark.usefixtures("trackers")
 def test_what_weights_and_biases_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
