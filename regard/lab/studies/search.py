@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from regard.core.errors import RegardError
 from regard.core.ranges import Choice, LogUniform, Range, parse_range
@@ -14,6 +14,7 @@ from regard.training.settings import BUDGETS, TrainingSettings
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
 
 Sampler = Literal["random", "tpe"]
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
@@ -130,30 +131,33 @@ class Search:
         arm: str,
         number: int,
         space: Space,
-        seen: Sequence[tuple[Mapping[str, str], float | None]],
-    ) -> dict[str, str]:
-        """Return the sampled settings of a trial as ``key: value``; empty for trial 0, the default.
+        default: Mapping[str, str],
+        seen: "Sequence[FrozenTrial]" = (),
+    ) -> "FrozenTrial":
+        """Return a trial to run: with sampled settings, trial 0 with those of `default`.
 
-        `seen` has the settings and scores of the trials before its batch; None marks failed trials.
+        `seen` has the finished trials before its batch. Settings are sampled in memory, so that the
+        storage gets the whole trial at once, and an interruption leaves no half of one. A default
+        that the ranges leave out has no parameters, so that TPE does not use it.
         """
-        if number == 0:
-            return {}
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         distributions = {key: _distribution(values) for key, values in space.items()}
-        study = optuna.create_study(direction="maximize", sampler=self._sampler(arm, number))
-        for settings, score in seen if self.sampler == "tpe" else ():
-            if all(key in settings and values.has(settings[key]) for key, values in space.items()):
-                params = {key: values.read(settings[key]) for key, values in space.items()}
-                value = float("-inf") if score is None else score
-                study.add_trial(
-                    optuna.trial.create_trial(
-                        params=params, distributions=distributions, value=value
-                    )
-                )
-        drawn = study.ask(distributions).params
-        return {key: values.written(drawn[key]) for key, values in space.items()}
+        params: Mapping[str, Any] = {}
+        if number:
+            study = optuna.create_study(direction="maximize", sampler=self._sampler(arm, number))
+            study.add_trials(one for one in seen if one.params and self.sampler == "tpe")
+            drawn = study.ask(distributions).params
+            # As written in the run's settings, that is rounded.
+            params = {key: values.read(values.written(drawn[key])) for key, values in space.items()}
+        elif all(values.has(default[key]) for key, values in space.items()):
+            params = {key: values.read(default[key]) for key, values in space.items()}
+        return optuna.trial.create_trial(
+            state=optuna.trial.TrialState.RUNNING,
+            params=dict(params),
+            distributions=distributions if params else {},
+        )
 
     def _sampler(self, arm: str, number: int) -> "BaseSampler":
         """Return Optuna's sampler for one trial of an arm."""

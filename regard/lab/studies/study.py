@@ -147,13 +147,13 @@ class Study:
 
     def trial(self, arm: Arm, number: int, settings: Mapping[str, str]) -> "RunTask":
         """Return the run of one trial of a search: an arm with other settings, and its own seed."""
-        from regard.lab.studies.trial import TRIAL_SEED, TUNE
+        from regard.lab.studies.trial import TRIAL_SEED, trial_folder
 
         drawn = tuple(f"{key}={value}" for key, value in settings.items())
         run = self.run(replace(arm, overrides=(*arm.overrides, *drawn)), 0)
         return replace(
             run,
-            folder=str(self.out / arm.folder / TUNE / f"trial-{number}"),
+            folder=str(trial_folder(self.out, arm.folder, number)),
             overrides=(*run.overrides[:-1], f"seed={TRIAL_SEED}"),
         )
 

@@ -1,6 +1,6 @@
 """One trial of a search in a worker process: train with some settings and validate.
 
-A trial never reads the test split. Only a small file, ``trial-K.json``, is kept.
+A trial never reads the test split. Only its result in the storage of the search is kept.
 """
 
 from collections.abc import Mapping
@@ -8,17 +8,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.core.atomic_io import remove_folder, write_json
+from regard.core.atomic_io import remove_folder
 from regard.core.errors import RegardError, UntrainableError
-from regard.core.reading import checked, read_json
+from regard.core.reading import checked
 from regard.lab.studies.job import RunTask, at_most, share
 from regard.lab.studies.launch import Report
+from regard.lab.studies.storage import open_search
 
 if TYPE_CHECKING:
+    from optuna import Study as Trials
+
     from regard.lab.runs import Run
     from regard.training.loop import Progress
 
-TUNE = "tune"  # folder of an arm's trials
 TRIAL_SEED = 1_000_000  # differs from the seeds of final runs, which therefore repeat no trial
 
 
@@ -49,24 +51,39 @@ class Trial:
         return (self.validation, -(self.loss or 0.0), -number)
 
 
-def trial_path(folder: Path) -> Path:
-    """Return the path of a trial's stored result."""
-    return folder.with_name(f"{folder.name}.json")
+def trial_folder(out: Path, arm: str, number: int) -> Path:
+    """Return the folder of a trial's run, which names its study and its number in the storage."""
+    return out / arm / "tune" / f"trial-{number}"
 
 
 def read_trial(folder: Path) -> Trial | None:
-    """Return the stored result of a trial; None without one."""
-    path = trial_path(folder)
-    try:
-        return checked(Trial, read_json(path), path)
-    except RegardError:
+    """Return the stored result of the trial in a folder; None without one."""
+    arm, number = folder.parents[1], int(folder.name.removeprefix("trial-"))
+    search = open_search(arm.parent, arm.name)
+    return result_of(search, number) if search else None
+
+
+def result_of(search: "Trials", number: int) -> Trial | None:
+    """Return the result of a trial; None before its end. Raises: it is not one of regard's."""
+    trials = search.trials
+    if number >= len(trials) or not trials[number].state.is_finished():
         return None
+    name = f"trial-{number}"
+    return checked(Trial, search.user_attrs.get(name), f"{search.study_name}, {name}")
 
 
 def keep_trial(folder: Path, trial: Trial) -> None:
-    """Write the result of a trial and remove its run: weights, checkpoints and metrics."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    write_json(trial_path(folder), asdict(trial))
+    """Store the result of a trial and remove its run: weights, checkpoints and metrics.
+
+    Raises: the trial is not one of a search.
+    """
+    arm, number = folder.parents[1], int(folder.name.removeprefix("trial-"))
+    search = open_search(arm.parent, arm.name)
+    if search is None or number >= len(search.trials):
+        raise RegardError(f"{folder} is not a trial of a search; regard compare --tune makes them")
+    search.set_user_attr(folder.name, asdict(trial))
+    score = float("-inf") if trial.validation is None else trial.validation
+    search.tell(number, score, skip_if_finished=True)
     remove_folder(folder)
 
 

@@ -1,31 +1,31 @@
 """Search the settings of every arm on validation, with the same number of trials for each.
 
-The trials run in the launcher's processes and share no state; each writes a file. The comparison
-then trains an arm's seeds with its best settings.
+The trials run in the launcher's processes and share Optuna's storage. The comparison then trains
+an arm's seeds with its best settings.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.core.atomic_io import remove_folder, remove_leftovers, write_json
+from regard.core.atomic_io import locked, remove_folder
 from regard.core.errors import OccupiedError, RegardError
 from regard.core.plugins import digests
 from regard.core.ranges import Range
-from regard.core.reading import read_json
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.expected import best_so_far, expected_best
 from regard.lab.studies.job import RunTask, read_score
 from regard.lab.studies.launch import Event, Job, Launcher, Outcome, launch
 from regard.lab.studies.search import Search
-from regard.lab.studies.trial import TUNE, Trial, keep_trial, read_trial, train_and_validate
+from regard.lab.studies.storage import begin_search, open_search
+from regard.lab.studies.trial import Trial, keep_trial, read_trial, result_of, train_and_validate
 
 if TYPE_CHECKING:
     from regard.lab.studies.study import Study
 
-FILE = "search.json"  # the declaration of the search, in that folder
+DECLARED = "search"  # the declaration of an arm's search, in the storage
+LOCK = "search.lock"  # held while trials are drawn
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,6 @@ def tune(study: "Study", launcher: Launcher | None, notify: Callable[[Event], No
     def notify_trial(event: Event) -> None:  # the time of the seeds afterwards is unknown
         notify(replace(event, what="trial", left=None))
 
-    for each in searches.values():
-        each.begin()
     for batch in search.batches():
         jobs = []
         for each in searches.values():
@@ -123,13 +121,8 @@ class _ArmSearch:
         self.drawn: list[dict[str, str]] = []
         self.trials: list[Trial] = []
         self.failed: list[Outcome] = []
-
-    def begin(self) -> None:
-        """Write the declaration of the search, which identifies the folder for later calls."""
-        path = _file(self.study, self.arm)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path.parent)
-        write_json(path, _declaration(self.search, self.space))
+        self.stored = begin_search(study.out, arm.folder)
+        self.stored.set_user_attr(DECLARED, _declaration(search, space))
 
     def jobs(
         self, batch: range, facts: Mapping[str, Any], notify: Callable[[Event], None]
@@ -137,15 +130,20 @@ class _ArmSearch:
         """Return the jobs of a batch that have no result yet; notify of the stored ones."""
         if self.failed:
             return []
-        history = [
-            ({**self.default, **drawn}, trial.validation)
-            for drawn, trial in zip(self.drawn, self.trials, strict=True)
-        ]
-        missing = []
+        with locked(self.study.out / LOCK, wait=True):
+            seen = self.stored.trials
+            for number in range(len(seen), batch.stop):
+                self.stored.add_trial(
+                    self.search.suggest(
+                        self.arm.name, number, self.space, self.default, seen[: batch.start]
+                    )
+                )
+        missing, trials = [], self.stored.trials
         for number in batch:
-            self.drawn.append(self.search.suggest(self.arm.name, number, self.space, history))
+            params = trials[number].params if number else {}
+            self.drawn.append({key: self.space[key].written(params[key]) for key in params})
             run = self.study.trial(self.arm, number, self.drawn[number])
-            stored = read_trial(Path(run.folder)) or _contradictory(run)
+            stored = result_of(self.stored, number) or _contradictory(run)
             if stored is None:
                 cost = self.study.cost(self.arm)
                 missing.append(Job(self.arm.name, number, run, cost, "trial"))
@@ -162,10 +160,10 @@ class _ArmSearch:
         if self.failed:
             return
         for number in batch:
-            run = self.study.trial(self.arm, number, self.drawn[number])
-            trial = read_trial(Path(run.folder))
+            trial = result_of(self.stored, number)
             if trial is None:
-                raise RegardError(f"{run.folder}: the trial left no result; run it again")
+                folder = self.study.trial(self.arm, number, {}).folder
+                raise RegardError(f"{folder}: the trial left no result; run it again")
             self.trials.append(trial)
         if (
             all(trial.state == "failed" for trial in self.trials)
@@ -291,22 +289,19 @@ def _check_same_search(
 
     Trials can be added until the first final run begins, since that run reads the test split.
     """
-    path, declared = _file(study, arm), _declaration(search, space)
-    begun = any(path.parent.parent.glob("seed-*/config.toml"))
-    stored: Any = None
-    with suppress(RegardError):
-        stored = read_json(path)
+    folder, declared = study.out / arm.folder, _declaration(search, space)
+    begun = any(folder.glob("seed-*/config.toml"))
+    trials = open_search(study.out, arm.folder)
+    stored = trials.user_attrs.get(DECLARED) if trials else None
     if stored is None and begun and space:
-        raise OccupiedError(
-            f"{path.parent.parent} was trained without a search; give another --out to search"
-        )
+        raise OccupiedError(f"{folder} was trained without a search; give another --out to search")
     if stored is None or stored == declared:
         return
     more = {**stored, "trials": search.trials} == declared and stored["trials"] < search.trials
     if begun or not more:
         changed_key = next(key for key in declared if stored.get(key) != declared[key])
         raise OccupiedError(
-            f"{path.parent} holds another search: {changed_key} is {stored.get(changed_key)} "
+            f"{folder} holds another search: {changed_key} is {stored.get(changed_key)} "
             f"there and {declared[changed_key]} here; give another --out"
         )
 
@@ -320,7 +315,3 @@ def _declaration(search: Search, space: Mapping[str, Range]) -> dict[str, Any]:
         "seed": search.seed,
         "space": ranges,
     }
-
-
-def _file(study: "Study", arm: Arm) -> Path:
-    return study.out / arm.folder / TUNE / FILE

@@ -1,17 +1,20 @@
 """What a search draws: of each arm, the same for the same seed, and nothing that is given."""
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from optuna.distributions import FloatDistribution
+from optuna.trial import FrozenTrial, create_trial
 
 from regard.core.errors import RegardError
 from regard.core.ranges import Choice, LogUniform, Uniform
 from regard.lab.studies.arms import parse_arms
-from regard.lab.studies.search import Search
+from regard.lab.studies.search import Search, Space
 
-SPACE = {"learning_rate": LogUniform(1e-4, 1e-2), "ngrams": Choice(("1", "2", "3"))}
+SPACE: Space = {"learning_rate": LogUniform(1e-4, 1e-2), "ngrams": Choice(("1", "2", "3"))}
 
 EVERYTHING = "dropout=0 word_dropout=0 init_std=1 learning_rate=1 weight_decay=1".split()
 
@@ -85,19 +88,28 @@ def test_tokens_are_not_searched_where_tokens_are_judged() -> None:
         Search(2, space=("vocabulary=10,20",)).spaces("language-modeling", arms, ())
 
 
+DEFAULT = {"learning_rate": "0.001", "ngrams": "2"}
+
+
+def settings(trial: FrozenTrial, space: Space = SPACE) -> dict[str, str]:
+    return {key: space[key].written(value) for key, value in trial.params.items()}
+
+
 def test_random_draws_are_a_function_of_seed_arm_and_number() -> None:
-    search = Search(9)
-    drawn = [search.suggest("cnn", k, SPACE, []) for k in range(9)]
-    assert drawn[0] == {}
-    assert drawn == [Search(9).suggest("cnn", k, SPACE, [({}, 0.5)]) for k in range(9)]
-    assert search.suggest("cnn", 4, SPACE, []) != search.suggest("rnn", 4, SPACE, [])
-    assert search.suggest("cnn", 4, SPACE, []) != Search(9, seed=1).suggest("cnn", 4, SPACE, [])
+    def draws(arm: str, numbers: Iterable[int], **given: Any) -> list[dict[str, str]]:
+        search = Search(9, **given)
+        return [settings(search.suggest(arm, k, SPACE, DEFAULT)) for k in numbers]
+
+    drawn = draws("cnn", range(9))
+    assert drawn[0] == DEFAULT
+    assert drawn == draws("cnn", range(9))
+    assert drawn[4:5] not in (draws("rnn", [4]), draws("cnn", [4], seed=1))
     assert all(where.has(each[key]) for each in drawn[1:] for key, where in SPACE.items())
 
 
 def test_random_draws_are_spread_as_the_ranges_say() -> None:
     space = {**SPACE, "layers": Uniform(1, 4, whole=True), "dropout": Uniform(0.0, 0.5)}
-    drawn = [Search(2).suggest("cnn", k, space, []) for k in range(1, 300)]
+    drawn = [settings(Search(2).suggest("cnn", k, space, {}), space) for k in range(1, 300)]
     rates = np.array([math.log10(float(each["learning_rate"])) for each in drawn])
     assert rates.mean() == pytest.approx(-3, abs=0.15)
     assert np.mean([float(each["dropout"]) for each in drawn]) == pytest.approx(0.25, abs=0.04)
@@ -108,19 +120,28 @@ def test_random_draws_are_spread_as_the_ranges_say() -> None:
 
 def test_tpe_learns_from_what_it_has_seen_and_is_the_same_again() -> None:
     space = {"learning_rate": LogUniform(1e-4, 1e-2)}
-    rates = np.geomspace(1.1e-4, 9.9e-3, 24)
-    seen = [
-        ({"learning_rate": repr(rate)}, -abs(math.log10(rate) + 2.3)) for rate in rates.tolist()
-    ]
+    distribution = FloatDistribution(1e-4, 1e-2, log=True)
     search = Search(99, "tpe")
-    drawn = [search.suggest("cnn", k, space, seen) for k in range(30, 42)]
-    assert drawn == [search.suggest("cnn", k, space, seen) for k in range(30, 42)]
-    near = np.median([abs(math.log10(float(each["learning_rate"])) + 2.3) for each in drawn])
+
+    def seen(rate: float, score: float) -> FrozenTrial:
+        params, distributions = {"learning_rate": rate}, {"learning_rate": distribution}
+        return create_trial(params=params, distributions=distributions, value=score)
+
+    def draw(number: int, trials: Sequence[FrozenTrial]) -> float:
+        drawn = search.suggest("cnn", number, space, {}, trials)
+        return float(settings(drawn, space)["learning_rate"])
+
+    rates = np.geomspace(1.1e-4, 9.9e-3, 24).tolist()
+    trials = [seen(rate, -abs(math.log10(rate) + 2.3)) for rate in rates]
+    drawn = [draw(k, trials) for k in range(30, 42)]
+    assert drawn == [draw(k, trials) for k in range(30, 42)]
+    near = np.median([abs(math.log10(each) + 2.3) for each in drawn])
     assert near < 0.15  # 0.65 at random
-    failed = [(settings, None) for settings, _ in seen[:3]]
-    assert search.suggest("cnn", 30, space, [*failed, *seen[3:]])
-    outside = [({"learning_rate": "0.5"}, 1.0)]  # a default that the range leaves out
-    assert search.suggest("cnn", 30, space, [*outside, *seen]) == drawn[0]
+    failed = [seen(rate, float("-inf")) for rate in rates[:3]]
+    assert draw(30, [*failed, *trials[3:]])
+    outside = search.suggest("cnn", 0, space, {"learning_rate": "0.5"})
+    assert outside.params == {}  # a default that the range leaves out
+    assert draw(30, [outside, *trials]) == drawn[0]
 
 
 def test_batches_of_tpe_do_not_depend_on_how_many_trials_there_are() -> None:

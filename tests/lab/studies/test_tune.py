@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from regard.lab.studies.compare import compare
 from regard.lab.studies.job import RunTask
 from regard.lab.studies.launch import Event
 from regard.lab.studies.search import Search
+from regard.lab.studies.storage import JOURNAL, begin_search, open_search
 from regard.lab.studies.trial import TRIAL_SEED, Trial, read_trial, train_and_validate
 from regard.lab.tasks.classification.task import Classification
 from tests.lab.studies.declare import checked, declared
@@ -43,7 +44,14 @@ def searched(out: Path, trials: int = 3, arms: str = "mean,tfidf", **given: Any)
     search = Search(trials, **{"space": tuple(NETWORK), **given.pop("search", {})})
     usual = [*TINY, "minimum=1"] if "mean" in arms else [*TINY[1:], "minimum=1"]
     asked = {"seeds": 1, "out": out, "overrides": usual, **given}
-    return compare(declared("classification", arms, search=search, **asked))
+    on_event = asked.pop("on_event", None)
+    return compare(declared("classification", arms, search=search, **asked), on_event=on_event)
+
+
+def asked(out: Path, settings: Sequence[str], arm: str = "mean") -> RunTask:
+    """Return the first trial of a search that has begun."""
+    begin_search(out, arm).add_trial(Search(2).suggest(arm, 0, {}, {}))
+    return RunTask(str(out / arm / "tune" / "trial-0"), "classification", arm, tuple(settings))
 
 
 def what_was_found(record: dict[str, Any]) -> dict[str, Any]:
@@ -101,6 +109,7 @@ def test_a_trial_does_not_read_the_test_split(
     study = checked("classification", "mean,tfidf", out=tmp_path, overrides=TINY, search=Search(2))
     monkeypatch.setattr(Classification, "test", property(read))
     for arm in study.arms:
+        asked(tmp_path, (), arm.folder)
         task = study.trial(arm, 0, {})
         assert f"seed={TRIAL_SEED}" in task.overrides
         assert train_and_validate(task, lambda *said: None).startswith("validation ")
@@ -117,11 +126,11 @@ def test_the_score_is_the_best_validation_and_survives_a_kill_before_it_is_kept(
     tmp_path: Path,
 ) -> None:
     given = ("steps=6", "evaluate_every=2", *TINY[:1], *TINY[2:], "threads=1", "save_every=1")
-    task = RunTask(str(tmp_path / "trial-0"), "classification", "mean", given)
+    task = asked(tmp_path, given)
     run = runs.open_or_start(Path(task.folder), "classification", "mean", given)
     rows = [row for row in run.try_out() if row.validation is not None]
     assert not run.complete
-    assert not (tmp_path / "trial-0" / "predictions.jsonl").exists()
+    assert not (Path(task.folder) / "predictions.jsonl").exists()
     train_and_validate(task, lambda *said: None)  # finds a training at its end
     trial = read_trial(Path(task.folder))
     assert trial is not None
@@ -156,21 +165,38 @@ def test_stopped_anywhere_and_run_again_it_finds_the_same(
     assert len(inline.ran) == 18 + 2  # two were stopped, and begun again
 
 
+def test_a_journal_with_a_line_cut_off_goes_on_and_a_foreign_one_is_refused(
+    inline: Inline, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"arms": "tfidf,nb-svm", "search": {"space": ()}}
+    whole = what_was_found(searched(tmp_path, **given).record())
+    path = tmp_path / JOURNAL
+    path.write_bytes(path.read_bytes() + b'{"op_code":4,"wor')
+    assert what_was_found(searched(tmp_path, **given).record()) == whole
+    assert open_search(tmp_path, "cnn") is None
+    lines = path.read_text().splitlines()
+    assert all(isinstance(json.loads(line), dict) for line in lines), "nothing else is stored"
+    for odd in ("[1]", '{"op_code": 99}', "\x80\x04", '{"op_code": 0, "worker_id": "x"}'):
+        path.write_text(f"{odd}\n")
+        with pytest.raises(RegardError, match="give another --out"):
+            searched(tmp_path, **given)
+
+
 @pytest.mark.slow
 def test_killed_and_run_again_by_the_command_it_finds_the_same(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "regard", "compare", "classification", "--arms", "tfidf,nb-svm"]
     words += ["--tune", "3", "--seeds", "1", "--workers", "1", "examples=200", "--json", "--out"]
-    place = tmp_path / "killed" / "tfidf" / "tune" / "trial-1.json"
+    place = tmp_path / "killed" / "tfidf" / "tune" / "trial-1"
     command = subprocess.Popen(
         [*words, str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
     until = time.monotonic() + 120
-    while not place.exists() and time.monotonic() < until:
+    while read_trial(place) is None and time.monotonic() < until:
         time.sleep(0.01)
     os.killpg(command.pid, signal.SIGKILL)
     command.wait()
-    assert place.exists()
+    assert read_trial(place)
     assert not (tmp_path / "killed" / "comparison.json").exists()
     results = []
     for name in ("killed", "whole"):
@@ -194,7 +220,7 @@ def test_more_trials_may_follow_until_the_test_is_read(
         searched(tmp_path, 4, "tfidf,nb-svm", search={"space": ()})
     with pytest.raises(RegardError, match="holds another search: sampler is random there and tpe"):
         searched(tmp_path, 3, "tfidf,nb-svm", search={"space": (), "sampler": "tpe"})
-    with pytest.raises(RegardError, match="tune holds another search: space is "):
+    with pytest.raises(RegardError, match="tfidf holds another search: space is "):
         searched(tmp_path, 3, "tfidf,nb-svm", search={"space": ("ngrams=1,2",)})
 
 
@@ -249,8 +275,7 @@ def test_settings_that_cannot_be_trained_are_trials_that_failed(
 
 
 def test_a_loss_that_diverges_is_a_trial_that_failed(inline: Inline, tmp_path: Path) -> None:
-    task = RunTask(str(tmp_path / "trial-0"), "classification", "mean",
-                   (*TINY, "learning_rate=1e30", "clip=0", "threads=1"))  # fmt: skip
+    task = asked(tmp_path, [*TINY, "learning_rate=1e30", "clip=0", "threads=1"])
     says = train_and_validate(task, lambda *said: None)
     trial = read_trial(Path(task.folder))
     assert trial is not None
