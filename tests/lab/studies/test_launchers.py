@@ -132,8 +132,8 @@ def test_only_runs_can_be_launched_elsewhere() -> None:
 
 
 def plan(out: Path, launcher: Launcher, **more: Any) -> Any:
-    asked = {"seeds": 2, "out": out, "overrides": TINY, "launcher": launcher, **more}
-    return compare(declared("classification", "mean,tfidf", **asked))
+    study = declared("classification", "mean,tfidf", seeds=2, out=out, overrides=TINY, **more)
+    return compare(study, launcher)
 
 
 def test_jobs_are_lines_and_those_of_a_search_come_in_stages(tmp_path: Path) -> None:
