@@ -350,24 +350,29 @@ PARTS = {
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the table in Markdown: a line for each key, for all models with the same outcomes.
+    """Return the table in Markdown: one line for all keys and models with the same outcomes.
 
-    A star marks a value of a key that regard warns of.
+    A star marks a value of an unknown key, of which regard warns.
     """
     cells: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for row in rows:
         cell = cells.setdefault((row.file, row.key, row.family), {name: [] for name in OUTCOMES})
         cell[row.outcome].append(f"`{row.value}`" + ("\\*" if "does not know" in row.says else ""))
-    lines: dict[tuple[str, ...], list[str]] = {}
+    models: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for (file, key, family), cell in cells.items():
-        shown = (", ".join(cell[name]).replace("|", "\\|") for name in OUTCOMES)
-        lines.setdefault((file, key, *shown), []).append(family)
-    heads = ("file", "key", "models", *OUTCOMES)
+        name, _, form = file.partition(" (")
+        shown = (", ".join(cell[outcome]).replace("|", "\\|") for outcome in OUTCOMES)
+        models.setdefault((name, key, *shown), {}).setdefault(form, []).append(family)
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for (name, key, *outcomes), forms in models.items():
+        of = (", ".join(names) + (form and f" ({form}") for form, names in forms.items())
+        lines.setdefault((name, "; ".join(of), *outcomes), []).append(key)
+    heads = ("file", "keys", "models", *OUTCOMES)
     return [
         f"| {' | '.join(heads)} |",
         "|---" * len(heads) + "|",
-        *(f"| {x[0]} | {x[1]} | {', '.join(models)} | {' | '.join(x[2:])} |"
-          for x, models in sorted(lines.items(), key=lambda line: line[0][:2])),
+        *(f"| {x[0]} | {', '.join(keys)} | {' | '.join(x[1:])} |"
+          for x, keys in sorted(lines.items(), key=lambda line: (line[0][0], line[1]))),
     ]  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def compare(model: Any, verdict: Verdict) -> None:
     sides = ("left", "right") if "attention_mask" in asked else ("",)
     model.beside = "eager"
     if not all(bool(x.isfinite().all()) for x in by_eager(model, asked).values()):
-        model.beside, verdict.reason = "sdpa", "beside sdpa: eager answers NaN"
+        model.beside, verdict.reason = "sdpa", "compared with sdpa: eager returns NaN"
     verdict.forward = max(forward_gap(model, family_models.question(model, side)) for side in sides)
     with contextlib.suppress(EagerError):
         verdict.gradients = gradient_gap(model, family_models.question(model, sides[-1]))
@@ -214,7 +214,7 @@ def alone(family: str, seconds: float) -> Verdict:
     process = context.Process(target=answer, args=(family, there), daemon=True)
     process.start()
     there.close()
-    verdict = Verdict(family, "not built", reason=f"not done after {seconds:g} seconds")
+    verdict = Verdict(family, "not built", reason=f"not finished after {seconds:g} seconds")
     try:
         if here.poll(seconds):
             verdict = here.recv()

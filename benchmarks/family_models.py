@@ -182,7 +182,7 @@ def make(family: str) -> nn.Module:
                 with torch.device("meta"):
                     size = sum(x.numel() for x in class_of(family, name)(config).parameters())
                 if size > LARGEST:
-                    raise ValueError(f"{size / 1e6:.0f} M parameters even when it is shrunk")
+                    raise ValueError(f"{size / 1e6:.0f} M parameters even after shrinking")
                 model: nn.Module = class_of(family, name)(config).eval()
                 try:
                     stir(model)
@@ -193,7 +193,7 @@ def make(family: str) -> nn.Module:
                 reasons.append(f"{name}: {short(error)}")
             else:
                 return model
-    raise RegardError(reasons[0] if reasons else "no class of transformers is made of its config")
+    raise RegardError(reasons[0] if reasons else "no transformers class uses its config")
 
 
 def merge(settings: dict[str, Any], given: dict[str, Any]) -> None:
@@ -334,7 +334,7 @@ def question(model: Any, padded: str = "") -> dict[str, Tensor]:
     elif "pixel_values" in takes and hasattr(config, "projection_dim"):
         asked["pixel_values"] = signal("pixel_values", config)
     if not asked:
-        raise RegardError(f"it takes {main or 'nothing'} that this benchmark does not make")
+        raise RegardError(f"it needs {main or 'nothing'}, which this benchmark does not generate")
     return asked
 
 
@@ -376,7 +376,7 @@ def answer(model: Any, asked: dict[str, Tensor]) -> dict[str, Tensor]:
         if isinstance(x, Tensor) and x.is_floating_point() and "attentions" not in key
     }
     if not said:
-        raise RegardError("it answers no tensor of numbers")
+        raise RegardError("its output has no float tensor")
     return said
 
 

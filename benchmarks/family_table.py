@@ -15,7 +15,7 @@ OUTCOMES = {
     "refused": "are refused",
     "own attention": "do not call the attention interface for these inputs, so that no "
     "attn_implementation reaches them",
-    "not built": "cannot be built or asked here",
+    "not built": "cannot be built or run here",
 }
 #: Families of the first table.
 THIRTY = (
@@ -53,7 +53,7 @@ def table(rows: Sequence["Verdict"], modules: Mapping[str, str]) -> str:
     lines += grouped("Differ", of["differs"])
     lines += grouped("Refused", of["refused"])
     lines += ["", "### Own attention", "", ", ".join(x.family for x in of["own attention"])]
-    lines += grouped("Not built or not asked", of["not built"])
+    lines += grouped("Not built or not run", of["not built"])
     lines += ["", "### Classes that ran in no family, whose eager functions agree", ""]
     return "\n".join(wrapped(x) for x in [*lines, ", ".join(alone)])
 

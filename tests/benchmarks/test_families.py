@@ -28,7 +28,7 @@ def test_a_family_that_agrees(monkeypatch):
 
 def test_a_family_whose_eager_attention_answers_no_number(monkeypatch):
     verdict = judged("nemotron_asr_streaming_encoder", monkeypatch)
-    assert (verdict.outcome, verdict.reason) == ("agrees", "beside sdpa: eager answers NaN")
+    assert (verdict.outcome, verdict.reason) == ("agrees", "compared with sdpa: eager returns NaN")
     assert verdict.forward < 1e-5
 
 
@@ -96,7 +96,7 @@ def test_the_command_goes_on_from_its_file(tmp_path, capsys, monkeypatch):
 def test_a_family_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(families, "answer", lambda family, to: __import__("time").sleep(60))
     verdict = families.alone("gpt2", 0.2)
-    assert (verdict.outcome, verdict.reason) == ("not built", "not done after 0.2 seconds")
+    assert (verdict.outcome, verdict.reason) == ("not built", "not finished after 0.2 seconds")
     assert verdict.seconds < 30
 
 
