@@ -19,7 +19,7 @@ class Bag(nn.Module):  # label = Linear(tanh(mean of the word vectors))
         self.words = nn.EmbeddingBag(vocabulary, settings.width, padding_idx=0)
         self.to_labels = nn.Sequential(nn.Tanh(), nn.Linear(settings.width, labels))
 
-    def forward(self, tokens, lengths):  # what stands behind a text is no part of it
+    def forward(self, tokens, lengths):  # padding is not part of a text
         beyond = arange(tokens.shape[1], device=tokens.device) >= lengths[:, None]
         return self.to_labels(self.words(tokens.masked_fill(beyond, 0)))
 
