@@ -310,15 +310,15 @@ def in_words(correlation: float | None) -> str:
     """Describe an agreement in a sentence.
 
     >>> in_words(0.9)
-    'Both rank the words much alike.'
+    'Both rank the words similarly.'
     """
     if correlation is None:
         return (
-            f"Their agreement is not defined: fewer than {FEWEST} words, or all of them weigh the "
-            "same."
+            f"Their agreement is not defined: fewer than {FEWEST} words, or all of them have "
+            "equal weights."
         )
     if correlation >= 0.7:
-        return "Both rank the words much alike."
+        return "Both rank the words similarly."
     if correlation >= 0.3:
         return "They agree in part: read attention as a hint, not as the reason for the answer."
     if correlation > -0.3:

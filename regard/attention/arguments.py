@@ -73,7 +73,7 @@ def must_be_rows(name: str, x: Tensor, width: int | None) -> None:
 def must_suit(name: str, x: Tensor, linear: nn.Module) -> None:
     """Raise a RegardError for a tensor that is not (*batch, rows, width) of a linear layer.
 
-    A layer that does not tell its width, such as a quantised one, takes any.
+    A layer without a known width, such as a quantised one, takes any.
     """
     must_be_rows(name, x, getattr(linear, "in_features", None))
 
@@ -81,7 +81,7 @@ def must_suit(name: str, x: Tensor, linear: nn.Module) -> None:
 def must_be_wide(name: str, x: Tensor, width: int | None) -> None:
     """Raise a RegardError for vectors of another width than a layer's, or no numbers.
 
-    ``width`` is None for a layer that does not tell it, such as a quantised one.
+    ``width`` is None for a layer without a known width, such as a quantised one.
     """
     if width is not None and x.shape[-1] != width:
         raise RegardError(

@@ -141,8 +141,8 @@ def prepared(
     q, k = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
     # Read the numbers only if all queries see the same keys: otherwise a later number would
     # change bits of earlier results.
-    alike = context.kind in (None, "keys")
-    if acceleration.needs_upcast(score, q, k if alike else None):
+    same_keys = context.kind in (None, "keys")
+    if acceleration.needs_upcast(score, q, k if same_keys else None):
         finer = FINER[queries.dtype]
         q = score.prepare_queries(queries.to(finer), rows)
         k, values = score.prepare_keys(keys.to(finer), columns), values.to(finer)

@@ -176,7 +176,7 @@ class HeadMechanism(Mechanism):
         self.build(spec)
 
     def build(self, spec: HeadSpec) -> None:
-        """Create the modules and parameters. Their order decides what a random seed draws."""
+        """Create the modules and parameters. Their order determines their random numbers."""
         raise NotImplementedError(f"{type(self).__name__} has no build(spec)")
 
     def reset(self) -> None:

@@ -27,7 +27,7 @@ class Attention(nn.Module):
         heads: The number of query heads, at axis −3; by default that of the score.
         compress: A module that mixes the keys along their length. The queries attend to a few
             mixtures, and the weights are over these. A mask can then only hide a key from all
-            queries alike.
+            queries.
 
     Shape:
         queries: (*batch, n, query_width)

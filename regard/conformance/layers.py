@@ -365,7 +365,7 @@ def quiet(layer: Layer) -> Measurement:
 LAYER_LAWS: dict[str, Law[Layer]] = {
     "made": Law("1, 2 and 17 tokens give finite outputs", runs),
     **{f"padding {name}": padding(junk, name) for junk, name in JUNK.items()},
-    "large words": Law("padding stays hidden beside words of size 1e6", large_words),
+    "large words": Law("padding stays hidden next to words of size 1e6", large_words),
     "empty text": Law("an empty text gives finite outputs and does not affect others", empty_text),
     "sees nothing": Law("keys that are all hidden have no effect and no gradient", sees_nothing),
     "weights": Law("weights are ≥ 0, sum to 1, and are exactly 0 for hidden keys", weights),

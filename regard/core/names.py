@@ -112,7 +112,7 @@ def parts_of(spec: str) -> list[str]:
 def layers_of(names: str) -> list[str]:
     """Return the names of consecutive layers, which ``/`` separates and ``*`` repeats.
 
-    Raises: a repetition that is no number. ``FILE.py:NAME`` is one name.
+    Raises: a repetition that is not a number. ``FILE.py:NAME`` is one name.
 
     >>> layers_of("window-512*2/none"), layers_of("rotary")
     (['window-512', 'window-512', 'none'], ['rotary'])
@@ -123,7 +123,9 @@ def layers_of(names: str) -> list[str]:
     for part in names.split("/"):
         name, star, count = part.partition("*")
         if star and not (count.isdecimal() and int(count)):
-            raise RegardError(f"{part!r} of {names!r} is no name and number of layers, NAME*3")
+            raise RegardError(
+                f"{part!r} of {names!r} must be a name and a number of layers, as in NAME*3"
+            )
         layers += [name.strip()] * int(count or 1)
     return layers
 

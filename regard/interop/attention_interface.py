@@ -32,7 +32,7 @@ NAME = "regard"
 #: The attribute of an attention module that holds regard's layer.
 PLACE = "regard"
 #: The name under which `adopt` checks that regard does not change a model.
-CHECK = "regard-beside-eager"
+CHECK = "regard-check"
 #: Keywords that do not change eager attention, with the reason; they are ignored.
 HARMLESS = {
     "is_causal": "the mask holds it, as in eager",

@@ -138,11 +138,11 @@ class Muon(AdamW):
     @torch.no_grad()
     def step(self, rate: float) -> None:
         """Update every parameter that has a gradient; gradients of matrices are deleted."""
-        alike: dict[torch.Size, list[str]] = {}
+        by_shape: dict[torch.Size, list[str]] = {}
         for name in self.turned:
             if self.parameters[name].grad is not None:
-                alike.setdefault(self.parameters[name].shape, []).append(name)
-        for shape, names in alike.items():
+                by_shape.setdefault(self.parameters[name].shape, []).append(name)
+        for shape, names in by_shape.items():
             parameters = [self.parameters[name] for name in names]
             gradients = [local(cast(Tensor, parameter.grad)) for parameter in parameters]
             means = [local(self.means[name]) for name in names]

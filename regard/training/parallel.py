@@ -1,7 +1,7 @@
 """Share a network among the processes of a training: DDP, FSDP2, or a single process.
 
 DistributedDataParallel (Li et al. 2020) keeps all weights in every process and averages gradients
-in buckets while the backward pass goes on. ``fully_shard`` (FSDP2; Zhao et al. 2023) keeps in each
+in buckets during the backward pass. ``fully_shard`` (FSDP2; Zhao et al. 2023) keeps in each
 process a share of the rows of weights, gradients and optimizer state, and gathers the weights of
 each Transformer block while it computes.
 """
@@ -72,13 +72,13 @@ class Course:
         if not number:
             self.place = 0
         if self.known:
-            alike = self.place < len(self.order) and self.order[self.place] == number
+            equal = self.place < len(self.order) and self.order[self.place] == number
         else:
             sums, squares = self.ranks.total(number, number**2)
-            alike = sums == self.ranks.world * number and squares == sums * number
+            equal = sums == self.ranks.world * number and squares == sums * number
             self.order.append(number)
         self.place, self.known = self.place + 1, self.known or number < 0
-        if not alike:
+        if not equal:
             raise RegardError(
                 "strategy=fsdp2 needs the same blocks in the same order in every batch, but this "
                 f"network chooses by its input{f' whether to compute {name}' if name else ''}; use "

@@ -113,7 +113,7 @@ class Ranks:
 
     @contextmanager
     def sharing(self, shared: bool = True) -> Iterator[None]:
-        """Let `divide` divide its work within the context; all processes must call it alike."""
+        """Let `divide` divide its work within the context; all processes must call it equally."""
         self._sharing.append(shared)
         try:
             yield

@@ -193,7 +193,7 @@ def test_a_first_derivative_by_torchs_kernel_may_be_part_of_a_graph():
     ("given", "kernel", "why"),
     [
         ({"graph": True}, "fused", "a graph is made of an inner product with softmax"),
-        ({"graph": True, "asked": "exact"}, "exact", "use() asks for it"),
+        ({"graph": True, "asked": "exact"}, "exact", "requested by use()"),
         ({"graph": True, "dropout": 0.1}, "exact", "inside a graph, and torch's kernels do"),
         ({"graph": True, "asked": "tiled", "inner_product": False}, "exact", "inside a graph"),
         ({"transformed": "torch.func"}, "exact", "torch.func supports no other"),

@@ -41,7 +41,7 @@ def test_what_is_a_part():
 def test_names_are_repeated_over_a_stack():
     assert [at_layer("a*2/b", layer) for layer in range(4)] == ["a", "a", "b", "a"]
     assert layers_of("my/folder/own.py:X") == ["my/folder/own.py:X"]
-    with pytest.raises(RegardError, match=r"'a\*x' of 'a\*x/b' is no name and number"):
+    with pytest.raises(RegardError, match=r"'a\*x' of 'a\*x/b' must be a name and a number"):
         layers_of("a*x/b")
 
 

@@ -171,7 +171,7 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
     if not n or not m:
         return "exact", EMPTY
     if of.asked == "exact":
-        return "exact", "use() asks for it"
+        return "exact", "requested by use()"
     tiles = None
     if not of.inner_product:
         tiles = "the score is not an inner product"
@@ -184,9 +184,9 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
     elif of.dtype == torch.float64 and of.device == "cuda":
         tiles = "torch's kernels have no float64 in O(n) memory on a GPU"
     if of.asked == "tiled" or (of.asked == "triton" and of.triton == ""):
-        return of.asked, "use() asks for it"
+        return of.asked, "requested by use()"
     if of.asked not in (None, "triton") and not tiles:
-        return of.asked, "use() asks for it"
+        return of.asked, "requested by use()"
     if tiles and pairs <= known.exact_pairs and of.asked is None:
         return "exact", f"{tiles}, and the whole table is no larger than a strip"
     if tiles:
@@ -216,7 +216,7 @@ def plan_of_graph(products: bool, asked: Kernel | None) -> Plan:
         why = "inside a graph, and torch's kernels do not support the call"
         return Plan("exact", why, 0.0, False, SIZES)
     if asked in ("exact", "plain"):
-        return Plan(asked, "use() asks for it", 0.0, False, SIZES)
+        return Plan(asked, "requested by use()", 0.0, False, SIZES)
     return Plan("fused", "a graph is made of an inner product with softmax", 0.0, False, SIZES)
 
 

@@ -68,12 +68,12 @@ def by_chunks(
     *,
     chunk: int | None = None,
 ) -> tuple[Float[Tensor, "*batch n width"], Float[Tensor, "*batch columns width"]]:
-    """Return what `by_steps` returns, by matrix products over chunks of rows.
+    """Return the result of `by_steps`, by matrix products over chunks of rows.
 
-    In a chunk, D_ij = A_{j+1} … A_i for j ≤ i, and the outputs are (Q Kᵀ ⊙ D) U plus what the state
-    before it contributes (Yang et al. 2024, GLA, section 4). Under the delta rule U solves a
-    triangular system (Yang et al. 2024, DeltaNet, section 3). All exponents are at most 0, so no
-    decay overflows. Raise a RegardError for a delta rule whose decay has one number per column.
+    In a chunk, D_ij = A_{j+1} … A_i for j ≤ i, and the outputs are (Q Kᵀ ⊙ D) U plus the
+    contribution of the previous state (Yang et al. 2024, GLA, section 4). Under the delta rule U
+    solves a triangular system (Yang et al. 2024, DeltaNet, section 3). All exponents are at most 0,
+    so no decay overflows. Raise a RegardError for a delta rule with a decay per column.
 
     >>> x = torch.ones(1, 3, 1)
     >>> by_chunks(Inputs(x, x, x), chunk=2)[0].flatten().tolist()

@@ -49,22 +49,22 @@ class Sizes:
 
 
 def strips_of(
-    context: MaskContext, sizes: Sizes, split: bool = True, alike: bool = False
+    context: MaskContext, sizes: Sizes, split: bool = True, same_heads: bool = False
 ) -> list[Strip]:
     """Return the strips of a call, from its shape and its mask's reach.
 
     Rows are cut by the mask's regions, then, if not even sixteen rows fit, the batch (only with
-    ``split``), then the rows again. With ``alike`` the head axis is treated like a batch axis, and
-    scores are products, which are efficient with many rows.
+    ``split``), then the rows again. With ``same_heads`` the head axis is treated like a batch
+    axis, and scores are products, which are efficient with many rows.
     """
     *batch, n, m = context.shape
-    axes = len(batch) - (1 if context.heads and not alike else 0) if split else 0
+    axes = len(batch) - (1 if context.heads and not same_heads else 0) if split else 0
     strips = []
     for rows, columns, whole in regions(context, sizes):
         width = m if isinstance(columns, slice) and columns.stop is None else count(columns)
         part = len(range(*rows.indices(n)))
         # Each part of the batch evaluates a mask of pairs again, which costs more than it saves.
-        cheap = alike and (whole or context.kind == "keys")
+        cheap = same_heads and (whole or context.kind == "keys")
         least = min(part, PRODUCT_ROWS if cheap else 16) * width
         room = max(
             2 if cheap else 1, sizes.numbers // max(1, least)
@@ -184,9 +184,9 @@ def add_product(
     """Add one @ two to the total, in place if the shapes allow it."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
     target = part(total, strip.batch, len(context.shape))
-    alike = one.shape[:-2] == two.shape[:-2] == target.shape[:-2]
-    alike = alike and one.dtype == two.dtype == target.dtype  # they differ under autocast
-    if isinstance(index, Tensor) or not alike or not target.is_contiguous():
+    same_shape = one.shape[:-2] == two.shape[:-2] == target.shape[:-2]
+    same_shape = same_shape and one.dtype == two.dtype == target.dtype  # they differ under autocast
+    if isinstance(index, Tensor) or not same_shape or not target.is_contiguous():
         add(total, strip, side, context, one @ two)
         return
     flat = target.view(-1, *target.shape[-2:])[:, index]

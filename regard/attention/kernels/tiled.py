@@ -64,7 +64,7 @@ def tiled(call: Call, plan: Plan, dropout: Dropout | None) -> Tensor:
 
 
 def refuse_captured(work: Work, queries: Sequence[Tensor], keys: Sequence[Tensor]) -> None:
-    """Raise a RegardError if compare or forward needs a gradient for a tensor that is no parameter.
+    """Raise a RegardError if compare or forward needs a gradient for a non-parameter tensor.
 
     Tensors from the prepare methods are allowed.
     """

@@ -56,7 +56,7 @@ def work_of(
     """
     score, normalizer, context = call.score, call.normalizer, call.context
     products = score.acceleration.inner_product
-    alike = products and not [*normalizer.parameters(), *normalizer.buffers()]
+    same_heads = products and not [*normalizer.parameters(), *normalizer.buffers()]
     queries, keys = as_tuple(call.queries), as_tuple(repeat_all_kv(call.keys, context.heads))
     nonfinite = call.nonfinite
     if nonfinite is not None:
@@ -67,7 +67,7 @@ def work_of(
         score,
         normalizer,
         context,
-        strips_of(context, plan.sizes, split, alike),
+        strips_of(context, plan.sizes, split, same_heads),
         plan.sizes,
         dropout,
         nonfinite,

@@ -32,18 +32,18 @@ class ForgettingAttention(MultiHeadAttention):
     """Multi-head attention with score(q_i, k_j) + Σ_{t=j+1..i} ln f_t, f_t = σ(W_f x_t + b_f).
 
     Lin et al. 2025 (FoX), section 3: the gates of the words after a word forget it. x is the input
-    of the keys; each key head has a gate of its own, and b_f starts at 0. Words are in the order of
+    of the keys; each key head has its own gate, and b_f starts at 0. Words are in the order of
     their rows. Words that the mask hides from every query, such as padding, forget nothing.
 
-    A query stands at its own word if the mask is ``causal()``, or that joined to others by ``&``.
-    With any other mask, and over a memory, it stands after the last key, so that late words weigh
-    more unless the gates stay open. A cache stores the sum so far with its keys, in a beam search
-    that of each row.
+    A query has the position of its own word if the mask is ``causal()``, alone or joined to others
+    by ``&``. With any other mask, and over a memory, it is after the last key, so that late words
+    weigh more unless the gates stay open. A cache stores the sum so far with its keys, in a beam
+    search one for each row.
 
     Queries (*batch, n, width) and a memory (*batch, m, key_width) give (*batch, n, width).
-    The sum is an inner product of eight further columns, which torch's fused kernel serves.
+    The sum is an inner product of eight additional columns, which torch's fused kernel serves.
     Arguments are those of `MultiHeadAttention`. Raise a RegardError for a score and position that
-    are no inner product, for compress, and for a causal mask over another number of keys.
+    are not an inner product, for compress, and for a causal mask over another number of keys.
 
     >>> from regard.attention import causal
     >>> ForgettingAttention(8, 2)(torch.zeros(3, 5, 8), mask=causal()).shape

@@ -123,7 +123,7 @@ def compressed(compress: Linformer, arguments: Arguments) -> Arguments:
     if mask is not None and mask.kind != "keys":
         raise RegardError(
             "compress mixes all keys, including future ones, so a mask can only hide keys from "
-            "all queries alike, as lengths() does; it supports no causal() or other mask of pairs"
+            "all queries, as lengths() does; it supports no causal() or other mask of pairs"
         )
     rows, columns = places(queries, keys, keys.shape[-2], arguments.query_positions, None)
     while isinstance(score, Rotary):

@@ -37,9 +37,9 @@ class BlockAttention(MultiHeadAttention):
 
     q and k are those of the score's inner product, positions applied; for another score, the
     projected ones. Queries (*batch, n, width) and a memory (*batch, m, key_width) give
-    (*batch, n, width). Beside the attention, the choice takes O(n m / size) time and as many
+    (*batch, n, width). In addition to attention, the choice takes O(n m / size) time and as many
     bools per head, and with masks other than causal and padding the time of all pairs; a cache
-    stores the keys of the choice too. Raise a RegardError for sizes that are no integers from 1,
+    stores the keys of the choice too. Raise a RegardError for sizes that are not integers ≥ 1,
     and for compress.
 
     >>> layer = BlockAttention(8, 2, blocks=(2, 1))

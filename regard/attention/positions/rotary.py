@@ -1,4 +1,4 @@
-"""Rotary positions and their scalings, and positions that turn or scale queries and keys alike."""
+"""Rotary positions and their scalings, and positions that turn or scale queries and keys."""
 
 import math
 from collections.abc import Mapping

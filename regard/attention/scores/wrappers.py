@@ -17,7 +17,7 @@ EPSILON = 1e-6  # added to the mean square
 
 
 class SoftCapAcceleration(WrapperAcceleration):
-    """The acceleration of `SoftCap`: its scores are no inner product."""
+    """The acceleration of `SoftCap`: its scores are not an inner product."""
 
     def __init__(self, score: "SoftCap") -> None:
         super().__init__(score)

@@ -299,7 +299,7 @@ def _line(ax: "Axes", series: Series) -> None:
 
 
 def _end_names(ax: "Axes", named: Sequence[Series]) -> None:
-    """Write the name of each line beside its end, with a leader if names had to move."""
+    """Write the name of each line next to its end, with a leader if names had to move."""
     import matplotlib
     from matplotlib.transforms import ScaledTranslation
 
@@ -376,7 +376,7 @@ def _upright(ax: "Axes", value: float, name: str, offset: float, va: str) -> Non
 
 
 def _leader() -> dict[str, Any]:
-    """Return the looks of a line from a name to what it names."""
+    """Return the style of a line from a name to its mark."""
     return {"arrowstyle": "-", "color": colours()["soft"], "linewidth": 0.8, "alpha": 0.7,
             "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 3}  # fmt: skip
 
@@ -385,7 +385,7 @@ Box = tuple[float, float, float, float]
 
 
 def _names(ax: "Axes", marks: Sequence[tuple[float, float, str]]) -> None:
-    """Write a name beside each mark, avoiding overlap with marks and other names."""
+    """Write a name next to each mark, avoiding overlap with marks and other names."""
     import matplotlib
 
     size, (width, height) = matplotlib.rcParams["font.size"], size_of(ax)

@@ -73,8 +73,8 @@ def read_page(
     by `number` and `duration` of `regard.lab.reports.scales`.
 
     Raises: a value that is missing or has the wrong type, with file and line; a figure or table
-    that the page does not show, or shows without having it; a part that is no heading, paragraph,
-    image or list of claims.
+    that the page does not show, or shows without having it; a part that is not a heading,
+    paragraph, image or list of claims.
     """
     shown: list[str] = []
 

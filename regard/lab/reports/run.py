@@ -163,7 +163,7 @@ def examples(run: Run) -> list[str]:
 def sandboxed(html: str, height: int = 620) -> Html:
     """Return a page inside a sandboxed frame, as a notebook shows it.
 
-    ``height`` in pixels applies until the page reports its own height to `frame.js` beside the
+    ``height`` in pixels applies until the page reports its own height to `frame.js` outside the
     frame; without JavaScript it stays.
     """
     frame = tag(

@@ -166,7 +166,7 @@ def take_words(here: Tensor, there: Tensor, tokens: int, task: Any) -> None:
 
 
 def facts(vectors: "Vectors | None") -> dict[str, int]:
-    """Return what a run stores about its initial pretrained vectors."""
+    """Return the facts about a run's initial pretrained vectors."""
     if vectors is None:
         return {}
     return {"width": vectors.width, "found": vectors.found, "asked": vectors.asked}

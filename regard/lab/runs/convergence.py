@@ -35,7 +35,7 @@ TRIVIAL: Final = "never left the trivial answer"
 MEANINGS: Final = {
     CONVERGED: "validation had stopped improving",
     RISING: "validation was still rising when the budget ended",
-    UNKNOWN: "the budget ended before validation could tell",
+    UNKNOWN: "the budget ended after too few validations",
     ONE_LABEL: "the model predicts the same for every text",
     TRIVIAL: "the test score is hardly better than a guess that ignores the input",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.core.errors import OccupiedError
 
 LONGEST = 48  # characters of the settings in a folder's name
-TIMED = "-[0-9]*-[0-9]*"  # the pattern of what `time.strftime(TIME)` appends
+TIMED = "-[0-9]*-[0-9]*"  # the suffix that `time.strftime(TIME)` appends
 TIME = "-%Y%m%d-%H%M%S"
 
 

@@ -59,12 +59,12 @@ def way_of(
         raise RegardError("weights= are already pretrained; leave --pretrain-on or weights= out")
     wanted, (way, own) = Config.make(task, model, overrides), WAYS[model]
     cut = {key: value for key, value in wanted.data.model_dump().items() if key in CUTTING}
-    alike = {key: getattr(wanted.training, key) for key in ALIKE}
+    kept = {key: getattr(wanted.training, key) for key in ALIKE}
     place = {"data": texts, "data_dir": getattr(wanted.data, "data_dir", "")}
     judging = TASKS[task].prepare(wanted.data).excluded_from(texts)
     settings = TASKS[way].models[model].settings
     network = {k: v for k, v in shared(wanted.network, settings).items() if k not in cut}
-    pairs = {**place, **judging, **cut, **network, **alike}
+    pairs = {**place, **judging, **cut, **network, **kept}
     known = {*TASKS[way].settings.model_fields, *TrainingSettings.model_fields}
     for key in map(key_of, budget):
         if key not in known:

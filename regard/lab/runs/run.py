@@ -48,7 +48,7 @@ class Run:
 
     Raises:
         RegardError: A method that needs the trained model is called before the run is complete;
-            what a model cannot do is asked of it, such as the attention of a baseline.
+            the model does not support the call, such as the attention of a baseline.
 
     Example:
         >>> from tempfile import mkdtemp

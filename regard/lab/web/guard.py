@@ -69,7 +69,7 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
-            if refusals:  # ignore what the application answers to a truncated request
+            if refusals:  # ignore the application's answer to a truncated request
                 if status == 0:
                     refusal = refusals.pop()
                     await refuse(refusal, send_with_headers)

@@ -1,4 +1,4 @@
-"""An encoder and a decoder: what the Transformer and T5 have in common."""
+"""An encoder and a decoder: the common part of the Transformer and T5."""
 
 from collections.abc import Sequence
 from typing import ClassVar

@@ -113,7 +113,7 @@ class GPT(WordModel):
         positions: Int[Tensor, "... time"] | None,
         caches: Sequence[KeyValueCache] = (),
     ) -> Float[Tensor, "batch time width"]:
-        """Return the states of words that see what the mask allows; ``caches``: one a block."""
+        """Return the states of words under a mask; ``caches``: one for each block."""
         masks = self.patterns.of(mask, len(self.blocks))
         x = self.embed(tokens, positions)
         kept: Sequence[KeyValueCache | None] = caches or [None] * len(masks)

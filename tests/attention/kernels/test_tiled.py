@@ -131,7 +131,7 @@ def test_heads_of_plain_products_are_cut_apart():
     made = make_score("dot", heads=8)
     call = Computation.of(Arguments(x, x, x, made)).call
     seen = torch.zeros(3, 8, 300, dtype=torch.int)
-    for strip in strips_of(call.context, Sizes(100_000), alike=True):
+    for strip in strips_of(call.context, Sizes(100_000), same_heads=True):
         here = seen[(*strip.batch, strip.tile.rows)]
         here += 1
         assert here.shape in ((1, 2, 166), (1, 2, 134))

@@ -77,7 +77,7 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     said = regard("train", "birthplace-pretrain", "--out", run, "steps=1", "width=8", "heads=2",
                   "layers=1", "feedforward=8", "length=16", "threads=1")  # fmt: skip
     notes = [
-        "too short to tell: the budget ended before validation could tell",
+        "too short to tell: the budget ended after too few validations",
         "evaluated on its training texts, since validation=0 holds out none",
     ]
     assert said.out.startswith("\n".join([*notes, "train loss "]))

@@ -74,7 +74,7 @@ class Layout:
 
 @dataclass
 class Writer:
-    """The text of one function, and the names of what it has computed.
+    """The text of one function, and the names of its computed values.
 
     ``places`` gives the place in the tuple T of each tensor; ``offsets`` the width of a tensor of a
     side, or the places in K of the strides of another; ``batch`` the places in K of batch sizes.
@@ -159,7 +159,7 @@ class Writer:
                 layout.names[id(node)] = name = self.fresh()
                 self.write(f"{name} = {text}", depth)
 
-    # What is outside of all sums.
+    # Operations outside all sums.
 
     def closed(self, outputs: Sequence[Node]) -> None:
         """Compute the closed nodes that outputs depend on, sums level by level."""

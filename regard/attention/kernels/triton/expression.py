@@ -156,7 +156,7 @@ def adjoints(
 ) -> Mapping[Node, Node]:
     """Return the derivative of ``seed`` · ``output`` by each load that is ``wanted``.
 
-    By reverse mode: a node outside of a sum collects the sum of what its uses inside contribute.
+    By reverse mode: a node outside a sum collects the contributions of its uses inside.
     """
     order = in_order([output])
     slope: dict[int, Node] = {id(output): seed}

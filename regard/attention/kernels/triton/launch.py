@@ -227,7 +227,7 @@ class Launch:
 
 
 class States(NamedTuple):
-    """What a mask says of blocks: whether some pair may be allowed, and the range for each row."""
+    """A mask by blocks: whether some pair may be allowed, and the range of each row."""
 
     table: Tensor
     rows: Tensor

@@ -34,7 +34,7 @@ class Value:
 
 @dataclass
 class Values:
-    """Values of one kernel; ``captured`` collects tensors that are no arguments."""
+    """Values of one kernel; ``captured`` collects tensors that are not arguments."""
 
     build: Builder
     captured: list[Tensor]

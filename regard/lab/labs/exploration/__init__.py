@@ -1,1 +1,1 @@
-"""What one attention head can compute, and what a second one adds."""
+"""The lab exploration: the functions that one attention head and two heads can compute."""

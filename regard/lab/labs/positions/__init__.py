@@ -1,1 +1,1 @@
-"""What can a model learn from each kind of position?"""
+"""The lab positions: the information that each kind of position gives a model."""

@@ -1,7 +1,7 @@
-"""What does each kind of position reveal: the place, the neighbours, also beyond trained lengths?
+"""Measure what each kind of position reveals: positions and distances, also beyond trained lengths.
 
-Sine positions are shown (`sines`), then small networks learn from nine positions (`tasks`): what
- can be read from it (`findings`), and how far it goes (`reach`).
+The lab shows sine positions (`sines`) and trains small networks with nine positions (`tasks`) to
+read them (`findings`), also in longer texts (`reach`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
