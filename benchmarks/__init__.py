@@ -1,12 +1,12 @@
-"""Benchmarks: regard beside its peers on this machine, interleaved in one run."""
+"""Benchmarks of regard and its peers on this machine, interleaved in one run."""
 
 from typing import Literal, NamedTuple
 
 
 class Benchmark(NamedTuple):
-    """A row of the table: a question, and the module whose ``cases`` answers it.
+    """A row of the table: a question, and the module whose ``cases`` measures it.
 
-    Its results are times beside those of a peer, cells that were computed exactly, or differences.
+    Its results are times of regard and a peer, cells that were computed exactly, or differences.
     """
 
     says: str

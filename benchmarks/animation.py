@@ -30,7 +30,7 @@ SIZE: Any = {"width": 720, "height": 660}
 
 
 class Film:
-    """Screenshots of a page, each with the milliseconds that it stays."""
+    """Screenshots of a page, each with its duration in milliseconds."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -38,7 +38,7 @@ class Film:
         self.times = list[int]()
 
     def shoot(self, milliseconds: int) -> None:
-        """Take one."""
+        """Take a screenshot."""
         self.shots.append(self.page.screenshot(animations="disabled", caret="initial"))
         self.times.append(milliseconds)
 
@@ -51,7 +51,7 @@ class Film:
             self.shoot(80)
 
     def save(self, path: Path) -> None:
-        """Join them into one looping animation; the ending names its format."""
+        """Write one looping animation; the file's suffix names the format."""
         from PIL import Image
 
         first, *rest = [Image.open(io.BytesIO(shot)).convert("RGB") for shot in self.shots]
@@ -63,7 +63,7 @@ class Film:
 
 
 def trained(folder: Path) -> Run:
-    """A small transformer that tells good reviews from bad ones."""
+    """Train a small transformer to distinguish good reviews from bad ones."""
     run = runs.start(folder, "classification", "transformer", SETTINGS)
     for _ in run.train():
         pass
@@ -71,7 +71,7 @@ def trained(folder: Path) -> Run:
 
 
 def head_that_matters(run: Run) -> int:
-    """Which head, counted from 0 over all layers, moves the answer to the sentence most if off."""
+    """Return the head, counted from 0 over all layers, whose removal changes the answer most."""
     from regard.analysis.interventions import Head, heads_of, layers_with_heads, without_heads
 
     before = run.predict(SENTENCE)
@@ -86,7 +86,7 @@ def head_that_matters(run: Run) -> int:
 
 
 def act(page: Any, url: str, head: int) -> Film:
-    """What is shown: a sentence, its answer, the heads, and the answer without one head."""
+    """Show a sentence, its answer, the heads, and the answer without one head."""
     film = Film(page)
     page.goto(f"{url}/#view=try&run=reviews")
     page.wait_for_selector(".answer-card")
@@ -129,7 +129,7 @@ def act(page: Any, url: str, head: int) -> Film:
 
 
 def animate(out: Path, place: Path) -> Film:
-    """Train, serve, film and write. Raises: no Chromium; a format other than WebP and GIF."""
+    """Train, serve and film a model. Raises: no Chromium; a format other than WebP and GIF."""
     if out.suffix not in (".webp", ".gif"):
         raise RegardError(f"--out must end in .webp or .gif, not {out.suffix!r}")
     browser = shutil.which("chromium") or shutil.which("google-chrome")
@@ -159,7 +159,7 @@ def animate(out: Path, place: Path) -> Film:
 
 
 def main() -> None:
-    """Read the arguments, film, and say how long and how large the animation is."""
+    """Run the command and print the length and size of the animation."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()

@@ -1,7 +1,7 @@
-"""``regard bench attention``: attend beside its peers, on this machine, in one run.
+"""``regard bench attention``: attend and its peers on this machine, in one run.
 
-Each row of the table is an aim of regard: a case, a peer, and what is to be reached. Both sides
-get the same tensors; where they compute one thing their answers and gradients are compared first.
+Each row of the table is an aim of regard: a case, a peer, and a bound. Both sides
+get the same tensors; if they compute the same function, outputs and gradients are compared first.
 Times are medians of calls that take turns; memory is measured in fresh processes."""
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ COLD_ROUNDS = 3
 
 
 class AttentionSettings(Settings):
-    """Which rows, by words that their names hold, and how long to measure them.
+    """Settings: the rows, selected by words in their names, and how long to measure them.
 
-    ``seconds`` is what a pair of sides may take beside the first calls; ``rounds`` sets the number
+    ``seconds`` limits the time of a pair of sides after the first calls; ``rounds`` sets the number
     of turns instead. ``device=cuda`` takes other rows, on the GPU: times are of its own events,
-    memory is what torch allocates there. ``memory=0`` measures none; ``prompt=1`` measures it where
-    freed memory goes back to the system at once (see `regard.analysis.memory`).
+    memory is that allocated by torch there. ``memory=0`` measures none; ``prompt=1`` measures it
+    while freed memory is returned to the system at once (see `regard.analysis.memory`).
     """
 
     case: str = ""
@@ -41,9 +41,9 @@ class AttentionSettings(Settings):
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Measure the rows of the table, one after the other.
+    """Return the measured rows of the table.
 
-    ``quick`` takes small sizes, few rounds and no memory: aims are then not judged.
+    ``quick`` takes small sizes, few rounds and no memory; aims are then not checked.
     """
     how = build(AttentionSettings, split(settings, AttentionSettings)[0])
     chosen = [
@@ -62,12 +62,12 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
 
 
 def rows_of(device: str, *, quick: bool = False) -> list[Case]:
-    """The rows of a device."""
+    """Return the rows of a device."""
     return attention_gpu.table(quick=quick) if device == "cuda" else table(quick=quick)
 
 
 def find(name: str, against: str = "", *, quick: bool = False) -> Case:
-    """A case by its name, and by its peer where it has several."""
+    """Return a case by its name, and by its peer if it has several."""
     for case in table(quick=quick):
         if case.name == name and against in ("", case.against):
             return case
@@ -75,7 +75,7 @@ def find(name: str, against: str = "", *, quick: bool = False) -> Case:
 
 
 def measured(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
-    """A row of results; figures that are not measured are None."""
+    """Return a row of results; figures that are not measured are None."""
     row: dict[str, Any] = {
         "name": case.name,
         "against": f"{case.against} (not installed)" if case.skipped else case.against,
@@ -102,7 +102,7 @@ def measured(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
 
 
 def times(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
-    """Seconds of both sides, in turns, once their answers are the same."""
+    """Return the seconds of both sides, in turns, after checking that their answers are equal."""
     if case.cold:
         rounds = 1 if quick else how.rounds or COLD_ROUNDS
         ours_s, theirs_s = cold.measured(case.n, rounds)
@@ -124,7 +124,7 @@ def times(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
 
 
 def memories(case: Case, how: AttentionSettings) -> dict[str, Any]:
-    """Megabytes of both sides, each in a fresh process."""
+    """Return the megabytes of both sides, each in a fresh process."""
     found: dict[str, Any] = {}
     for side in ("ours", "theirs") if case.against else ("ours",):
         if how.device == "cuda":
@@ -136,16 +136,16 @@ def memories(case: Case, how: AttentionSettings) -> dict[str, Any]:
 
 
 def on_gpu(case: Case, side: str) -> Memory:
-    """Megabytes of one side on the GPU, in this process, whose allocator counts exactly."""
+    """Return the megabytes of one side on the GPU, in this process."""
     with torch.device("cuda"):
         case.work(side)()  # compiles
         return probe(lambda: case.work(side), "cuda")
 
 
 def growth(case: Case, how: AttentionSettings, probing: bool) -> dict[str, Any]:
-    """How time and memory grow: the exponents over the case's sizes, and the largest's figures.
+    """Return the exponents of time and memory over the sizes, and the largest size's figures.
 
-    Memory is here the peak above the process before the inputs were made.
+    Memory is the peak above that of the process before the inputs were made.
     """
     seconds = [timing.alone(case.work("ours", n), how.rounds or timing.FEWEST) for n in case.sizes]
     found: dict[str, Any] = {

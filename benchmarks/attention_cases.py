@@ -1,4 +1,4 @@
-"""The rows of `regard bench attention`: what is computed beside whom, and what is to be reached."""
+"""The rows of `regard bench attention`: cases, peers and aims."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ TRAINED, FORWARD = "forward + backward", "forward"
 
 
 def table(*, quick: bool = False) -> list[Case]:
-    """All rows; ``quick``: the same with small inputs."""
+    """Return all rows; ``quick``: the same with small inputs."""
     return [
         *additive_cases(96 if quick else 1024, 384 if quick else 16_384),
         *gaussian_cases(300 if quick else 20_000, 2_000 if quick else 1_000_000),
@@ -47,7 +47,7 @@ def table(*, quick: bool = False) -> list[Case]:
 
 
 def additive_cases(n: int, long: int) -> Iterator[Case]:
-    """Additive attention beside its dense formula, KeOps, and a scaled dot product."""
+    """Yield the rows of additive attention against its dense formula, KeOps and a dot product."""
     name = f"additive n={n} heads={HEADS} width={WIDTH} {TRAINED}"
     yield Case(name, "dense", partial(additive, peers.dense_additive), n, Aim(15, mb=64))
     yield Case(name, "KeOps", partial(additive, peers.keops_additive), n, Aim(30))
@@ -59,7 +59,7 @@ def additive_cases(n: int, long: int) -> Iterator[Case]:
 
 
 def additive(peer: Callable[..., Callable[[], Tensor]] | None, n: int) -> Problem:
-    """Hidden units as many as a head is wide."""
+    """Return a problem with as many hidden units as a head has columns."""
     score = SCORES["additive"](WIDTH, WIDTH, heads=HEADS)
     q, k, v, upstream = inputs(HEADS, n, WIDTH, batch=())
     # The peer that computes another score does without this one's parameters.
@@ -73,7 +73,7 @@ def additive(peer: Callable[..., Callable[[], Tensor]] | None, n: int) -> Proble
 
 
 def gaussian_cases(n: int, many: int) -> Iterator[Case]:
-    """Nadaraya–Watson regression beside KeOps and the dense formula; with very many keys."""
+    """Yield the rows of Nadaraya–Watson regression against KeOps and the dense formula."""
     for width in (1, 8):
         name = f"Gaussian {n:,} × {n:,} width={width} {FORWARD}"
         for against, peer, faster in (
@@ -97,7 +97,7 @@ def gaussian_cases(n: int, many: int) -> Iterator[Case]:
 def gaussian(
     peer: Callable[..., Callable[[], Tensor]] | None, width: int, queries: int | None, n: int
 ) -> Problem:
-    """One batch, no heads, values of one column; as many queries as keys unless told."""
+    """Return a problem of one batch, no heads and values of one column; by default n = m."""
     q, k, v = (torch.randn(x, y) for x, y in ((queries or n, width), (n, width), (n, 1)))
     score = SCORES["gaussian"](width, width)
     w = score.get_parameter("inverse_width")
@@ -108,7 +108,7 @@ def gaussian(
 
 
 def dot_cases(sizes: Sequence[int]) -> Iterator[Case]:
-    """Scaled dot products beside torch's own kernel."""
+    """Yield the rows of scaled dot products against torch's own kernel."""
     for n in sizes:
         for how in (FORWARD, TRAINED):
             name = f"dot n={n} heads={HEADS} width={WIDTH} batch={batch_of(n)} {how}"
@@ -117,7 +117,7 @@ def dot_cases(sizes: Sequence[int]) -> Iterator[Case]:
 
 
 def masked_cases(n: int) -> Iterator[Case]:
-    """The two masks that torch's kernel serves."""
+    """Yield the rows of the two masks that torch's kernel supports."""
     for word, mask, is_causal in (
         ("causal", lambda batch, n: causal(), True),
         ("lengths", lambda batch, n: lengths(shortened(batch, n)).over_heads(), False),
@@ -129,7 +129,7 @@ def masked_cases(n: int) -> Iterator[Case]:
 
 
 def sdpa_case(name: str, make: Callable[[int], Problem], n: int, how: str) -> Case:
-    """A case whose aim is to cost no more than torch's kernel."""
+    """Return a case whose aim is to cost no more than torch's kernel."""
     return Case(name, "SDPA", make, n, Aim(1 / 1.05), trained=how == TRAINED, probed=False)
 
 
@@ -139,7 +139,7 @@ def dot(
     padding: Callable[[int, int], Tensor] | None,
     n: int,
 ) -> Problem:
-    """A batch of some thousand rows."""
+    """Return a problem with a batch of some thousand rows."""
     batch, score = batch_of(n), SCORES["scaled-dot"]()
     q, k, v, upstream = inputs(HEADS, n, WIDTH, batch=(batch,))
     ours = mask(batch, n)
@@ -154,24 +154,24 @@ def dot(
 
 
 def batch_of(n: int) -> int:
-    """8 up to 1024 rows, then as many as hold the work within bounds."""
+    """Return the batch: 8 up to 1024 rows, then fewer, to limit the work."""
     return max(1, min(8, 4096 // n))
 
 
 def shortened(batch: int, n: int) -> Tensor:
-    """Lengths of texts: one is shorter."""
+    """Return the lengths of texts, one of which is shorter."""
     valid = torch.full((batch,), n)
     valid[0] -= n // 8
     return valid
 
 
 def padded(batch: int, n: int) -> Tensor:
-    """The same as torch's kernel takes it."""
+    """Return the same mask in the form of torch's kernel."""
     return torch.arange(n) < shortened(batch, n)[:, None, None, None]
 
 
 def layer_cases(sizes: Sequence[int]) -> Iterator[Case]:
-    """The layer, projections included, beside torch's, neither asked for weights."""
+    """Yield the rows of the layer with projections against torch's, both without weights."""
     for n in sizes:
         name = f"MultiHeadAttention n={n} heads={HEADS} width={WIDTH} batch={batch_of(n)} {TRAINED}"
         aim = Aim(1 / 1.05)
@@ -179,7 +179,7 @@ def layer_cases(sizes: Sequence[int]) -> Iterator[Case]:
 
 
 def layer(n: int) -> Problem:
-    """Both have the same weights."""
+    """Return a problem of both layers with the same weights."""
     width = HEADS * WIDTH
     other = torch_layer(width)
     mine = from_torch(other)
@@ -197,18 +197,18 @@ def torch_layer(width: int) -> nn.MultiheadAttention:
 
 
 def projections(made: nn.Module) -> list[Tensor]:
-    """Weight and bias of the projection in, then of the one out, in both layers."""
+    """Return weight and bias of the input projection, then of the output, in both layers."""
     return list(made.parameters())
 
 
 def relative_bias_cases(n: int) -> Iterator[Case]:
-    """A learned bias for each distance, which torch's kernel takes as a dense mask."""
+    """Yield the rows of a learned bias per distance, which is a dense mask for torch's kernel."""
     name = f"learned relative bias (t5-bias) n={n} heads={HEADS} width={WIDTH} {TRAINED}"
     yield Case(name, "SDPA", relative_bias, n, Aim(2, mb=80))
 
 
 def relative_bias(n: int) -> Problem:
-    """Raffel et al. 2020's buckets."""
+    """Return a problem with the buckets of Raffel et al. 2020."""
     score = make_score("scaled-dot", "t5-bias", heads=HEADS)
     bias = score.get_parameter("bias")
     q, k, v, upstream = inputs(HEADS, n, WIDTH)
@@ -224,14 +224,14 @@ def relative_bias(n: int) -> Problem:
 
 
 def sparse_cases(n: int) -> Iterator[Case]:
-    """Sparse normalisers beside the entmax package."""
+    """Yield the rows of sparse normalisers against the entmax package."""
     for word, normalize in (("sparsemax", "sparsemax"), ("entmax-1.5", "entmax15")):
         name = f"{word} n={n} heads={HEADS} width={WIDTH} {TRAINED}"
         yield Case(name, "entmax", partial(sparse, normalize), n, Aim(5, 15))
 
 
 def sparse(normalize: str, n: int) -> Problem:
-    """Scaled dot products, normalised otherwise than by softmax."""
+    """Return a problem of scaled dot products with another normaliser than softmax."""
     score, normalizer = SCORES["scaled-dot"](), NORMALIZERS[normalize]()
     q, k, v, upstream = inputs(HEADS, n, WIDTH)
     of = [q, k, v]
@@ -243,7 +243,7 @@ def sparse(normalize: str, n: int) -> Problem:
 
 
 def structured_cases(sizes: Sequence[int]) -> Iterator[Case]:
-    """Masks that hide whole blocks beside causal attention to everything; and how they grow."""
+    """Yield the rows of masks with hidden blocks against causal attention, and their growth."""
     n, heads = sizes[-1], HEADS // 2
     masks: tuple[tuple[str, Callable[[int], Mask]], ...] = (
         ("window 256 causal", lambda n: window(256) & causal()),
@@ -258,7 +258,7 @@ def structured_cases(sizes: Sequence[int]) -> Iterator[Case]:
 
 
 def structured(mask: Callable[[int], Mask], n: int) -> Problem:
-    """Scaled dot products under a mask that knows its blocks."""
+    """Return a problem of scaled dot products under a mask with hidden blocks."""
     score = SCORES["scaled-dot"]()
     q, k, v, upstream = inputs(HEADS // 2, n, WIDTH)
     of, seen = [q, k, v], mask(n)
@@ -270,7 +270,7 @@ def structured(mask: Callable[[int], Mask], n: int) -> Problem:
 
 
 def alibi_cases(n: int) -> Iterator[Case]:
-    """A score that torch's kernel does not know, beside a compiled score_mod."""
+    """Yield the rows of a score that torch's kernel lacks against a compiled score_mod."""
     name = f"ALiBi n={n} heads={HEADS} width={WIDTH} {FORWARD}"
     warm, first = Aim(1 / 1.5), Aim(seconds=1)
     yield Case(f"{name}, warm", "FlexAttention", alibi, n, warm, trained=False, probed=False)
@@ -287,7 +287,7 @@ def alibi_cases(n: int) -> Iterator[Case]:
 
 
 def alibi(n: int) -> Problem:
-    """Both directions, one slope a head."""
+    """Return a problem with both directions and one slope per head."""
     score: Score = make_score("scaled-dot", "alibi", heads=HEADS)
     q, k, v, _ = inputs(HEADS, n, WIDTH)
     slopes = score.get_buffer("slopes").flatten()
@@ -298,7 +298,7 @@ def alibi(n: int) -> Problem:
 
 
 def summary_cases(n: int) -> Iterator[Case]:
-    """What the weights say, without the weights."""
+    """Yield the rows of summaries against full tables of weights."""
     if not hasattr(Attended, "summary"):
         return
     name = f"summary(top=16) n={n} heads={HEADS} width={WIDTH} {FORWARD}"
@@ -308,7 +308,7 @@ def summary_cases(n: int) -> Iterator[Case]:
 
 
 def summary_of_heads(n: int) -> Problem:
-    """The same attention with and without its summary."""
+    """Return a problem of attention with and without its summary."""
     score = SCORES["scaled-dot"]()
     q, k, v, _ = inputs(HEADS, n, WIDTH)
     return Problem(
@@ -318,7 +318,7 @@ def summary_of_heads(n: int) -> Problem:
 
 
 def summary_of_layer(n: int) -> Problem:
-    """The same layer with a summary, and torch's with ``need_weights=True``."""
+    """Return a problem of the layer with a summary, and torch's with ``need_weights=True``."""
     width = HEADS * WIDTH
     other, score, x = torch_layer(width), SCORES["scaled-dot"](), torch.randn(1, n, width)
 
@@ -333,7 +333,7 @@ def summary_of_layer(n: int) -> Problem:
 
 
 def summarised(attended: Attended) -> Tensor:
-    """The output, once the summary has been made."""
+    """Return the output after computing the summary."""
     found: Any = attended
     found.summary(top=16)
     return attended.output
@@ -342,7 +342,7 @@ def summarised(attended: Attended) -> Tensor:
 def inputs(
     heads: int, n: int, width: int, *, batch: tuple[int, ...] = (1,)
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Queries, keys and values that take gradients, and a gradient of the output."""
+    """Return queries, keys and values that require gradients, and a gradient of the output."""
     shape = (*batch, heads, n, width)
     q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
     return q, k, v, torch.randn(shape)

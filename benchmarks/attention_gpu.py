@@ -19,7 +19,7 @@ LONG = 65_536
 
 
 def table(*, quick: bool = False) -> list[Case]:
-    """All rows; ``quick``: the same with small inputs, which a CPU can compute too."""
+    """Return all rows; ``quick``: the same with small inputs, which a CPU can compute too."""
     n, long = (48, 96) if quick else (4096, LONG)
     name = f"additive n={n} heads={HEADS} width={WIDTH} {TRAINED}"
     case = partial(additive, peers.compiled_additive)
@@ -40,14 +40,14 @@ def table(*, quick: bool = False) -> list[Case]:
 
 
 def inputs(n: int, dtype: torch.dtype, batch: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Queries, keys and values that take gradients, and a gradient of the output."""
+    """Return queries, keys and values that require gradients, and a gradient of the output."""
     shape = (batch, HEADS, n, WIDTH)
     q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3))
     return q, k, v, torch.randn(shape, dtype=dtype)
 
 
 def dots(n: int) -> Iterator[Case]:
-    """Scaled dot products: torch's kernel, a bias of the distance, a causal window."""
+    """Yield the rows of dot products: torch's kernel, a bias of distance, a causal window."""
     near = n // 16
     for word, against, aim in (
         ("dot causal", "SDPA", Aim(0.95)),
@@ -77,7 +77,7 @@ def dot(word: str, near: int, n: int) -> Problem:
 
 
 def sparse(n: int) -> Case:
-    """Entmax-1.5 beside its package."""
+    """Return the rows of entmax-1.5 against its package."""
 
     def make(n: int) -> Problem:
         score, normalizer = SCORES["scaled-dot"](), NORMALIZERS["entmax15"]()
@@ -94,7 +94,7 @@ def sparse(n: int) -> Case:
 
 
 def trains(word: str, name: str, n: int, aim: Aim) -> Case:
-    """A call whose table would not fit: it trains, in so much memory."""
+    """Return a call whose table would not fit into memory, with a bound on its memory."""
     make = partial(additive, None) if word == "additive" else coordinates
     return Case(f"{name} {TRAINED}, trains", "", make, n, aim)
 

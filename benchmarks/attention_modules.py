@@ -1,6 +1,6 @@
-"""Every class of transformers that calls its attention interface: its eager function and regard's.
+"""Compare every attention class of transformers with regard by its eager function.
 
-A class has no inputs to invent: its own eager attention function and regard get the same random
+No model inputs are needed: a class's own eager attention function and regard get the same random
 queries, keys, values and mask. This covers the classes whose models `benchmarks.families` cannot
 build.
 """
@@ -48,7 +48,7 @@ def classes() -> Iterator[tuple[type[nn.Module], str]]:
 
 
 def reason(kind: type[nn.Module], *, sinks: bool) -> str:
-    """Return "" if regard computes what the eager function of the class computes, or why not."""
+    """Return "" if regard gives the result of the class's eager function, or the reason why not."""
     module = kind.__new__(kind)
     nn.Module.__init__(module)
     module.eval()

@@ -1,9 +1,9 @@
-"""Time of block-routed attention (MoBA) beside attention to all earlier words, and what it skips.
+"""Time of block-routed attention (MoBA) against attention to all earlier words, and skipped pairs.
 
     python -m benchmarks.block_routing --out routing.json
 
 One causal layer, forward and backward, mechanisms interleaved; the median of the rounds counts.
-The words are random, or runs of ``--run`` words about one topic, whose queries choose alike.
+The words are random, or runs of ``--run`` words about one topic, whose choices are similar.
 Skipped is the share of the pairs of earlier words in blocks that the tiled kernel omits.
 """
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def words_of(words: str, n: int, width: int, run: int) -> Tensor:
-    """Return n random vectors, or runs of vectors near one of their own."""
+    """Return n random vectors, or runs of vectors near a common centre."""
     x = torch.randn(1, n, width)
     if words == "random":
         return x

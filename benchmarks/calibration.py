@@ -1,4 +1,4 @@
-"""How often small studies find what is not there, and what the marks of training are worth.
+"""Error rates of small studies, and of the marks of unfinished trainings.
 
     python -m benchmarks.calibration [marks power groups classes smallest] [--random-state N]
 
@@ -7,7 +7,7 @@
 * `groups`: studies without a difference, with few groups or examples. A score is the sum of normal
   effects of the seed, the group, both and the example, in several mixtures; the worst is shown.
 * `classes`: two equally good models and a class of two or three texts.
-* `smallest`: what a study says it could have found, beside the difference that 80 % of such studies
+* `smallest`: the difference that a study reports as detectable, and the one that 80 % of studies
   find.
 """
 
@@ -141,7 +141,7 @@ def classes(rng: Random, many: int) -> Iterator[Row]:
 
 
 def smallest(rng: Random, many: int) -> Iterator[Row]:
-    """Yield what studies say they could have found, as multiples of what 80 % of them find."""
+    """Yield the detectable differences of studies, as multiples of what 80 % of them find."""
     yield "seeds", "share of the seeds", "truth", "lower quartile", "median", "upper quartile"
     for seeds in (2, 3, 5, 10):
         for share in (0.3, 0.7):
@@ -171,7 +171,7 @@ TABLES: dict[str, Callable[[Random, int], Iterator[Row]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="False marks and differences of small studies.")
     parser.add_argument("tables", nargs="*", default=[], metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--simulations", type=int, default=2000, help="of each cell")

@@ -1,4 +1,4 @@
-"""What a benchmark of attention is made of: inputs, two ways to one answer, and an aim."""
+"""The parts of an attention benchmark: inputs, two implementations, and an aim."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +20,14 @@ SMALL = 128
 
 
 class Side(NamedTuple):
-    """One way to the answer: what gives the output, and what gets gradients in training."""
+    """One implementation: a function of the output, and the tensors with gradients in training."""
 
     output: Callable[[], Tensor]
     of: Sequence[Tensor] = ()
 
 
 class Problem(NamedTuple):
-    """Inputs of one size and both ways; each is set up when called, the peer's imports too."""
+    """Inputs of one size and both implementations, created (and imported) when called."""
 
     ours: Callable[[], Side]
     theirs: Callable[[], Side] | None
@@ -36,11 +36,11 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Aim:
-    """What regard is to reach: each number is a bound, and 0 asks for nothing.
+    """An aim of regard: each number is a bound; 0 is none.
 
-    ``faster`` is at least theirs / ours of time, ``leaner`` that of memory (``total``: with inputs
-    and outputs); ``mb`` is at most the memory beside the inputs; ``exponent`` at most that of the
-    growth of time and memory; ``seconds`` at most the time itself.
+    ``faster`` is the least ratio of the peer's time to regard's, ``leaner`` of memory (``total``:
+    with inputs and outputs); ``mb`` the most memory without the inputs; ``exponent`` the largest
+    exponent of time and memory; ``seconds`` the longest time.
 
     >>> Aim(faster=15, mb=64).says, Aim(faster=1 / 1.05).says
     ('≥ 15× faster, ≤ 64 MB', '≤ 1.05× the time')
@@ -55,7 +55,7 @@ class Aim:
 
     @property
     def says(self) -> str:
-        """The aim in words."""
+        """Describe the aim."""
         said = []
         if self.faster:
             said.append(compared(self.faster, "faster", "the time"))
@@ -68,7 +68,7 @@ class Aim:
         return ", ".join(said)
 
     def reached(self, row: dict[str, Any]) -> bool | None:
-        """Whether a row's figures reach it; None where one that it speaks of was not measured."""
+        """Return whether a row reaches the aim; None if one of its figures was not measured."""
         memory_of = "total_mb" if self.total else "mb"
         theirs, ours = row.get(f"theirs_{memory_of}"), row.get(f"ours_{memory_of}")
         leaner = theirs / max(ours, 1e-3) if theirs is not None and ours is not None else None
@@ -88,7 +88,7 @@ class Aim:
 
 
 def compared(ratio: float, more: str, what: str) -> str:
-    """A bound on theirs / ours in words."""
+    """Describe a bound on the ratio of the peer to regard."""
     if ratio > 1:
         return f"≥ {ratio:g}× {more}"
     return more if ratio == 1 else f"≤ {1 / ratio:.3g}× {what}"
@@ -98,10 +98,10 @@ def compared(ratio: float, more: str, what: str) -> str:
 class Case:
     """One row of the table.
 
-    ``make`` gives the problem at a size. ``same``: both sides give one answer, which is held to be
-    true before they are timed. ``sizes``: measured at each, for how time and memory grow.
-    ``timed`` and ``probed``: whether time and memory are measured at all. ``tolerance``: how far
-    apart the answers may be.
+    ``make`` returns the problem at a size. ``same``: both sides give one answer, which is checked
+    before they are timed. ``sizes``: those for the growth of time and memory.
+    ``timed`` and ``probed``: whether time and memory are measured. ``tolerance``: the largest
+    difference of the answers.
     """
 
     name: str
@@ -119,16 +119,16 @@ class Case:
 
     @property
     def skipped(self) -> bool:
-        """Whether the peer is not installed."""
+        """Return whether the peer is not installed."""
         return bool(self.against) and missing(self.against)
 
     def work(self, side: str, n: int | None = None) -> Callable[[], Sequence[Tensor]]:
-        """A call of one side: its output and, if trained, its gradients."""
+        """Return a call of one side: its output and, if trained, its gradients."""
         torch.manual_seed(0)
         return self.work_of(self.make(n or self.n), side)
 
     def work_of(self, problem: Problem, side: str) -> Callable[[], Sequence[Tensor]]:
-        """The same, from a problem that both sides share."""
+        """Return the same for a problem that both sides share."""
         made = problem.ours if side == "ours" else problem.theirs
         if made is None:
             raise RegardError(f"{self.name} is measured by itself: it has no other side")
@@ -144,13 +144,13 @@ class Case:
         return both
 
     def warm_up(self, side: str, n: int) -> None:
-        """A small call that takes the path of a call of size ``n``."""
+        """Return a small call that takes the path of a call of size ``n``."""
         small = min(n, SMALL)
         with planned_as(small / n):
             self.work(side, small)()
 
     def check(self, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
-        """Refuse to time two different answers."""
+        """Raise an error if the answers differ."""
         for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             apart = difference(a.detach(), b.detach())
             if not apart <= self.tolerance:
@@ -163,7 +163,7 @@ class Case:
 
 @contextmanager
 def planned_as(share: float) -> Iterator[None]:
-    """Plan a call as one whose queries and keys are this share of another's as that other."""
+    """Plan a call with this share of another call's queries and keys like that call."""
     known, pairs = choose.constants(), share**2
     smaller = replace(
         known,
@@ -176,7 +176,7 @@ def planned_as(share: float) -> Iterator[None]:
 
 
 def difference(a: Tensor, b: Tensor) -> float:
-    """The largest difference, as a share of the largest number; infinite where shapes differ.
+    """Return the largest difference relative to the largest number; infinity if shapes differ.
 
     >>> difference(torch.tensor([1.0, 10.0]), torch.tensor([1.0, 10.1])) < 0.011
     True

@@ -1,11 +1,11 @@
-"""``regard bench cells``: each score × mask × position × normaliser × dropout, held to the formula.
+"""``regard bench cells``: check each score × mask × position × normaliser × dropout.
 
     python -m benchmarks.cells additive softmax
 
 A cell is a choice of all five. Each is computed in float64 by the exact path, which is the formula,
 and by strips (by torch's fused kernel too where that serves it): output and gradients of queries,
-keys, values and all parameters must agree to 1e-9. What cannot be built says why. And each score
-with each normaliser is trained at growing n, for the exponent with which its memory grows.
+keys, values and all parameters must agree to 1e-9. Cells that cannot be built have a reason. Each
+score with each normaliser is trained at growing n, for the exponent with which its memory grows.
 """
 
 import argparse
@@ -87,7 +87,7 @@ DROPOUTS = (0.0, 0.2)
 
 
 class Cell(NamedTuple):
-    """One choice of everything that attention is made of."""
+    """A score, mask, position, normaliser and dropout."""
 
     score: str
     mask: str
@@ -103,7 +103,7 @@ class Cell(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What came of a cell: the largest difference, or why it was refused."""
+    """The result of a cell: the largest difference, or the reason of the refusal."""
 
     cell: Cell
     difference: float = 0.0
@@ -111,12 +111,12 @@ class Verdict(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether all paths agree."""
+        """Return whether all paths agree."""
         return not self.refused and self.difference <= TOLERANCE
 
 
 class CellSettings(Settings):
-    """Which cells, by score and normaliser; ``memory=0`` leaves the growth of memory out.
+    """Settings: the cells, by score and normaliser; ``memory=0`` skips the growth of memory.
 
     ``prompt=1`` measures it where freed memory goes back to the system at once (see
     `regard.analysis.memory`). ``processes`` run side by side, each on one core.
@@ -130,19 +130,19 @@ class CellSettings(Settings):
 
 
 def every() -> Iterator[Cell]:
-    """All cells there are."""
+    """Return all cells."""
     return (Cell(*parts) for parts in product(*factors()))
 
 
 def factors() -> tuple[Sequence[Any], ...]:
-    """What a cell chooses from."""
+    """Return the choices of each part of a cell."""
     return list(SCORES), list(MASKS), WRAPPED, list(NORMALIZERS), DROPOUTS
 
 
 def pairwise(seed: int = 0, tries: int = 30) -> list[Cell]:
-    """Few cells in which every two parts of different kind meet; drawn by ``seed`` alone.
+    """Return few cells that contain every pair of parts of different kinds, drawn by ``seed``.
 
-    Greedy: of some cells drawn around a pair that has not met, the one where most others meet too.
+    Greedy: of some cells with a missing pair, the one with most other missing pairs is taken.
     """
     draw, kinds = random.Random(seed), factors()
     left = {
@@ -163,13 +163,13 @@ def pairwise(seed: int = 0, tries: int = 30) -> list[Cell]:
 
 
 def meetings(places: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
-    """The pairs of parts that a cell holds."""
+    """Yield the pairs of parts in a cell."""
     for (i, a), (j, b) in combinations(enumerate(places), 2):
         yield i, a, j, b
 
 
 def judge(cell: Cell, n: int = QUERIES, m: int = KEYS, strip: int = STRIP) -> Verdict:
-    """Compute a cell by every path that serves it, and compare.
+    """Compute a cell by every path that supports it, and compare.
 
     >>> judge(Cell("dot", "causal", "rotary", "softmax", 0.2)).exact
     True
@@ -188,7 +188,7 @@ def judge(cell: Cell, n: int = QUERIES, m: int = KEYS, strip: int = STRIP) -> Ve
 
 
 def computed(cell: Cell, n: int, m: int) -> list[list[Tensor]]:
-    """Output and gradients: exact, by strips, and by torch's kernel where it serves the cell."""
+    """Return output and gradients: exact, in strips, and by torch's kernel if possible."""
     score = make_score(cell.score, cell.position, WIDTH, WIDTH, heads=HEADS, length=m).double()
     normalizer = NORMALIZERS[cell.normalize](HEADS).double()
     parameters = [*score.parameters(), *normalizer.parameters()]
@@ -217,18 +217,18 @@ def computed(cell: Cell, n: int, m: int) -> list[list[Tensor]]:
 
 
 def apart(a: Tensor, b: Tensor) -> float:
-    """The largest difference; relative where numbers are above 1, infinite where one is NaN."""
+    """Return the largest difference; relative for numbers above 1, infinity for NaN."""
     difference = float(((a - b).abs() / b.abs().clamp(min=1)).max())
     return math.inf if math.isnan(difference) else difference
 
 
 def grown(score: str, normalize: str, sizes: Sequence[int] = SIZES) -> list[float]:
-    """Megabytes that training one head takes at each n, inputs included."""
+    """Return the megabytes of training one head at each n, with inputs."""
     return [training(score, normalize, n).total_mb for n in sizes]
 
 
 def training(score: str, normalize: str, n: int) -> memory.Memory:
-    """The memory of a call of n × n, forward and backward, by the path that is its own."""
+    """Return the memory of a call of n × n, forward and backward, by its ordinary path."""
 
     def make(n: int) -> Callable[[], object]:
         scorer = make_score(score, "none", WIDTH, WIDTH, heads=1, length=n)
@@ -249,7 +249,7 @@ def training(score: str, normalize: str, n: int) -> memory.Memory:
 
 
 def row_of(name: str, verdicts: Iterable[Verdict], megabytes: Sequence[float]) -> dict[str, Any]:
-    """What came of some cells, as results carry it."""
+    """Return a row of results for some cells."""
     verdicts = list(verdicts)
     legal = [verdict for verdict in verdicts if not verdict.refused]
     growth = exponent(SIZES, [max(x, 0.1) for x in megabytes]) if megabytes else None
@@ -272,9 +272,9 @@ def row_of(name: str, verdicts: Iterable[Verdict], megabytes: Sequence[float]) -
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """A row for each score × normaliser: its cells, those that are exact, the growth of memory.
+    """Return a row for each score × normaliser: its cells, the exact ones, the growth of memory.
 
-    ``quick`` takes the sample in which every two parts meet, and no memory.
+    ``quick`` takes the sample with every pair of parts, and no memory.
     """
     how = build(CellSettings, split(settings, CellSettings)[0])
     scores = [look_up({x: x for x in SCORES}, how.score, "score")] if how.score else list(SCORES)
@@ -284,7 +284,7 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
 
 
 def sampled(scores: Sequence[str], kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The rows of the sample, in this process."""
+    """Yield the rows of the sample, in this process."""
     cells = pairwise()
     for score, kind in product(scores, kinds):
         chosen = [cell for cell in cells if (cell.score, cell.normalize) == (score, kind)]
@@ -294,7 +294,7 @@ def sampled(scores: Sequence[str], kinds: Sequence[str]) -> Iterator[dict[str, A
 def whole(
     scores: Sequence[str], kinds: Sequence[str], how: CellSettings
 ) -> Iterator[dict[str, Any]]:
-    """The rows of all cells, each from a process of its own."""
+    """Yield the rows of all cells, each from a separate process."""
 
     def fresh(pair: tuple[str, str]) -> dict[str, Any]:
         words = [sys.executable, "-m", "benchmarks.cells", *pair]
@@ -314,7 +314,7 @@ def whole(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: one row as JSON."""
+    """Run the command: one row as JSON."""
     parser = argparse.ArgumentParser(description="The cells of one score and one normaliser.")
     parser.add_argument("score", choices=list(SCORES))
     parser.add_argument("normalize", choices=list(NORMALIZERS))

@@ -1,4 +1,4 @@
-"""Run commands where the system gives too little: they end well, or say in one line what lacks.
+"""Run commands with too few resources: they succeed, or report in one line what is missing.
 
     python -m benchmarks.circumstances --out circumstances.json
 
@@ -38,7 +38,7 @@ runpy.run_module("regard", run_name="__main__")
 
 @dataclass
 class Found:
-    """How a command ended in a circumstance; ``lines`` are those of its error."""
+    """The end of a command in a circumstance; ``lines`` are those of its error."""
 
     circumstance: str
     command: str
@@ -48,13 +48,13 @@ class Found:
 
     @property
     def well(self) -> bool:
-        """Whether it ended well, or said in one line what lacks."""
+        """Return whether it succeeded, or reported in one line what is missing."""
         return self.code == 0 or (self.code == 2 and "Traceback" not in self.says)
 
 
 def ask(circumstance: str, words: Sequence[str], *, start: Sequence[str] = ("-m", "regard"),
         before: Callable[[], None] | None = None, **environment: str) -> Found:  # fmt: skip
-    """Run a command of regard, in a process that ``before`` has changed."""
+    """Run a command of regard in a process after calling ``before``."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, *start, *words], capture_output=True, text=True, timeout=SECONDS,
         preexec_fn=before, env={**os.environ, **environment}, check=False,
@@ -72,7 +72,7 @@ def few_files() -> None:
 
 @contextmanager
 def mounted(place: Path, size: str, *options: str) -> Iterator[Path]:
-    """A small file system. Raises: it may not be mounted."""
+    """Mount a small file system. Raises: no permission."""
     place.mkdir()
     given = ",".join((f"size={size}", *options))
     subprocess.run(["mount", "-t", "tmpfs", "-o", given, "tmpfs", place], check=True)  # noqa: S603, S607
@@ -83,7 +83,7 @@ def mounted(place: Path, size: str, *options: str) -> Iterator[Path]:
 
 
 def circumstances(place: Path, run: Path) -> Iterator[Found]:
-    """Ask every command in every circumstance; ``run`` is a complete run."""
+    """Run every command in every circumstance; ``run`` is a complete run."""
     predict = tuple(str(run) if word == "RUN" else word for word in PREDICT)
     for number, words in enumerate((TRAIN, COMPARE, predict)):
         own = () if words is predict else ("--out", str(place / f"few-{number}"))
@@ -109,7 +109,7 @@ def circumstances(place: Path, run: Path) -> Iterator[Found]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; the exit status says whether all went well."""
+    """Run the command; the exit status is 0 if all checks passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, help="write what was found there as JSON")
     asked = parser.parse_args(arguments)

@@ -5,7 +5,7 @@
 Two arms are trained with so many seeds. A scheduler and workers run on the loopback device, under a
 supervisor that restarts them when they die, as systemd or Kubernetes would. At random moments a
 process is killed by SIGKILL: a process of a job, a worker, a nanny, or the scheduler.
-The exit status says whether every weight, every test prediction and the table are the same.
+The exit status is 0 if every weight, every test prediction and the table are equal.
 """
 
 import argparse
@@ -38,7 +38,7 @@ DASK = [sys.executable, "-m", "dask"]
 
 @dataclass
 class Tally:
-    """What happened. `different` must be 0, and `pickles` too."""
+    """The counts of events. `different` must be 0, and `pickles` too."""
 
     place: str
     jobs: int = 0
@@ -91,7 +91,7 @@ def table(out: Path) -> Any:
 
 
 def compare_with_local(tally: Tally, out: Path, local: Path) -> None:
-    """Count the runs that differ, and look for pickles."""
+    """Count the runs that differ, and search for pickles."""
     ours, theirs = digests(out), digests(local)
     tally.jobs = len(list(out.glob("*/seed-*/MANIFEST.json")))
     tally.different = sum(ours.get(name) != digest for name, digest in theirs.items())
@@ -100,7 +100,7 @@ def compare_with_local(tally: Tally, out: Path, local: Path) -> None:
 
 
 class Dask:
-    """A scheduler and workers as processes, each started again when it dies."""
+    """A scheduler and workers as processes that are restarted when they die."""
 
     def __init__(self, place: Path) -> None:
         with socket.socket() as one:
@@ -112,7 +112,7 @@ class Dask:
         self.environment = {**os.environ, "DASK_DISTRIBUTED__WORKER__DAEMON": "False"}
 
     def supervise(self) -> None:
-        """Start what does not run."""
+        """Start missing processes."""
         host = ["--host", "127.0.0.1", "--no-dashboard"]
         commands = {"scheduler": [*DASK, "scheduler", *host, "--port", str(self.port)]}
         for number in range(WORKERS):
@@ -207,7 +207,7 @@ def on_dask(out: Path, seeds: int, steps: int, kills: int, chance: random.Random
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the proof; the exit status says whether all is the same."""
+    """Run the command; the exit status is 0 if all results are equal."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--steps", type=int, default=60, help="of each run")

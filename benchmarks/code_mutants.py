@@ -76,10 +76,10 @@ class Places(ast.NodeVisitor):
             self.found.append(Mutant(self.path, node.lineno, before, after, start, end))  # type: ignore[arg-type]
 
     def visit_Raise(self, node: ast.Raise) -> None:
-        """Leave errors as they are: their words are not behaviour."""
+        """Skip errors: their text is not behaviour."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Leave formatted texts as they are."""
+        """Skip formatted texts."""
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """Change the value, never the annotation."""
@@ -94,7 +94,7 @@ class Places(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_If(self, node: ast.If) -> None:
-        """Negate a condition, except that of imports for types alone."""
+        """Negate a condition, except that of imports for types."""
         if ast.unparse(node.test) == "TYPE_CHECKING":
             return
         self.put(node.test, ast.UnaryOp(ast.Not(), node.test))
@@ -142,7 +142,7 @@ class Places(ast.NodeVisitor):
 
 
 def places(path: Path) -> list[Mutant]:
-    """Return what can be changed in one file of the package."""
+    """Return the places that can be changed in one file of the package."""
     text = path.read_text(encoding="utf-8")
     collector = Places(str(path.relative_to(HERE)), text)
     collector.visit(ast.parse(text))
@@ -207,7 +207,7 @@ def killed(mutant: Mutant, tree: Path, tests: Sequence[str], usual: float) -> st
 
 
 def durations(path: Path) -> dict[str, float]:
-    """Return the seconds of each test from ``pytest --durations=0 -vv``, as far as it is there."""
+    """Return the seconds of each test from ``pytest --durations=0 -vv``, if the file exists."""
     found: dict[str, float] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         seconds, _, rest = line.partition("s ")

@@ -1,4 +1,4 @@
-"""How long a cold process takes from torch's import to its first result.
+"""Time of a cold process from torch's import to its first result.
 
     python -m benchmarks.cold ours --n 2048
 
@@ -33,7 +33,7 @@ def ours(n: int) -> torch.Tensor:
 
 @torch.no_grad()
 def theirs(n: int) -> torch.Tensor:
-    """The same by FlexAttention."""
+    """FlexAttention with ALiBi."""
     from benchmarks.peers import flex_alibi
 
     slopes = torch.tensor([2.0 ** -(h + 1) for h in range(HEADS)])
@@ -42,7 +42,7 @@ def theirs(n: int) -> torch.Tensor:
 
 
 def fresh(side: str, n: int) -> float:
-    """Seconds of a side in a process of its own, whose compiler has an empty cache."""
+    """Return the seconds of a side in a separate process with an empty compiler cache."""
     words = [sys.executable, "-m", "benchmarks.cold", side, "--n", str(n)]
     with TemporaryDirectory() as room:
         settings = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": room}
@@ -53,14 +53,14 @@ def fresh(side: str, n: int) -> float:
 
 
 def measured(n: int, rounds: int) -> tuple[float, float]:
-    """Median seconds of both sides, in turns."""
+    """Return the median seconds of both sides, in turns."""
     pairs = [(fresh("ours", n), fresh("theirs", n)) for _ in range(rounds)]
     our_s, their_s = (median(side) for side in zip(*pairs, strict=True))
     return our_s, their_s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Seconds to a cold process's first result.")
     parser.add_argument("side", choices=["ours", "theirs"])
     parser.add_argument("--n", type=int, default=2048)

@@ -1,4 +1,4 @@
-"""Every key of the files of a model's folder × values: is regard equal to transformers, or refused?
+"""Compare regard with transformers for values of every key in the files of a model's folder.
 
     python -m benchmarks.config_keys --out config-keys.json
 
@@ -52,7 +52,7 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A value of a key, what became of it, and the reason or the difference."""
+    """A value of a key, its outcome, and the reason or the difference."""
 
     family: str
     file: str
@@ -73,7 +73,7 @@ class TheirError(Exception):
 def judged(
     row: tuple[str, str, str, object], theirs: Callable[[], Any], ours: Callable[[], Any]
 ) -> Row:
-    """Return the outcome of one value; each side returns what is compared."""
+    """Return the outcome of one value; each side returns the results to compare."""
     family, file, key, value = row
     shown = "missing" if value is UNSET else json.dumps(value, ensure_ascii=False)
     given = (family, file, key, shown)
@@ -114,7 +114,7 @@ def quietly(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def model_of(kind: str, **changes: Any) -> Any:
-    """Return a random model of transformers, its weights some way off where they begin."""
+    """Return a random model of transformers, with weights away from their initial values."""
     import transformers
 
     config_class, model_class, base = MODELS[kind]
@@ -137,7 +137,7 @@ def write_key(path: Path, key: str, value: object) -> None:
 
 
 def inputs(kind: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens (3, 9), lengths and what a decoder reads."""
+    """Return tokens (3, 9), lengths and the decoder's input."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.tensor([9, 4, 7])
     tokens = torch.randint(3, 17, (3, 9), generator=generator)
@@ -147,7 +147,7 @@ def inputs(kind: str) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def their_logits(kind: str, folder: Path) -> Tensor:
-    """Return the logits of the words that are no padding, in float32."""
+    """Return the logits of the words without padding, in float32."""
     import transformers
 
     model = getattr(transformers, MODELS[kind][1]).from_pretrained(
@@ -176,7 +176,7 @@ def our_logits(kind: str, folder: Path) -> Tensor:
 
 
 def of_configs(kinds: Sequence[str]) -> Iterator[Row]:
-    """Judge every key of ``config.json``, in a model that is made with it where it can be."""
+    """Test every key of ``config.json``, in a model that is made with it if possible."""
     for kind in kinds:
         for key, values in CONFIGS[kind].items():
             for value in values:
@@ -196,7 +196,7 @@ def configured(kind: str, key: str, value: object, folder: Path) -> Row:
 
 
 def made_with(kind: str, key: str, value: object, folder: Path) -> None:
-    """Save a model that is made with a value, or one of before where none can be made with it."""
+    """Save a model that is made with a value, or an earlier one if that is impossible."""
     try:
         model = model_of(kind, **({} if value is UNSET else {key: value}))
     except Exception:
@@ -206,7 +206,7 @@ def made_with(kind: str, key: str, value: object, folder: Path) -> None:
 
 
 def of_generation(kinds: Sequence[str]) -> Iterator[Row]:
-    """Judge the keys of generation, in ``generation_config.json`` and in the config without it."""
+    """Test the keys of generation, in ``generation_config.json`` and in the config without it."""
     for kind in kinds:
         if kind not in ("gpt2", "t5"):
             continue
@@ -220,7 +220,7 @@ def of_generation(kinds: Sequence[str]) -> Iterator[Row]:
 
 
 def generated(kind: str, base: Path, file: str, key: str, value: object) -> Row:
-    """Compare what both write for one value of a key of generation."""
+    """Compare the generated texts for one value of a key of generation."""
     import shutil
 
     import transformers
@@ -260,7 +260,7 @@ def generated(kind: str, base: Path, file: str, key: str, value: object) -> Row:
 
 
 def of_tokenizers(kinds: Sequence[str]) -> Iterator[Row]:
-    """Judge the keys of tokenizers, beside a list of words and beside ``tokenizer.json``."""
+    """Test the keys of tokenizers, with a list of words and with ``tokenizer.json``."""
     for kind, form in TOKENIZERS:
         if kind not in kinds:
             continue
@@ -294,7 +294,7 @@ def tokenized(kind: str, form: str, file: str, key: str, value: object) -> Row:
 
 
 def of_marian(kinds: Sequence[str]) -> Iterator[Row]:
-    """Judge the settings of a Transformer that goes out to Marian or Pegasus."""
+    """Test the settings of a Transformer that is exported to Marian or Pegasus."""
     if "marian" not in kinds:
         return
     for key, values in SETTINGS.items():

@@ -1,8 +1,8 @@
-"""How often a comparison finds what is not there: regard's statistics on simulated runs.
+"""Rates of false differences: regard's statistics on simulated runs.
 
 Each simulation draws a new test set and new seeds of twelve equally good methods
 (`benchmarks.simulated_runs`) and compares eleven of them with the first, through
-`regard.lab.studies.statistics`, the code that judges real comparisons. The families of 1 and 4
+`regard.lab.studies.statistics`, the code of real comparisons. The families of 1 and 4
 comparisons are the first of the eleven, studies of 2, 3 and 5 seeds the first of the ten.
 A second simulation makes one method better by a point, and counts how often it is found.
 
@@ -47,9 +47,9 @@ Scores = Shaped[np.ndarray, "studies arms seeds examples"]
 
 @dataclass(frozen=True)
 class Study:
-    """What comes of many simulated studies of one size: an entry for each, shares of 1.
+    """The results of many simulated studies of one size, one entry each, as shares of 1.
 
-    `p` of each comparison, whether its interval `covered` the truth, and so of the first arm's;
+    `p` of each comparison, whether its interval `covered` the true value, and the first arm's too;
     `naive` is the first p with groups ignored.
     """
 
@@ -63,9 +63,9 @@ class Study:
 
 @dataclass(frozen=True)
 class Case:
-    """What came of the simulations of one metric and world, at so many seeds; shares of 1.
+    """The results of the simulations of one metric, world and number of seeds; shares of 1.
 
-    `found` is how often a family of 1, 4 and 11 comparisons found a difference that is not there,
+    `found` is how often a family of 1, 4 and 11 comparisons found a difference without one,
     `tail` how often p < 0.001 without a difference, `power` how often the planted one was found
     among as many; `naive` is ``found[0]`` with groups ignored; `half_width` and `smallest` are of
     the mean variances of one comparison.
@@ -136,7 +136,7 @@ def _covers(
     examples_freedom: float,
     right: float,
 ) -> Bool[np.ndarray, " studies"]:
-    """Whether `arm_interval` holds the truth: Wilson's for accuracy, as an inequality."""
+    """Return whether `arm_interval` contains the true value; for accuracy, Wilson's."""
     far = mean - right
     if metric == "accuracy":
         far = far * np.sqrt(mean * (1 - mean) / (right * (1 - right)))
@@ -156,7 +156,7 @@ def simulate(
     metrics: Sequence[str] = METRICS,
     random_state: int = 0,
 ) -> Mapping[tuple[str, int], Study]:
-    """Simulate studies and judge them, by metric and number of seeds.
+    """Simulate studies and evaluate them, by metric and number of seeds.
 
     >>> studies = simulate(WORLDS[0], grouped=False, arms=3, seeds=(3,), simulations=20,
     ...                    examples=200, metrics=("accuracy",))
@@ -230,7 +230,7 @@ def cases(
 
 
 def promises(found: Sequence[Case]) -> list[tuple[str, bool]]:
-    """What regard promises of its comparisons, each with whether these simulations keep it."""
+    """Return regard's promises about comparisons, each with whether these simulations keep it."""
     more = [case for case in found if case.seeds > 2]
     shares = [s for c in more for s in (c.covered, c.planted_covered, c.arm_covered)]
     two = [s for c in found for s in (c.covered, c.planted_covered, c.arm_covered)]
@@ -251,7 +251,7 @@ def promises(found: Sequence[Case]) -> list[tuple[str, bool]]:
 
 
 def table(found: Sequence[Case]) -> str:
-    """The cases as a table of Markdown, in per cent and points."""
+    """Return the cases as a Markdown table, in per cent and points."""
     heads = [
         "metric",
         "seeds",
@@ -275,7 +275,7 @@ def table(found: Sequence[Case]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; exit code 1 where a promise does not hold."""
+    """Run the command; exit code 1 if a promise is broken."""
     parser = argparse.ArgumentParser(description="False differences of simulated comparisons.")
     parser.add_argument("--simulations", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)

@@ -1,11 +1,11 @@
-"""``attn_implementation="regard"`` beside eager, in every family of the transformers installed.
+"""Compare ``attn_implementation="regard"`` with eager in every installed family of transformers.
 
     python -m benchmarks.families --out families.json
 
-Each family is built tiny, with random weights, and asked by both: a batch padded on the left and on
-the right, forward and gradients, and six words written with a cache. Each has a process of its
-own and so many seconds. The file is written after each family, and the command goes on from it.
-A family whose eager attention answers no number is compared with sdpa.
+Each family is built tiny, with random weights, and run by both: a batch padded on the left and on
+the right, forward and gradients, and six words generated with a cache. Each runs in a separate
+process with a time limit. The file is written after each family, and the command resumes from it.
+A family whose eager attention returns NaN is compared with sdpa.
 """
 
 import argparse
@@ -37,12 +37,12 @@ CLOSE = {"forward": 1e-4, "gradients": 1e-3, "written": 1e-4}  # of the largest 
 
 
 class EagerError(Exception):
-    """A family's own attention cannot do it."""
+    """An error of a family's own eager attention."""
 
 
 @dataclass
 class Verdict:
-    """What became of a family; differences are of the largest number, or of 1."""
+    """The outcome of a family; differences are relative to the largest number, or to 1."""
 
     family: str
     outcome: str  # one of family_table.OUTCOMES
@@ -87,7 +87,7 @@ def judge(family: str) -> Verdict:
 
 
 def modules_reached(interface: Any) -> set[str]:
-    """The names of the classes of modules whose attention regard computes from now on."""
+    """Return a set that collects the names of module classes whose attention regard computes."""
     reached: set[str] = set()
     own: Callable[..., Any] = interface.refuse_difference
 
@@ -100,12 +100,12 @@ def modules_reached(interface: Any) -> set[str]:
 
 
 def compare(model: Any, verdict: Verdict) -> None:
-    """Fill in the differences, as far as the family goes."""
+    """Fill in the differences that the family supports."""
     asked = family_models.question(model)
     sides = ("left", "right") if "attention_mask" in asked else ("",)
-    model.beside = "eager"
+    model.reference = "eager"
     if not all(bool(x.isfinite().all()) for x in by_eager(model, asked).values()):
-        model.beside, verdict.reason = "sdpa", "compared with sdpa: eager returns NaN"
+        model.reference, verdict.reason = "sdpa", "compared with sdpa: eager returns NaN"
     verdict.forward = max(forward_gap(model, family_models.question(model, side)) for side in sides)
     with contextlib.suppress(EagerError):
         verdict.gradients = gradient_gap(model, family_models.question(model, sides[-1]))
@@ -117,7 +117,7 @@ def compare(model: Any, verdict: Verdict) -> None:
 
 
 def by_eager(model: Any, asked: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What the model answers by eager attention, where somebody reads it."""
+    """Return the model's eager output at positions that are not padding."""
     model.set_attn_implementation("eager")
     try:
         with torch.no_grad():
@@ -127,9 +127,9 @@ def by_eager(model: Any, asked: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def by_each(model: Any, what: Callable[[], Any]) -> tuple[Any, Any]:
-    """The same thing by eager, or what the model is compared with, and by regard."""
+    """Return the result of a function with eager (or the reference attention) and with regard."""
     found = []
-    for name in (model.beside, "regard"):
+    for name in (model.reference, "regard"):
         model.set_attn_implementation(name)
         torch.manual_seed(2)
         try:
@@ -142,7 +142,7 @@ def by_each(model: Any, what: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 def read(said: dict[str, Tensor], asked: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What somebody reads of an answer: nothing where the text is padded."""
+    """Return an output without its padding."""
     mask = asked.get("attention_mask")
     if mask is None:
         return said
@@ -150,14 +150,14 @@ def read(said: dict[str, Tensor], asked: dict[str, Tensor]) -> dict[str, Tensor]
 
 
 def forward_gap(model: Any, asked: dict[str, Tensor]) -> float:
-    """The largest difference of what they answer."""
+    """Return the largest difference of the outputs."""
     with torch.no_grad():
         one, two = by_each(model, lambda: read(family_models.answer(model, asked), asked))
     return max(gap(x, two[key]) for key, x in one.items())
 
 
 def gradient_gap(model: nn.Module, asked: dict[str, Tensor]) -> float | None:
-    """The largest difference of a parameter's gradient, of the largest gradient that there is."""
+    """Return the largest difference of a gradient, relative to the largest gradient."""
 
     def gradients() -> dict[str, Tensor]:
         model.zero_grad()
@@ -179,7 +179,7 @@ def gradient_gap(model: nn.Module, asked: dict[str, Tensor]) -> float | None:
 
 
 def written_gap(model: Any, asked: dict[str, Tensor]) -> tuple[float, bool]:
-    """The largest difference of the logits of six words written with a cache; the same words?"""
+    """Return the largest difference of six generated words' logits, and whether the words agree."""
     given = {key: x for key, x in asked.items() if not key.startswith("decoder")}
     how = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "num_beams": 1,
            "output_logits": True, "return_dict_in_generate": True, "use_cache": True,
@@ -194,7 +194,7 @@ def written_gap(model: Any, asked: dict[str, Tensor]) -> tuple[float, bool]:
 
 
 def gap(one: Tensor, two: Tensor) -> float:
-    """max |one − two|, of the largest number in one, or of 1 if that is more."""
+    """Return max |one − two|, relative to the largest number in one, or to 1 if that is more."""
     if one.shape != two.shape:
         return FAR
     if not one.numel():
@@ -207,7 +207,7 @@ def gap(one: Tensor, two: Tensor) -> float:
 
 
 def alone(family: str, seconds: float) -> Verdict:
-    """Judge a family in a process of its own, which ends after so many seconds."""
+    """Test a family in a separate process with a time limit."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
     begun = time.monotonic()
@@ -227,7 +227,7 @@ def alone(family: str, seconds: float) -> Verdict:
 
 
 def answer(family: str, to: Connection) -> None:
-    """In the process of one family."""
+    """Run in the process of one family."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
@@ -240,7 +240,7 @@ def answer(family: str, to: Connection) -> None:
 
 
 def judged(names: Sequence[str], out: Path, seconds: float) -> Iterator[Verdict]:
-    """Every family; what the file has already is not judged again."""
+    """Yield the verdict of every family; verdicts in the file are reused."""
     rows = json.loads(out.read_text())["families"] if out.exists() else []
     done = {row["family"]: Verdict(**row) for row in rows}
     for name in names:
@@ -253,7 +253,7 @@ def judged(names: Sequence[str], out: Path, seconds: float) -> Iterator[Verdict]
 
 
 def preload() -> None:
-    """Import once, for all processes, what every family needs."""
+    """Import the packages that every family needs, once for all processes."""
     from transformers import BertConfig, BertModel
 
     family_models.families()
@@ -262,7 +262,7 @@ def preload() -> None:
 
 
 def versions() -> dict[str, str]:
-    """What was compared."""
+    """Return the compared versions."""
     import transformers
 
     return {
@@ -273,7 +273,7 @@ def versions() -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line a family, then the table; exit code 1 where something differs.
+    """Print a line for each family, then the table; exit code 1 if something differs.
 
     Raises: a family that does not exist.
     """

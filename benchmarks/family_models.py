@@ -1,4 +1,4 @@
-"""Tiny random models of every family of transformers, and inputs that they take.
+"""Tiny random models of every family of transformers, and their inputs.
 
 A family is a ``model_type``. Its default config is shrunk by the names of its fields, and the
 first class of transformers' auto tables that can be made from it is taken.
@@ -110,7 +110,7 @@ WIDE = ("size", "dim", "width", "rank", "model", "embd", "ff", "inner", "channel
 
 
 def families() -> list[str]:
-    """Every ``model_type`` for which transformers has a model, by name."""
+    """Return every ``model_type`` for which transformers has a model, by name."""
     from transformers.models.auto import modeling_auto
 
     names = {
@@ -123,7 +123,7 @@ def families() -> list[str]:
 
 
 def classes(family: str) -> list[str]:
-    """The names of the family's model classes, what writes first."""
+    """Return the names of the family's model classes, generating ones first."""
     from transformers.models.auto import modeling_auto
 
     tables = [f"MODEL_FOR_{name}_MAPPING_NAMES" for name in TABLES] + ["MODEL_MAPPING_NAMES"]
@@ -138,7 +138,7 @@ def classes(family: str) -> list[str]:
 
 
 def parts(family: str) -> list[str]:
-    """The classes of a family that no table has: a part of another, in that one's file."""
+    """Return the classes of a family that is a part of another, from that one's file."""
     from transformers import CONFIG_MAPPING, PreTrainedModel
 
     config = CONFIG_MAPPING[family]
@@ -156,7 +156,7 @@ def parts(family: str) -> list[str]:
 
 
 def class_of(family: str, name: str) -> Any:
-    """The class of this name."""
+    """Return the class of this name."""
     import transformers
     from transformers import CONFIG_MAPPING
 
@@ -166,7 +166,7 @@ def class_of(family: str, name: str) -> Any:
 
 
 def make(family: str) -> nn.Module:
-    """Return a tiny model of the family in eval mode, its weights some way off where they begin.
+    """Return a tiny model of the family in eval mode, with weights away from their initial values.
 
     Raises: none of its classes can be made of a shrunk config; the reason is the first attempt's.
     """
@@ -207,9 +207,9 @@ def merge(settings: dict[str, Any], given: dict[str, Any]) -> None:
 
 
 def stir(model: nn.Module, by: float = 0.1) -> None:
-    """Add noise to the weights, so that what the model looks at depends on the text.
+    """Add noise to the weights, so that the attention depends on the text.
 
-    Raises: the model cannot be asked, or answers no finite number.
+    Raises: the model cannot be run, or its output is not finite.
     """
     before = [x.detach().clone() for x in model.parameters()]
     with torch.no_grad():
@@ -226,12 +226,12 @@ def stir(model: nn.Module, by: float = 0.1) -> None:
 
 
 def is_finite(model: nn.Module, asked: dict[str, Tensor]) -> bool:
-    """Whether all that it answers is."""
+    """Return whether all outputs are finite."""
     return all(bool(x.isfinite().all()) for x in answer(model, asked).values())
 
 
 def shrunk(config: Any) -> Iterator[dict[str, Any]]:
-    """Settings of a smaller config: by constants, by a common factor, or with few layers alone."""
+    """Yield settings of a smaller config: by constants, by a common factor, or with few layers."""
     given = config.to_dict()
     yield smaller(given, RULES, 0)
     yield smaller(given, THREE, 0)
@@ -240,7 +240,7 @@ def shrunk(config: Any) -> Iterator[dict[str, Any]]:
 
 
 def smaller(given: dict[str, Any], rules: tuple[tuple[str, int], ...], over: int) -> dict[str, Any]:
-    """A config's fields, and those of the configs in it, by the rules; other widths ÷ ``over``."""
+    """Return a config's fields, nested ones too, by the rules; other widths ÷ ``over``."""
     layers = next((given[x] for x in ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
                    if isinstance(given.get(x), int)), 0)  # fmt: skip
     lists = {key: x for key, x in given.items()
@@ -269,7 +269,7 @@ def smaller(given: dict[str, Any], rules: tuple[tuple[str, int], ...], over: int
 
 
 def size(key: str, value: Any, rules: tuple[tuple[str, int], ...], over: int) -> Any:
-    """One field of a config, smaller."""
+    """Return a smaller value of a config's field."""
     if re.fullmatch(r".*_token_(id|index)", key):
         few = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 1}
         return few.get(key.rpartition("_token_")[0], value if value is None else 90)
@@ -284,13 +284,13 @@ def size(key: str, value: Any, rules: tuple[tuple[str, int], ...], over: int) ->
 
 
 def is_wide(key: str) -> bool:
-    """Whether a field's name says that it is a width."""
+    """Return whether a field is a width, by its name."""
     words = key.split("_")
     return words[-1] in WIDE and not {"image", "patch", "kernel", "vocab", "batch"} & set(words)
 
 
 def question(model: Any, padded: str = "") -> dict[str, Tensor]:
-    """Inputs by the names that the model's forward takes, padded on the "left", "right" or not."""
+    """Return inputs by the names in the model's forward, padded on the "left", "right" or not."""
     torch.manual_seed(1)
     takes = inspect.signature(model.forward).parameters
     config = model.config
@@ -339,7 +339,7 @@ def question(model: Any, padded: str = "") -> dict[str, Tensor]:
 
 
 def patches(name: str, config: Any) -> dict[str, Tensor]:
-    """Two pictures of 4 × 4 patches, one after another."""
+    """Return two pictures of 4 × 4 patches in sequence."""
     sizes = (getattr(config, key, 1) for key in ("temporal_patch_size", "patch_size", "patch_size"))
     channels = int(getattr(config, "num_channels", 0) or getattr(config, "in_channels", 3))
     width = channels * math.prod(sizes)
@@ -348,7 +348,7 @@ def patches(name: str, config: Any) -> dict[str, Tensor]:
 
 
 def signal(name: str, config: Any, transposed: bool = False) -> Tensor:
-    """Pictures, sound or its features, these by (bins, frames), or transposed."""
+    """Return pictures, sound or its features, these by (bins, frames), or transposed."""
     vision = getattr(config, "vision_config", config)
     if name == "input_values":
         if hasattr(config, "num_mel_bins") and hasattr(config, "max_length"):
@@ -368,7 +368,7 @@ def signal(name: str, config: Any, transposed: bool = False) -> Tensor:
 
 
 def answer(model: Any, asked: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What the model answers: every tensor of numbers, by name; caches and attentions left out."""
+    """Return the model's float outputs by name, without caches and attentions."""
     found = model(**asked, return_dict=True)
     said = {
         key: x
@@ -381,7 +381,7 @@ def answer(model: Any, asked: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def short(error: BaseException) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines[:3])
     return f"{type(error).__name__}: {text}"[:160] if text else type(error).__name__

@@ -1,12 +1,12 @@
-"""Let each write of a training fail in turn; resumed, it must end in the very same weights.
+"""Let each write of a training fail in turn; the resumed training must end with the same weights.
 
     python -m benchmarks.faults --out faults.json
 
 The training is that of `benchmarks.kills`. Its writes are counted once: every opening of a
-file to write, every write, flush to the disk, rename and new folder. Then the training is begun so
-many times; in the n-th its n-th write is refused as a full disk (ENOSPC) or a broken one (EIO)
-refuses it. It must say so in one line, or have done without; and a training that is begun again in
-the same folder must end as one that nobody disturbed.
+file to write, every write, flush to the disk, rename and new folder. Then the training
+is started once for each; in the n-th training the n-th write is refused as by a full disk (ENOSPC)
+or a broken one (EIO). The error must be one line, or the write unnecessary; and a training that is
+restarted in the same folder must end like an undisturbed one.
 """
 
 import argparse
@@ -37,7 +37,7 @@ KINDS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
 
 @dataclass
 class Tally:
-    """What happened. `tracebacks`, `mismatches` and `stuck` must be 0."""
+    """The counts of events. `tracebacks`, `mismatches` and `stuck` must be 0."""
 
     writes: int = 0
     trainings: int = 0
@@ -52,7 +52,7 @@ class Tally:
 
 
 class Disk:
-    """Counts what is written below a folder, and refuses one write with an error of the system."""
+    """Counts the writes below a folder, and refuses one of them with a system error."""
 
     def __init__(self, folder: Path, refused: int, number: int) -> None:
         self.folder, self.refused, self.number = str(folder), refused, number
@@ -68,7 +68,7 @@ class Disk:
 
     @contextmanager
     def mounted(self) -> Iterator[None]:
-        """Inside, files are opened and folders changed through this disk."""
+        """Open files and change folders through this disk, in this context."""
         real = io.open, os.replace, os.rename, os.mkdir, os.fsync
         opened = real[0]
 
@@ -105,7 +105,7 @@ class Disk:
 
 
 class _Writes:
-    """A file whose writes are counted."""
+    """A file with counted writes."""
 
     def __init__(self, file: Any, disk: Disk, path: object) -> None:
         self._file, self._disk, self._path = file, disk, path
@@ -189,7 +189,7 @@ def _train(folder: Path, refused: int, kind: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; the exit status says whether all went well."""
+    """Run the command; the exit status is 0 if all checks passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--every", type=int, default=1, help="refuse each so-many-th write only")
     parser.add_argument("--out", type=Path, help="write the tally there as JSON")

@@ -1,4 +1,4 @@
-"""The figure of a benchmark: how many times faster than each peer, by logarithm."""
+"""The figure of a benchmark: speed relative to each peer, on a logarithmic scale."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ FAMILIES = {True: "attention", None: "network", False: "baseline"}
 
 
 def ratios(title: str, cases: Sequence[Mapping[str, Any]]) -> Drawing:
-    """Draw each measured case as a bar from 1 (as fast) to theirs / ours.
+    """Draw each measured case as a bar from 1 (equal) to the ratio of the peer's time to regard's.
 
     A circle: its aim is reached; a square: it is missed; a diamond: it has none.
     """
@@ -46,7 +46,7 @@ def ratios(title: str, cases: Sequence[Mapping[str, Any]]) -> Drawing:
 
 
 def short(name: str) -> str:
-    """A name without the sizes that most cases share.
+    """Return a name without the sizes that most cases share.
 
     >>> short("dot n=128 heads=8 width=64 batch=8 forward")
     'dot n=128 forward'

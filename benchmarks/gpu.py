@@ -1,11 +1,11 @@
-"""All that is to be measured on a GPU, in one command of ten minutes: ``scripts/gpu``.
+"""All measurements on a GPU, in one command of ten minutes: ``scripts/gpu``.
 
     scripts/gpu --out gpu.json
     scripts/gpu --dry-run        # tiny, on a CPU, with Triton's interpreter
 
-Parity first, then what calls wait for, constants, and speed. Each part is a process of its own with
-a limit of seconds; the file is written after each, and names what was left out and why. The
-machine may have no network, and of regard's dependencies only torch: what is missing is named.
+Parity first, then waiting, constants, and speed. Each part is a separate process with
+a time limit; the file is written after each, and names omitted parts and the reason. The
+machine needs no network, and of regard's dependencies only torch: missing ones are named.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class Part(NamedTuple):
-    """A part of the command: how many seconds it may take, and its rows.
+    """A part of the command: its time limit in seconds, and its rows.
 
     ``dry``: whether a dry run has it, without a GPU.
     """
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call by the names of its parts."""
+    """A call, described by the names of its parts."""
 
     score: str
     position: str
@@ -61,7 +61,7 @@ CALLS = (
 
 
 def parity(dry: bool) -> Iterator[Row]:
-    """Output and gradients of calls in float32 and bfloat16 beside the exact path in float64."""
+    """Compare output and gradients in float32 and bfloat16 with the exact path in float64."""
     import torch
 
     kernels = ("triton", "tiled")
@@ -81,12 +81,12 @@ def parity(dry: bool) -> Iterator[Row]:
 
 
 def distance(a: Any, b: Any) -> Any:
-    """The norm of the difference, as a share of the norm."""
+    """Return the norm of the difference relative to the norm."""
     return (a - b).norm() / b.norm().clamp(min=1e-6)
 
 
 def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[list[Any]]:
-    """Output and gradients by the exact path on the CPU in float64, then by kernels."""
+    """Return output and gradients by the exact path on the CPU in float64, then by kernels."""
     import copy
 
     import torch
@@ -113,7 +113,7 @@ def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[l
 
 
 def mask_of(name: str, n: int) -> Any:
-    """A mask by its name."""
+    """Return a mask by its name."""
     from regard.attention import causal, lengths, others, window
 
     return {
@@ -126,7 +126,7 @@ def mask_of(name: str, n: int) -> Any:
 
 
 def laws(dry: bool) -> Iterator[Row]:
-    """The tests that are marked ``gpu``."""
+    """Run the tests that are marked ``gpu``."""
     words = [sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0", "-q", "--no-header"]
     files = [f"tests/attention/kernels/{x}.py" for x in ("test_cuda", "test_waiting")]
     done = subprocess.run([*words, *files], capture_output=True, text=True)  # noqa: S603
@@ -138,7 +138,7 @@ def laws(dry: bool) -> Iterator[Row]:
 
 
 def waiting(dry: bool) -> Iterator[Row]:
-    """Whether calls wait for the GPU."""
+    """Measure whether calls wait for the GPU."""
     import torch
 
     from regard.attention import attend, make_score
@@ -162,7 +162,7 @@ def waiting(dry: bool) -> Iterator[Row]:
 
 
 def calibration(dry: bool) -> Iterator[Row]:
-    """The constants of plans."""
+    """Measure the constants of plans."""
     from regard.analysis.calibration import measured_on_gpu
 
     budget, most, device = (0.01, 1, "cpu") if dry else (0.5, 6, "cuda")
@@ -171,7 +171,7 @@ def calibration(dry: bool) -> Iterator[Row]:
 
 
 def attention(dry: bool) -> Iterator[Row]:
-    """The rows of ``regard bench attention --device cuda``."""
+    """Yield the rows of ``regard bench attention --device cuda``."""
     from benchmarks import attention as bench
     from benchmarks import attention_gpu
 
@@ -184,7 +184,7 @@ def attention(dry: bool) -> Iterator[Row]:
 
 
 def graphs(dry: bool) -> Iterator[Row]:
-    """Losses of trainings with compiled blocks, on a GPU as CUDA graphs, beside plain ones."""
+    """Compare losses of trainings with compiled blocks (on a GPU: CUDA graphs) with plain ones."""
     import torch
 
     from benchmarks.language_model_training import BORROWED
@@ -222,7 +222,7 @@ def graphs(dry: bool) -> Iterator[Row]:
 
 
 def training(dry: bool) -> Iterator[Row]:
-    """The rows of ``regard bench language-model-training --device cuda``."""
+    """Yield the rows of ``regard bench language-model-training --device cuda``."""
     from benchmarks import language_model_training as bench
 
     for compiled in (0, 1):
@@ -245,7 +245,7 @@ MUST_HOLD = ("parity", "laws", "waiting", "graphs")
 
 
 def environment() -> Row:
-    """What this machine has."""
+    """Return facts about this machine."""
     found: Row = {"python": sys.version.split()[0], "missing": []}
     found["missing"] = [x for x in (*NEEDED, *USEFUL) if find_spec(x) is None]
     if "torch" not in found["missing"]:
@@ -258,7 +258,7 @@ def environment() -> Row:
 
 
 def lacking(part: Part, machine: Row, dry: bool) -> str:
-    """Why a part cannot run here; an empty text if it can."""
+    """Return the reason why a part cannot run here, or ""."""
     gone = [x for x in (*NEEDED, *part.needs) if x in machine["missing"]]
     if gone:
         return f"not installed: {', '.join(gone)}"
@@ -268,7 +268,7 @@ def lacking(part: Part, machine: Row, dry: bool) -> str:
 
 
 def run(name: str, seconds: float, dry: bool) -> Row:
-    """Run a part in a process of its own; keep the rows that it has written if it ends early."""
+    """Run a part in a separate process; keep its rows if it ends early."""
     begun = time.monotonic()
     words = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", "--part", name]
     words += ["--dry-run"] if dry else []
@@ -291,7 +291,7 @@ def run(name: str, seconds: float, dry: bool) -> Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 if all that ran held, else 1."""
+    """Run the command; exit code 0 if all executed parts passed, else 1."""
     parser = argparse.ArgumentParser(description="Measure regard on a GPU in ten minutes.")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="the file to write")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, on a CPU")

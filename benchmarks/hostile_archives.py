@@ -1,13 +1,13 @@
-"""Open archives that deceive; each must be read right or refused in one line.
+"""Open deceptive archives; each must be read correctly or refused in one line.
 
     python -m benchmarks.hostile_archives --out archives.json
 
 The archives are `hostile_zips.ZIPS`, `hostile_streams.GZIPS` and `.TARS`, made on the spot; each is
-opened by every reader that takes such a file, in a process of its own with the limits of
-`benchmarks.robustness`. It fails where anything but `RegardError` is raised, in more than
-one line; where what is read is not what a sound archive holds; where a file is written; where it
-takes more than 10 seconds of a processor or 1 GB, or the process dies. ``--only`` takes readers or
-archives by a part of their name.
+opened by every reader of such files, in a separate process with the limits of
+`benchmarks.robustness`. It fails if it raises anything but a `RegardError` of one line,
+returns content that a valid archive does not have, writes a file, takes more than 10 seconds of a
+processor or 1 GB, or if the process dies. ``--only`` selects readers or archives by a part of their
+name.
 """
 
 import argparse
@@ -50,7 +50,7 @@ REVIEWS = "".join(
 
 
 class Reader(NamedTuple):
-    """What opens an archive called ``file``, and the bytes that a sound one holds."""
+    """A function that opens an archive called ``file``, and the bytes of a valid one."""
 
     file: str
     holds: str
@@ -126,7 +126,7 @@ KINDS: dict[str, tuple[dict[str, Make], dict[str, Reader]]] = {
 
 
 def at_path(file: str) -> dict[str, Callable[[Path], object]]:
-    """What may lie where an archive is expected, and is no file with an archive's bytes."""
+    """Return what else may be at an archive's path: no file, a folder, a pipe, a link."""
 
     def wide(path: Path) -> None:  # takes no room on the disk
         end = zipped(member(b"a\tb\n"), size=4_000_000_000, offset=2_000_000_000)
@@ -146,7 +146,7 @@ def at_path(file: str) -> dict[str, Callable[[Path], object]]:
 
 
 def cases(only: list[str]) -> Iterator[tuple[str, str, str, Reader, Callable[[Path], object]]]:
-    """Every kind, archive and reader, with what puts the archive at a path."""
+    """Yield every kind, archive and reader, with a function that writes the archive."""
     for kind, (makes, readers) in KINDS.items():
         for called, reader in readers.items():
             puts: dict[str, Callable[[Path], object]] = {
@@ -162,7 +162,7 @@ def _write(make: Make, holds: bytes, path: Path) -> None:
 
 
 def opened(reader: Reader, sound: Any, put: Callable[[Path], object]) -> Answer:
-    """Put an archive down and read it in a process of its own."""
+    """Write an archive and read it in a separate process."""
     with tempfile.TemporaryDirectory(dir=quick_place()) as aside:
         path = Path(aside) / reader.file
         path.parent.mkdir(exist_ok=True)
@@ -191,7 +191,7 @@ def _read(reader: Reader, path: Path, sound: Any, tell: Connection) -> None:
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """What this process opens to write, makes, renames or removes from here on."""
+    """Return a list that collects what this process writes, makes, renames or removes."""
     written: list[str] = []
     sys.dont_write_bytecode = True
 
@@ -207,7 +207,7 @@ def watched() -> Iterator[list[str]]:
 
 
 def sound_of(reader: Reader) -> Any:
-    """Return what a sound archive gives."""
+    """Return the content of a valid archive."""
     makes = next(makes for makes, readers in KINDS.values() if reader in readers.values())
     with tempfile.TemporaryDirectory() as aside:
         path = Path(aside) / reader.file

@@ -1,4 +1,4 @@
-"""Clients that a server must survive: requests that are none of its, and hundreds of slow ones."""
+"""Clients that a server must survive: invalid requests, and hundreds of slow clients."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ CUT_OFF = 45.0  # seconds after which no slow client may have its place yet
 
 
 class Attack(NamedTuple):
-    """A request that must be refused, and by which statuses."""
+    """A request that must be refused, and the accepted statuses."""
 
     name: str
     data: bytes
@@ -26,7 +26,7 @@ class Attack(NamedTuple):
 
 @dataclass
 class Hostile:
-    """What became of hostile requests: under load, and before it while nobody else asked."""
+    """The results of hostile requests: under load, and alone."""
 
     answers: dict[str, int] = field(default_factory=dict)  # under load, by status
     wrong: list[str] = field(default_factory=list)  # neither refused as it must be nor put off
@@ -34,7 +34,7 @@ class Hostile:
     reached: int = 0  # calls of the models while only hostile requests came
 
     def faults(self) -> list[str]:
-        """What should not have happened, in words."""
+        """Return the failures in words."""
         checks = {
             f"hostile requests under load: {', '.join(self.wrong)}": self.wrong,
             f"hostile requests: {', '.join(self.never)}": self.never,
@@ -45,7 +45,7 @@ class Hostile:
 
 @dataclass
 class Slow:
-    """What became of slow clients, and of honest ones meanwhile."""
+    """The results of slow clients, and of ordinary ones at the same time."""
 
     clients: int = 0
     cut_off_seconds: float = 0.0  # until their places were free
@@ -53,20 +53,20 @@ class Slow:
     honest_p99: float = 0.0
 
     def faults(self, deadline: float) -> list[str]:
-        """What should not have happened, in words."""
+        """Return the failures in words."""
         wrong = {s: n for s, n in self.honest.items() if s != "200" and int(s) not in BUSY}
         checks = {
             f"slow clients kept their places for {self.cut_off_seconds:.1f} s":
                 self.cut_off_seconds > CUT_OFF,
-            f"others had these answers beside slow clients: {wrong}": wrong,
-            "others had no answer beside slow clients": self.clients and "200" not in self.honest,
+            f"others had these answers during slow clients: {wrong}": wrong,
+            "others had no answer during slow clients": self.clients and "200" not in self.honest,
             f"p99 of {self.honest_p99:.1f} s beside slow clients": self.honest_p99 > deadline,
         }  # fmt: skip
         return [says for says, bad in checks.items() if bad]
 
 
 def attacks(host: str, port: int, run: str) -> list[Attack]:
-    """All hostile requests."""
+    """Return all hostile requests."""
     own = f"{host}:{port}"
     good = b'{"run": "' + run.encode() + b'", "text": "a film"}'
 
@@ -146,7 +146,7 @@ def attacks(host: str, port: int, run: str) -> list[Attack]:
 
 
 async def alone(client: "Client", found: Hostile) -> None:
-    """Each hostile request once, while nobody else asks."""
+    """Send each hostile request once, without other clients."""
     before = await client.gauge("regard_batches_total")
     for attack in attacks(client.host, client.port, client.run):
         status = (await client.ask_raw(attack.data)).status
@@ -155,8 +155,8 @@ async def alone(client: "Client", found: Hostile) -> None:
     found.reached = round(await client.gauge("regard_batches_total") - before)
 
 
-async def beside(client: "Client", found: Hostile) -> None:
-    """Hostile requests, a few at a time, until cancelled."""
+async def attack_on(client: "Client", found: Hostile) -> None:
+    """Send hostile requests, a few at a time, until cancelled."""
     counts, wrong = Counter[str](found.answers), dict.fromkeys(found.wrong)
     turns = cycle(attacks(client.host, client.port, client.run))
 
@@ -172,7 +172,7 @@ async def beside(client: "Client", found: Hostile) -> None:
 
 
 async def slow(client: "Client", words: int, many: int, found: Slow) -> None:
-    """So many clients each that ask, send, read or say nothing, slowly, while others ask."""
+    """Run clients that connect, send or read slowly, while others send ordinary requests."""
     look = client.written("POST", "/look", {"run": client.run, "text": "film " * words})
     head, _, body = look.partition(b"\r\n\r\n")
     writes = {"head": (b"", head), "body": (head + b"\r\n\r\n", body), "nothing": (b"", b"")}
@@ -207,7 +207,7 @@ async def _asks(client: "Client", words: int, answers: list[Any]) -> None:
 
 
 async def _writes(client: "Client", at_once: bytes, then: bytes) -> None:
-    """Send a part at once, then a byte a second; then stay and say nothing."""
+    """Send a part at once, then a byte a second; then stay silent."""
     reader, writer = await client.send(at_once)
     try:
         for byte in then:
@@ -223,7 +223,7 @@ async def _writes(client: "Client", at_once: bytes, then: bytes) -> None:
 
 
 async def _reads(client: "Client", request: bytes) -> None:
-    """Read an answer by a byte a second, with as little room for it as the system gives."""
+    """Read an answer at a byte a second, with the smallest possible buffer."""
     narrow = socket.socket()
     narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     narrow.setblocking(False)

@@ -1,4 +1,4 @@
-"""Gzip files, and tar archives in gzip, that deceive."""
+"""Deceptive gzip files, and tar archives in gzip."""
 
 import bz2
 import gzip
@@ -19,13 +19,13 @@ Add = Callable[[tarfile.TarFile], object]
 
 def packed(data: bytes, header: bytes = HEADER, checksum: int | None = None,
            size: int | None = None) -> bytes:  # fmt: skip
-    """Return one gzip member; what is given of its end takes the place of what is true."""
+    """Return one gzip member; given values replace those of its end."""
     crc = zlib.crc32(data) if checksum is None else checksum
     return header + deflated(data) + pack("<LL", crc, (len(data) if size is None else size) % 2**32)
 
 
 def flagged(flag: int, field: bytes) -> Make:
-    """Return what makes a file with one more field in its header."""
+    """Return a function that makes a file with an additional header field."""
     return lambda data: packed(data, HEADER[:3] + bytes([flag]) + HEADER[4:] + field)
 
 
@@ -73,7 +73,7 @@ GZIPS: dict[str, Make] = {
 
 
 def tarred(*first: Add, last: Iterable[Add] = (), how: int = tarfile.USTAR_FORMAT) -> Make:
-    """Return what makes an archive of the reviews that ``data`` is, with more before or behind."""
+    """Return a function that makes an archive of these reviews, with more before or after."""
 
     def make(data: bytes) -> bytes:
         content = io.BytesIO()
@@ -101,12 +101,12 @@ def put(archive: tarfile.TarFile, name: str, content: bytes = b"", *, kind: byte
 
 def one(name: str = REVIEW, content: bytes = b"", kind: bytes = tarfile.REGTYPE,
         link: str = "", pax: dict[str, str] | None = None) -> Add:  # fmt: skip
-    """Return what adds a member."""
+    """Return a function that adds a member."""
     return lambda archive: put(archive, name, content, kind=kind, link=link, pax=pax)
 
 
 def raw(kind: bytes, content: bytes, size: int | None = None, name: str = REVIEW) -> Add:
-    """Return what adds a header of its own making, and bytes behind it."""
+    """Return a function that adds a given header, and bytes after it."""
 
     def add(archive: tarfile.TarFile) -> None:
         info = tarfile.TarInfo(name)
@@ -132,7 +132,7 @@ def many(archive: tarfile.TarFile, count: int) -> None:
 
 
 def bad_header(data: bytes) -> bytes:
-    """Return an archive where a header's checksum does not fit; reviews are lost behind it."""
+    """Return an archive with a wrong header checksum; reviews after it are lost."""
     whole = bytearray(gzip.decompress(tarred()(data)))
     middle = whole.index(b"aclImdb", len(data.splitlines()) // 2 * 1_024)
     whole[middle : middle + 100] = b"x" * 100
@@ -140,12 +140,12 @@ def bad_header(data: bytes) -> bytes:
 
 
 def packed_after(tail: bytes) -> Make:
-    """Return what makes a sound archive with more gzip behind its end."""
+    """Return a function that makes a valid archive with more gzip after its end."""
     return lambda data: tarred()(data) + tail
 
 
 def cut_tar(share: float) -> Make:
-    """Return what makes an archive cut off there, in sound gzip."""
+    """Return a function that makes a truncated archive, in valid gzip."""
 
     def make(data: bytes) -> bytes:
         whole = gzip.decompress(tarred()(data))

@@ -1,4 +1,4 @@
-"""Zip archives that deceive: each is made of the bytes that it should hold, as ``a.txt``."""
+"""Deceptive zip archives: each is made from the bytes of its member ``a.txt``."""
 
 import bz2
 import gzip
@@ -17,7 +17,7 @@ MANY = 10_000  # members
 
 @dataclass(frozen=True)
 class Member:
-    """A member as the directory tells of it; its own header says the same, unless told."""
+    """A member as in the directory; its own header is equal unless given."""
 
     content: bytes  # as it is packed
     checksum: int
@@ -33,7 +33,7 @@ class Member:
     mark: bytes = b"PK\3\4"
 
     def fields(self) -> bytes:
-        """What both headers hold."""
+        """Return the fields of both headers."""
         packed = len(self.content) if self.packed_size is None else self.packed_size
         return pack("<HHHHHLLLHH", 20, self.flags, self.method, 0, 0x21, self.checksum, packed,
                     self.size, len(self.name), len(self.extra))  # fmt: skip
@@ -46,7 +46,7 @@ def deflated(data: bytes) -> bytes:
 
 
 def member(data: bytes, content: bytes | None = None, method: int = 8) -> Member:
-    """Return a sound member that holds the data."""
+    """Return a valid member with the data."""
     content = deflated(data) if content is None else content
     return Member(content, zlib.crc32(data), len(data), method=method)
 
@@ -55,7 +55,7 @@ def zipped(
     *members: Member, before: bytes = b"", comment: bytes = b"", after: bytes = b"",
     count: int | None = None, size: int | None = None, offset: int | None = None,
 ) -> bytes:  # fmt: skip
-    """Return an archive; what is given of its end record takes the place of what is true."""
+    """Return an archive; given values replace those of its end record."""
     body, directory = bytearray(before), bytearray()
     for one in members:
         begins = len(body) - len(before) if one.offset is None else one.offset
@@ -72,7 +72,7 @@ def zipped(
 
 
 def zip64(*members: Member, entries: int, size: int | None = None) -> bytes:
-    """Return an archive whose end is told once more, by 64 bits."""
+    """Return an archive with an additional 64-bit end record."""
     plain = zipped(*members)
     end = plain.rindex(b"PK\5\6")
     at = int.from_bytes(plain[end + 16 : end + 20], "little")
@@ -85,7 +85,7 @@ def zip64(*members: Member, entries: int, size: int | None = None) -> bytes:
 
 @cache
 def repeated(unit: bytes, times: int) -> bytes:
-    """Return the unit a million bytes long, and that so many times, packed at 1,000 to 1."""
+    """Return the unit repeated to a million bytes, and its multiple packed at 1,000 to 1."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     block = unit * (1_000_000 // len(unit) + 1)
     first = packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -98,32 +98,32 @@ def bomb(unit: bytes, times: int = 4_000) -> Member:
 
 
 def changed(**fields: object) -> Make:
-    """Return what makes an archive of one member, of which something else is told."""
+    """Return a function that makes an archive of one member with changed fields."""
     return lambda data: zipped(replace(member(data), **fields))  # type: ignore[arg-type]
 
 
 def of_mode(mode: int, data: bytes) -> bytes:
-    """Return an archive whose member is called a link, a device or a pipe."""
+    """Return an archive whose member has the mode of a link, a device or a pipe."""
     return zipped(replace(member(data), mode=mode))
 
 
 def other_method(number: int, content: bytes = b"?" * 40) -> Make:
-    """Return what makes a member packed by a method of that number."""
+    """Return a function that makes a member with another method's number."""
     return lambda data: zipped(member(data, content, number))
 
 
 def lzma_packed(data: bytes) -> bytes:
-    """Return a member packed by LZMA, whose dictionary asks for 4 GB."""
+    """Return a member packed by LZMA with a dictionary of 4 GB."""
     return zipped(member(data, b"\x09\x04\x05\x00\x5d\xff\xff\xff\xff" + b"\0" * 40, 14))
 
 
 def cut(share: float) -> Make:
-    """Return what makes an archive cut off there."""
+    """Return a function that makes a truncated archive."""
     return lambda data: (whole := zipped(member(data)))[: int(len(whole) * share)]
 
 
 def overlapping(data: bytes) -> bytes:
-    """Return an archive where thousands of members are one and the same place of the file."""
+    """Return an archive where thousands of members share the same bytes."""
     one = member(data)
     many = [replace(one, name=b"%d.bin" % i, offset=0) for i in range(MANY)]
     return zipped(one, *many)
@@ -131,7 +131,7 @@ def overlapping(data: bytes) -> bytes:
 
 @cache
 def crowded(data: bytes) -> bytes:
-    """Return an archive whose directory names the same member 400,000 times."""
+    """Return an archive whose directory has the same member 400,000 times."""
     whole = zipped(member(data))
     begins, ends = whole.index(b"PK\1\2"), whole.rindex(b"PK\5\6")
     directory = whole[begins:ends] * 400_000
@@ -141,14 +141,14 @@ def crowded(data: bytes) -> bytes:
 
 
 def beside(others: Sequence[bytes]) -> Make:
-    """Return what makes an archive with empty members of these names."""
+    """Return a function that makes an archive with additional empty members."""
     return lambda data: zipped(
         member(data), *(replace(member(b""), name=name) for name in others)
     )  # fmt: skip
 
 
 def inner(levels: int) -> Make:
-    """Return what makes an archive in an archive, so many deep."""
+    """Return a function that makes nested archives of this depth."""
 
     def make(data: bytes) -> bytes:
         for _ in range(levels):
@@ -159,7 +159,7 @@ def inner(levels: int) -> Make:
 
 
 def sizes64(data: bytes) -> bytes:
-    """Return a member whose sizes stand in a field of 64 bits, and are 2⁶³."""
+    """Return a member with 64-bit sizes of 2⁶³."""
     extra = pack("<HHQQ", 1, 16, 1 << 63, 1 << 63)
     return zipped(replace(member(data), size=MOST, packed_size=MOST, extra=extra))
 

@@ -1,4 +1,4 @@
-"""Speed of ``attn_implementation="regard"`` beside sdpa and eager, in five families.
+"""Speed of ``attn_implementation="regard"``, sdpa and eager in five families.
 
     python -m benchmarks.huggingface_speed --out speed.json
 

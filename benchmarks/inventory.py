@@ -1,11 +1,11 @@
-"""Everything that regard offers by name, written down and compared after a change.
+"""A list of all of regard's names, to compare after a change.
 
     python -m benchmarks.inventory --out names.json
     python -m benchmarks.inventory --against names.json
 
 Names are commands with their options, settings with their defaults, models, labs with their arms,
 tasks, named data sets, parts of attention with their options, public Python names with their
-parameters, paths and schemas of the server, and the keys of what ``--json`` prints and of the JSON
+parameters, paths and schemas of the server, and the keys of ``--json`` outputs and of the JSON
 files of a run and of a comparison. Keys are collected from small trainings on built-in data, so
 this takes about a minute.
 """
@@ -152,7 +152,7 @@ def keys(tree: Any, path: str = "") -> Iterator[str]:
 
 
 def printed() -> Iterator[str]:
-    """Yield the keys of what each command prints with ``--json``, and of the files of its run."""
+    """Yield the keys of each command's ``--json`` output, and of the files of its run."""
     with tempfile.TemporaryDirectory() as folder:
         for name, words in PRINTED.items():
             done = subprocess.run(  # noqa: S603

@@ -1,4 +1,4 @@
-"""JoeyNMT in an environment of its own, asked over a pipe, a step at a time."""
+"""JoeyNMT in a separate environment, called over a pipe, a step at a time."""
 
 import json
 import os
@@ -23,7 +23,7 @@ SEED = 0
 class Joey:
     """JoeyNMT's model, loss, batches by tokens and beam search, at the given sizes.
 
-    Raises: a python that does not answer, with what it said last.
+    Raises: a Python that does not answer, with its last output.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Joey:
 
     @staticmethod
     def lacks(python: str) -> str:
-        """Why it is left out; nothing if a python of its own is named."""
+        """Return the reason for its omission; "" if its Python is named."""
         return "" if python else "left out: joey=PATH names the python of its environment"
 
     def __enter__(self) -> Self:
@@ -69,7 +69,7 @@ class Joey:
         self.process.communicate()
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """One line there, one line back."""
+        """Send one line and return the answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -86,11 +86,11 @@ class Joey:
         return answer
 
     def training(self) -> Iterator[int]:
-        """The real tokens of each step."""
+        """Yield the real tokens of each step."""
         while True:
             yield int(self.ask({"step": True})["tokens"])
 
     def write(self, batches: Sequence[Sequence[NDArray[np.integer]]]) -> None:
-        """A beam of each batch; all texts are of one length."""
+        """Return a beam for each batch; all texts have one length."""
         for batch in batches:
             self.ask({"write": [ids.tolist() for ids in batch], "forced": self.forced})

@@ -15,7 +15,7 @@ BATCH_TOKENS = 4096  # its configurations' batch_size with batch_type: token
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Answer each line of input."""
     import torch
 
     first = json.loads(sys.stdin.readline())
@@ -35,13 +35,13 @@ def main() -> None:
 
 
 def answer(found: dict[str, Any]) -> None:
-    """One line out."""
+    """Print one line."""
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
 
 
 def build(asked: dict[str, Any]) -> tuple[Any, SimpleNamespace]:
-    """JoeyNMT's Transformer as its configurations have it, all embeddings tied."""
+    """Return JoeyNMT's Transformer as in its configurations, with all embeddings tied."""
     from joeynmt.model import build_model  # type: ignore[import-not-found]
     from joeynmt.vocabulary import Vocabulary  # type: ignore[import-not-found]
 
@@ -86,7 +86,7 @@ def build(asked: dict[str, Any]) -> tuple[Any, SimpleNamespace]:
 
 
 def by_tokens(pairs: list[Any], symbols: SimpleNamespace) -> Any:
-    """Its `TokenBatchSampler`: at random, until the longest × the count is a batch, for ever."""
+    """Yield random batches as its `TokenBatchSampler`: the longest × the count is limited."""
     shuffled = random.Random(0)
     while True:
         shuffled.shuffle(pairs)
@@ -102,7 +102,7 @@ def by_tokens(pairs: list[Any], symbols: SimpleNamespace) -> Any:
 
 
 def batch_of(pairs: list[Any], symbols: SimpleNamespace) -> Any:
-    """Its own batch: sources end with </s>, targets stand between <s> and </s>."""
+    """Return its batch: sources end with </s>, targets are between <s> and </s>."""
     import torch
     from joeynmt.batch import Batch  # type: ignore[import-not-found]
 
@@ -128,7 +128,7 @@ def batch_of(pairs: list[Any], symbols: SimpleNamespace) -> Any:
 
 
 def step(model: Any, optimizer: Any, batch: Any) -> None:
-    """As its trainer does it: loss by tokens, gradients clipped at 1."""
+    """Make a step like its trainer: loss by tokens, gradients clipped at 1."""
     import torch
 
     model.train()
@@ -143,7 +143,7 @@ def step(model: Any, optimizer: Any, batch: Any) -> None:
 
 
 def write(model: Any, batch: Any, asked: dict[str, Any]) -> None:
-    """Its beam of 5; no text ends before its last token."""
+    """Return its beam of 5; no text ends before its last token."""
     from joeynmt.search import search  # type: ignore[import-not-found]
 
     model.eval()

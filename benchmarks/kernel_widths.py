@@ -1,8 +1,8 @@
-"""Learned widths of `regard.KernelRegression` against one width and ridge, on small tables.
+"""Errors on small tables of `regard.KernelRegression` with learned widths, one width, and ridge.
 
     python -m benchmarks.kernel_widths --out docs/results/kernel_widths.json
 
-The tables are those that scikit-learn ships; wine and iris as regressions of one of their columns
+The tables are those in scikit-learn; wine and iris as regressions of one of their columns
 on the others. Five folds, shuffled by seed 0; errors in standard deviations of y, and in units of y
 for diabetes.
 """

@@ -1,10 +1,10 @@
-"""Kill `regard compare` and `regard serve`, real processes, again and again at any moment.
+"""Kill processes of `regard compare` and `regard serve` repeatedly at random moments.
 
     python -m benchmarks.killed_commands --kills 50 --out killed.json
 
-A comparison is killed by SIGKILL and called again in the same folder until it comes to its end:
-it must find what an undisturbed one finds, to the last digit, and its workers must end with it. A
-server is killed while clients wait for answers, and started again: it must answer as before.
+A comparison is killed by SIGKILL and rerun in the same folder until it finishes: its results must
+equal those of an undisturbed one to the last digit, and its workers must end with it. A server is
+killed while clients wait for answers, and started again: it must answer as before.
 """
 
 import argparse
@@ -41,7 +41,7 @@ COSTS = {"seconds", "peak_mb"}
 
 @dataclass
 class Tally:
-    """What happened. `mismatches`, `orphans` and `other_answers` must be 0."""
+    """The counts of events. `mismatches`, `orphans` and `other_answers` must be 0."""
 
     compare_kills: int = 0
     comparisons: int = 0
@@ -53,12 +53,12 @@ class Tally:
 
     @property
     def failures(self) -> int:
-        """What should not have happened."""
+        """Return the number of failures."""
         return self.mismatches + self.orphans + self.other_answers
 
 
 def compare(folder: Path) -> subprocess.Popen[bytes]:
-    """Begin a comparison, or go on with it."""
+    """Start or resume a comparison."""
     words = [
         "compare",
         "classification",
@@ -74,7 +74,7 @@ def compare(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def begun(*words: str) -> subprocess.Popen[bytes]:
-    """Start a command of regard, quiet, in a group of processes of its own."""
+    """Start a quiet command of regard in a new process group."""
     return subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "regard", *words],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -82,14 +82,14 @@ def begun(*words: str) -> subprocess.Popen[bytes]:
 
 
 def found(folder: Path) -> dict[str, Any]:
-    """What a comparison found, without what it cost and where it lies."""
+    """Return the results of a comparison, without its cost and location."""
     whole = json.loads((folder / "comparison.json").read_text())
     arms = [{k: v for k, v in arm.items() if k not in COSTS} for arm in whole["arms"]]
     return {"arms": arms, "verdicts": whole["verdicts"]}
 
 
 def kill_comparisons(kills: int, place: Path, chance: random.Random, tally: Tally) -> None:
-    """Kill comparisons so many times; each is then called until its end."""
+    """Kill comparisons this number of times; each is then rerun to its end."""
     start = time.monotonic()
     if compare(place / "undisturbed").wait(SECONDS):
         raise RegardError("the comparison that nobody disturbs does not end well")
@@ -113,7 +113,7 @@ def kill_comparisons(kills: int, place: Path, chance: random.Random, tally: Tall
 
 
 def left(group: int, patience: float = 10.0) -> int:
-    """How many processes of a killed command are still there after some seconds."""
+    """Return how many processes of a killed command still exist after some seconds."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         try:
@@ -127,7 +127,7 @@ def left(group: int, patience: float = 10.0) -> int:
 
 
 def kill_servers(kills: int, run: Path, chance: random.Random, tally: Tally) -> None:
-    """Kill servers so many times while they work; the next must answer as the first did."""
+    """Kill servers this number of times while they work; the next must give the same answers."""
     wanted: Any = None
     for _ in range(kills + 1):
         process, url = serve(run)
@@ -147,7 +147,7 @@ def kill_servers(kills: int, run: Path, chance: random.Random, tally: Tally) -> 
 
 
 def serve(run: Path) -> tuple[subprocess.Popen[str], str]:
-    """Start a server on a free port; the process and its address."""
+    """Start a server on a free port; return the process and its address."""
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "regard", "serve", str(run), "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -177,7 +177,7 @@ def _get(url: str, body: dict[str, Any] | None = None) -> Any:
 
 
 def ask(url: str) -> Any:
-    """A prediction. Raises: none comes."""
+    """Return a prediction. Raises: no answer."""
     (run,) = _get(f"{url}/runs")["runs"]
     return _get(f"{url}/predict", {"run": run["name"], "text": TEXT})
 
@@ -199,7 +199,7 @@ def attack(kills: int, place: Path, seed: int = 0) -> Tally:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; the exit status says whether all went well."""
+    """Run the command; the exit status is 0 if all checks passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,13 +1,13 @@
-"""Kill a training again and again, at any moment; it must end in the very same weights.
+"""Kill a training repeatedly at random moments; it must end with identical weights.
 
     python -m benchmarks.kills --kills 200 --inside-save 50 --out kills.json
 
-A small training of the built-in reviews runs in a process of its own, through the code of every
-run. It is killed by SIGKILL at random moments, and at least so many times inside the writing of a
-checkpoint (the unfinished folder is still there afterwards, which proves it). After each kill every
-checkpoint must be readable; after each training the weights must have the hash of a training that
-nobody disturbed. Each process is forked from one that has imported torch and read the texts, and
-has computed nothing, so that a resume costs a fraction of a second.
+A small training of the built-in reviews runs in a separate process, through the code of every run.
+It is killed by SIGKILL at random moments, and at least ``--inside-save`` times while it writes a
+checkpoint (as the unfinished folder shows). After each kill every checkpoint must be readable;
+after each training the weights must have the hash of a training that was not disturbed. Each
+process is forked from one that has imported torch and read the texts, and has computed nothing, so
+that a resume costs a fraction of a second.
 """
 
 import argparse
@@ -44,7 +44,7 @@ PATIENCE = 120.0  # seconds after which a training that does not end is an error
 
 @dataclass
 class Tally:
-    """What happened. `mismatches` and `unreadable` must be 0."""
+    """The counts of events. `mismatches` and `unreadable` must be 0."""
 
     kills: int = 0
     inside_save: int = 0
@@ -58,10 +58,10 @@ class Tally:
 
 
 def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Iterator[Tally]:
-    """Kill trainings until there were so many kills, so many of them inside a save.
+    """Kill trainings until the numbers of kills, and of kills inside a save, are reached.
 
-    Yields the tally after each training. Every other kill aims at a save; the rest fall where
-    they fall, which may be inside a save, too.
+    Yield the counts after each training. Every other kill aims at a save; the others are at random
+    moments, which may be inside a save too.
     """
     chance = random.Random(seed)
     texts = TASKS["classification"].prepare(
@@ -94,7 +94,7 @@ def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Iterato
 
 
 def strike(folder: Path, chance: random.Random, aims: bool, length: float, tally: Tally) -> bool:
-    """Let the training run for a moment, kill it, look at what it left; False if it had ended."""
+    """Kill the training after a moment and check its folder; return False if it had ended."""
     process = begin(folder)
     wait(process, folder, chance, aims, length)
     if process.pid is not None and process.is_alive():
@@ -127,7 +127,7 @@ def read_all(checkpoints: Checkpoints) -> tuple[int, int]:
 def wait(
     process: BaseProcess, folder: Path, chance: random.Random, aims: bool, length: float
 ) -> None:
-    """Until the moment of the kill: a random one, or soon after a save was seen to begin."""
+    """Wait until the moment of the kill: a random one, or soon after a save begins."""
     end = time.monotonic() + chance.uniform(0, length)
     if not aims:
         process.join(max(0.0, end - time.monotonic()))
@@ -146,7 +146,7 @@ def wait(
 
 
 def writing(checkpoints: Checkpoints, process: BaseProcess) -> bool:
-    """Whether an unfinished checkpoint of this process lies there."""
+    """Return whether there is an unfinished checkpoint of this process."""
     mine = f".{process.pid}{atomic_io.PARTIAL}"
     try:
         with os.scandir(checkpoints.folder) as entries:
@@ -156,14 +156,14 @@ def writing(checkpoints: Checkpoints, process: BaseProcess) -> bool:
 
 
 def begin(folder: Path) -> BaseProcess:
-    """Start or resume the training in a process of its own."""
+    """Start or resume the training in a separate process."""
     process = multiprocessing.get_context("fork").Process(target=train, args=(folder,))
     process.start()
     return process
 
 
 def finish(process: BaseProcess) -> None:
-    """Wait until a training has come to its end. Raises: it does not, or not well."""
+    """Wait until a training has ended. Raises: it does not end, or fails."""
     process.join(PATIENCE)
     if process.exitcode != 0:
         process.kill()
@@ -171,18 +171,18 @@ def finish(process: BaseProcess) -> None:
 
 
 def train(folder: Path) -> None:
-    """The whole of a run, as every command and comparison does it."""
+    """Train a whole run, as every command and comparison does."""
     for _ in runs.open_or_start(folder, "classification", MODEL, SETTINGS).train():
         pass
 
 
 def fingerprint(folder: Path) -> str:
-    """The hash of a run's final weights."""
+    """Return the hash of a run's final weights."""
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; the exit status says whether all went well."""
+    """Run the command; the exit status is 0 if all checks passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--inside-save", type=int, default=50)

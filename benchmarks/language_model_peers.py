@@ -1,4 +1,4 @@
-"""The others: minGPT's decoder, and Hugging Face's classes, in the sizes that regard has too."""
+"""The peers: minGPT's decoder, and Hugging Face's classes, in regard's sizes."""
 
 import importlib
 import math
@@ -14,7 +14,7 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of all networks here: assignment 5's."""
+    """The sizes of all networks: those of assignment 5."""
 
     width: int = 256
     heads: int = 8
@@ -37,7 +37,7 @@ class Padded(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits at every position, padding too."""
+        """Return the logits at every position, with padding."""
         x = self.drop(self.words(tokens) + self.places[:, : tokens.shape[1]])
         logits: Tensor = self.head(self.norm(self.blocks(x)))
         return logits
@@ -68,7 +68,7 @@ class PaddedBlock(nn.Module):
         return found
 
     def attend(self, x: Tensor) -> Tensor:
-        """softmax(q kᵀ / √d + mask) v, as it is written."""
+        """Return softmax(q kᵀ / √d + mask) v, computed literally."""
         batch, time, width = x.shape
         q, k, v = (
             part(x).view(batch, time, SIZES.heads, -1).transpose(1, 2)
@@ -82,7 +82,7 @@ class PaddedBlock(nn.Module):
 
 
 def hugging_face(name: str, vocabulary: int) -> Any:
-    """GPT-2, BERT with both heads, T5 1.1, in regard's sizes."""
+    """Return GPT-2, BERT with both heads or T5 1.1, in regard's sizes."""
     hf: Any = importlib.import_module("transformers")
 
     width, heads, layers, inner = vars(SIZES).values()
@@ -112,7 +112,7 @@ def hugging_face(name: str, vocabulary: int) -> Any:
 
 
 def asked(name: str, batch: Any) -> dict[str, Tensor]:
-    """A batch of regard's in Hugging Face's words; −100 is not asked about."""
+    """Return regard's batch under Hugging Face's names; the label −100 is ignored."""
     wanted = torch.where(batch.real, batch.wanted, -100)
     if name == "t5":
         time = batch.source.shape[1]
@@ -137,7 +137,7 @@ def asked(name: str, batch: Any) -> dict[str, Tensor]:
 
 
 def descend(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """A step down a loss, the gradient clipped at 1, as all of them take it."""
+    """Make a training step with the gradient clipped at 1, as all peers do."""
     optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)

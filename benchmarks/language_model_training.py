@@ -1,12 +1,12 @@
-"""Pretraining and fine-tuning of language models beside how others train them, turn by turn.
+"""Pretraining and fine-tuning of language models by regard and by peers, in turns.
 
 * ``pretrain`` and ``finetune``: assignment 5's network and data as minGPT's code trains them, which
   the assignment hands out: fp32, attention written out, every row padded to 128 characters.
 * ``gpt``, ``bert``, ``t5``: Hugging Face's classes of the same sizes on the same batches, in fp32
   and in bf16.
-* ``characters``: nanoGPT's configuration for a CPU, in equal seconds, by the loss in the end.
+* ``characters``: nanoGPT's configuration for a CPU, in equal seconds, by the final loss.
 
-What is counted is real tokens: padding is no work done.
+Speed counts real tokens, without padding.
 """
 
 import time
@@ -44,7 +44,7 @@ Step = Callable[[], int]  # one step of training: how many real tokens
 
 
 class BenchSettings(Settings):
-    """How much to measure: ``rounds`` turns of ``seconds`` each; ``case``: one of them, or all.
+    """Settings: ``rounds`` turns of ``seconds`` each; ``case``: one of them, or all.
 
     ``steps`` are those of nanoGPT, whose seconds regard gets too. ``device=cuda`` has gpt, bert
     and t5 alone, whose peers run there. ``compile`` compiles regard's blocks in these three.
@@ -61,7 +61,7 @@ class BenchSettings(Settings):
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """A row for each contest: seconds for 1,000 real tokens of both, and their ratio."""
+    """Return a row for each contest: seconds for 1,000 real tokens of both, and their ratio."""
     (given,) = split(settings, BenchSettings)
     how = build(BenchSettings, {**(QUICK if quick else {}), **given})
     if how.case and how.case not in CASES:
@@ -94,7 +94,7 @@ def _cases(how: BenchSettings) -> Iterator[dict[str, Any]]:
 def contest(
     name: str, how: BenchSettings, mine: Step, theirs: Step, against: str, aim: float
 ) -> dict[str, Any]:
-    """Turns A B A B; each side has made two steps before, which allocate."""
+    """Time turns A B A B, after two steps of each side for allocation."""
     for step in (mine, theirs):
         step(), step()
     sides, wait = (mine, theirs), how.device == "cuda"
@@ -115,7 +115,7 @@ def contest(
 
 
 def pace(step: Step, seconds: float, wait: bool = False) -> float:
-    """Seconds for a real token over the next steps, until so many seconds have passed.
+    """Return the seconds for a real token over the next steps, for a number of seconds.
 
     ``wait`` for a GPU at the end.
     """
@@ -128,7 +128,7 @@ def pace(step: Step, seconds: float, wait: bool = False) -> float:
 
 
 def prepared(name: str, how: BenchSettings) -> Any:
-    """The task of a case: birthplaces if they are here, or invented people; pydoc for the rest."""
+    """Return the task of a case: birthplaces if available, or invented people; else pydoc."""
     if name in ("pretrain", "finetune"):
         data = how.data or ("birthplaces" if present("birthplaces") else "biographies")
         task = "birthplace-pretrain" if name == "pretrain" else "birthplace"
@@ -140,7 +140,7 @@ def prepared(name: str, how: BenchSettings) -> Any:
 
 
 def ours(name: str, how: BenchSettings) -> Step:
-    """A step of regard's training, as `regard train` makes it."""
+    """Return a step of regard's training, as in `regard train`."""
     task_name, task = prepared(name, how)
     entry = TASKS[task_name]
     model = entry.models[entry.model]
@@ -173,7 +173,7 @@ def _endless(plan: Callable[[int], Sequence[Any]]) -> Iterator[Any]:
 
 
 def padded(name: str, how: BenchSettings) -> Step:
-    """A step of minGPT's trainer: 128 rows (256 in fine-tuning) of 128 characters, most of which
+    """Return a step of minGPT's trainer: 128 rows (256 in fine-tuning) of 128 characters, most of
     may be padding, fp32, AdamW."""
     _, task = prepared(name, how)
     torch.manual_seed(0)
@@ -205,7 +205,7 @@ def padded(name: str, how: BenchSettings) -> Step:
 
 
 def borrowed(name: str, how: BenchSettings, precision: str) -> Step:
-    """A step of Hugging Face's class of the same sizes, on the batches that regard takes."""
+    """Return a step of Hugging Face's class of the same sizes, on regard's batches."""
     _, task = prepared(name, how)
     torch.manual_seed(0)
     model = peers.hugging_face(name, task.sizes["vocabulary"]).train().to(how.device)

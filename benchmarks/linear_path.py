@@ -1,4 +1,4 @@
-"""Time and memory of the linear path beside attention in tiles: its exponent, and where they cross.
+"""Time and memory of the linear path and of attention in tiles: exponents and crossing lengths.
 
     python -m benchmarks.linear_path --out linear.json
 

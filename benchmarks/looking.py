@@ -1,9 +1,9 @@
-"""How quick the explorer is in a browser: from the pointer to the picture, with many heads.
+"""Latency of the explorer in a browser, from the pointer event to the frame, with many heads.
 
     python -m benchmarks.looking --layers 12 --heads 12 --tokens 512 --out looking.json
 
-A model of random weights (one step of training) looks at one text. Its report and the page of a
-server are opened in Chromium; words are pointed at and heads are chosen, and each is timed from the
+A model of random weights (one step of training) reads one text. Its report and the page of a
+server are opened in Chromium; words are pointed at and heads are selected, each timed from the
 event to the frame after it. Needs playwright and a Chromium of this machine.
 """
 
@@ -61,7 +61,7 @@ SWITCH = f"""async ([n, heads]) => {{ {FRAME}
 
 @dataclass
 class Times:
-    """Milliseconds of one page."""
+    """The times of one page in milliseconds."""
 
     load: float
     hover: float
@@ -71,7 +71,7 @@ class Times:
 
 
 def model(folder: Path, layers: int, heads: int, tokens: int) -> Run:
-    """A classifier of so many heads that has made one step."""
+    """Return a classifier with these heads after one training step."""
     settings = [
         f"layers={layers}", f"heads={heads}", f"width={12 * heads}", f"length={tokens}",
         "feedforward=64", "examples=60", "steps=1", "batch_tokens=500", "precision=fp32",
@@ -101,7 +101,7 @@ def measured(page: Any, url: str, heads: int) -> Times:
 
 
 def look(layers: int, heads: int, tokens: int, place: Path) -> dict[str, Any]:
-    """Times of the report and of the page, and the report's size. Raises: no Chromium."""
+    """Measure the report, its size, and the page. Raises: no Chromium."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if not browser:
         raise RegardError("there is no chromium on the path; Debian: apt-get install chromium")
@@ -136,7 +136,7 @@ def look(layers: int, heads: int, tokens: int, place: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the arguments, run, print and write what was measured."""
+    """Run the command; print and write the measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--heads", type=int, default=12)

@@ -2,11 +2,11 @@
 
     python -m benchmarks.memory "additive n=1024 heads=8 width=64 forward + backward" ours
 
-prints JSON: ``extra_mb``, the peak above what the process held once the inputs were there, and
-``total_mb``, the peak above what it held before them, so inputs and outputs included. Before
-either, a small call of the same kind has loaded, and compiled, whatever the call needs.
+prints JSON: ``extra_mb``, the peak above the memory after creating the inputs, and
+``total_mb``, the peak above the memory before them, so with inputs and outputs. Before
+that, a small call of the same kind loads and compiles all that the call needs.
 
-With ``prompt`` the process gives freed memory back at once (see `regard.analysis.memory`).
+With ``prompt`` the process returns freed memory at once (see `regard.analysis.memory`).
 """
 
 import argparse
@@ -31,7 +31,7 @@ def fresh(
     quick: bool = False,
     prompt: bool = False,
 ) -> Memory:
-    """Run this module for a case in a process of its own."""
+    """Run this module for a case in a separate process."""
     words = [sys.executable, "-m", "benchmarks.memory", case, side, "--against", against]
     words += [] if n is None else ["--n", str(n)]
     words += ["--quick"] if quick else []
@@ -49,7 +49,7 @@ def fresh(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     from benchmarks.attention import find
 
     parser = argparse.ArgumentParser(description="Peak memory of one side of a case.")

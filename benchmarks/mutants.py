@@ -1,7 +1,7 @@
-"""Files changed at random, as disks, networks and strangers change them.
+"""Random changes of files, such as those by disks, networks and strangers.
 
-Half of the mutants are sound to a parser and hold another value: another number, another kind, a
-key less. The other half have other bytes.
+Half of the mutants are valid to a parser and have another value: another number, another type, or
+one key less. The other half have other bytes.
 """
 
 import gzip
@@ -25,8 +25,8 @@ VALUES: tuple[Any, ...] = (
 def mutate(name: str, data: bytes, chance: random.Random) -> bytes:
     """Return the content of a file, changed in one place or a few.
 
-    ``name`` tells the layout: JSON, JSON lines, TOML, safetensors, gzip and zip are changed inside
-    too.
+    ``name`` determines the layout: JSON, JSON lines, TOML, safetensors, gzip and zip are changed
+    inside too.
     """
     inside = next((change for ending, change in INSIDE if name.endswith(ending)), None)
     if inside is not None and chance.random() < 0.5:
@@ -78,7 +78,7 @@ def other_line(data: bytes, chance: random.Random) -> bytes:
 
 
 def other_toml(data: bytes, chance: random.Random) -> bytes:
-    """Put another value behind one equals sign."""
+    """Put another value after one equals sign."""
     lines = data.decode().split("\n")
     places = [i for i, line in enumerate(lines) if " = " in line]
     at = chance.choice(places)
@@ -92,7 +92,7 @@ def other_toml(data: bytes, chance: random.Random) -> bytes:
 
 
 def other_header(data: bytes, chance: random.Random) -> bytes:
-    """Put another value into the header of a safetensors file, or other numbers behind it."""
+    """Put another value into the header of a safetensors file, or other numbers after it."""
     length = int.from_bytes(data[:8], "little")
     head, body = data[8 : 8 + length], data[8 + length :]
     if chance.random() < 0.3:  # sound, with numbers that nobody has trained
@@ -106,12 +106,12 @@ def other_header(data: bytes, chance: random.Random) -> bytes:
 
 
 def other_gzip(data: bytes, chance: random.Random) -> bytes:
-    """Change what is inside, and pack it again."""
+    """Change the content, and pack it again."""
     return gzip.compress(other_bytes(gzip.decompress(data), chance), 1)
 
 
 def other_zip(data: bytes, chance: random.Random) -> bytes:
-    """Change what is inside, and pack it again, by another method perhaps."""
+    """Change the content, and pack it again, perhaps by another method."""
     out = io.BytesIO()
     method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2,
                             zipfile.ZIP_LZMA))  # fmt: skip
@@ -163,7 +163,7 @@ def changed(value: Any, chance: random.Random) -> Any:
 
 
 def written(value: Any, chance: random.Random) -> bytes:
-    """Return a value as JSON, now and then with a value that is very deep."""
+    """Return a value as JSON, sometimes with very deep nesting."""
     text = json.dumps(value)  # escapes what UTF-8 cannot say
     if chance.random() < 0.03:
         text = re.sub(r"null|true|\d+", "[" * DEEP + "]" * DEEP, text, count=1)

@@ -1,9 +1,9 @@
-"""A language model of characters beside nanoGPT's, in equal seconds: which has the lower loss?
+"""The losses of regard's and nanoGPT's character language models after equal seconds.
 
 nanoGPT is built and trained as its README says for a CPU: ``train_shakespeare_char`` with 4 layers,
 width 128, blocks of 64, batches of 12 and 2,000 steps (Karpathy 2022). Both sides read one train
-split, take turns by slices of the 2,000 steps, and are judged on one validation split, cut into the
-same blocks.
+split, take turns by slices of the 2,000 steps, and are evaluated on one validation split, cut into
+the same blocks.
 """
 
 import math
@@ -39,7 +39,7 @@ TRAINED = {"learning_rate": 4e-3, "batch_tokens": 2_048, "schedule": "linear", "
 
 
 def beside(data: str, steps: int = 2_000) -> dict[str, Any]:
-    """Train both for the seconds that nanoGPT needs for its steps; the row of the table."""
+    """Train both for the time of nanoGPT's steps; return the row of the table."""
     entry = TASKS["language-modeling"]
     task: Any = entry.prepare(entry.configure({"data": data, "length": BLOCK}))
     peer = NanoGPT(task.sizes["vocabulary"])
@@ -73,13 +73,13 @@ def beside(data: str, steps: int = 2_000) -> dict[str, Any]:
 
 
 def loss(model: nn.Module, task: Any) -> float:
-    """Nats a character on the validation split, in blocks that each begin anew; in fp32."""
+    """Return the nats per character on the validation split, in independent blocks, in fp32."""
     _, nats = task.judge(model, "validation", tokens=MOST_TOKENS)
     return float(nats)
 
 
 class Ours:
-    """regard's training, whose clock is the share of the seconds that are gone."""
+    """regard's training, whose clock is the elapsed share of the seconds."""
 
     def __init__(self, task: Any) -> None:
         model = DECODERS["gpt"]
@@ -90,7 +90,7 @@ class Ours:
         self.batches = self._endless()
 
     def train_for(self, seconds: float, first: float, last: float) -> float:
-        """Steps for so many seconds, the schedule going from one share to another; the seconds."""
+        """Train for a number of seconds between two shares of the schedule; return the seconds."""
         begun, gone = time.perf_counter(), 0.0
         while gone < seconds:
             self.training.state.seconds = 60 * (first + (last - first) * gone / seconds)
@@ -119,7 +119,7 @@ class NanoGPT(nn.Module):
                 nn.init.normal_(weight, std=SPREAD / math.sqrt(2 * LAYERS) if last else SPREAD)
 
     def forward(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """States from which `to_logits` reads what comes next."""
+        """Return the states for `to_logits`."""
         x = self.words(tokens) + self.places.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
@@ -127,16 +127,16 @@ class NanoGPT(nn.Module):
         return states
 
     def to_logits(self, states: Tensor) -> Tensor:
-        """Products with the words' own vectors."""
+        """Return the products with the word vectors."""
         return F.linear(*self.logit_parts(states))
 
     def logit_parts(self, states: Tensor) -> tuple[Tensor, Tensor, None]:
-        """States, matrix and no bias, by which the task that judges reads its words."""
+        """Return states, matrix and no bias, for the task's evaluation."""
         return states, self.words.weight, None
 
 
 class NanoBlock(nn.Module):
-    """x ← x + Attention(LN x), x ← x + MLP(LN x); one matrix makes queries, keys and values."""
+    """x ← x + Attention(LN x), x ← x + MLP(LN x), with one matrix for queries, keys and values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class NanoBlock(nn.Module):
 
 
 def rate_at(step: int, steps: int) -> float:
-    """nanoGPT's: a straight rise, then a cosine down to a tenth."""
+    """Return nanoGPT's rate: a linear rise, then a cosine down to a tenth."""
     if step < WARMUP:
         return RATE * (step + 1) / (WARMUP + 1)
     share = (step - WARMUP) / max(steps - WARMUP, 1)
@@ -168,7 +168,7 @@ def rate_at(step: int, steps: int) -> float:
 
 
 def steps_of(model: NanoGPT, stream: Tensor, steps: int) -> Iterator[float]:
-    """Its trainer, fp32: blocks cut anywhere, AdamW with β₂ = 0.99, clipping at 1; the losses."""
+    """Yield the losses of its trainer: fp32, random blocks, AdamW with β₂ = 0.99, clipping at 1."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     optimizer = torch.optim.AdamW(

@@ -1,4 +1,4 @@
-"""Every kind of file that regard reads: how a sound one is made, and how it is used."""
+"""Every kind of file that regard reads: how a valid one is made, and how it is used."""
 
 import json
 import random
@@ -22,7 +22,7 @@ STACK = (*TINY, "heads=2", "layers=1", "feedforward=12", "dropout=0")
 
 
 def answers(folder: Path) -> None:
-    """Predictions of three arms and seeds."""
+    """Write predictions of three arms and seeds."""
     chance = random.Random(0)
     for arm in ("one", "two"):
         for seed in range(2):
@@ -36,20 +36,20 @@ def answers(folder: Path) -> None:
 
 
 def compare_answers(folder: Path) -> None:
-    """Compare them."""
+    """Compare the predictions."""
     from regard.lab.studies.predictions import compare_predictions
 
     compare_predictions(sorted(folder.glob("*.jsonl")), metric="macro-f1", out=folder / "out")
 
 
 def tokenizers(folder: Path) -> None:
-    """One of each kind of ours."""
+    """Write a tokenizer of each kind."""
     for kind in TOKENIZERS:
         train_tokenizer(kind, sentences(200), vocabulary=300).save(folder / f"{kind}.json")
 
 
 def cut(folder: Path) -> None:
-    """Load each and cut a text."""
+    """Load each tokenizer and tokenise a text."""
 
     def one(path: Path) -> None:
         found = Tokenizer.load(path)
@@ -62,12 +62,12 @@ def cut(folder: Path) -> None:
 
 @cache
 def own() -> Tokenizer:
-    """A tokenizer of a few words."""
+    """Return a tokenizer of a few words."""
     return train_tokenizer("words", sentences(200), vocabulary=40)
 
 
 def theirs(kind: str) -> Callable[[Path], None]:
-    """Return what writes a small model in Hugging Face's layout."""
+    """Return a function that writes a small model in Hugging Face's layout."""
 
     def make(folder: Path) -> None:
         from regard.core.settings import build
@@ -94,7 +94,7 @@ def theirs(kind: str) -> Callable[[Path], None]:
 
 
 def look_at_theirs(folder: Path) -> None:
-    """Load it, ask it, list it."""
+    """Load, run and list the model."""
     from regard.interop.tokenizer_files import word_pieces
     from regard.interop.tokenizer_settings import read_settings
     from regard.lab.data.encoder_tokenizer import EncoderTokenizer
@@ -111,7 +111,7 @@ def look_at_theirs(folder: Path) -> None:
 
 
 def begin_from_theirs(folder: Path) -> None:
-    """Begin a classifier from it."""
+    """Initialise a classifier from the model."""
     from regard.lab.runs.encoder import Encoder
     from regard.nn.models.classifiers import BERTClassifier
 
@@ -120,7 +120,7 @@ def begin_from_theirs(folder: Path) -> None:
 
 
 def run(task: str, model: str, *settings: str) -> Callable[[Path], None]:
-    """Return what trains a small run."""
+    """Return a function that trains a small run."""
 
     def make(folder: Path) -> None:
         overrides = [*settings]
@@ -135,7 +135,7 @@ def run(task: str, model: str, *settings: str) -> Callable[[Path], None]:
 
 
 def look_at_run(folder: Path) -> None:
-    """All that can be done with a run without its data."""
+    """Use a run in every way that needs no data."""
     from regard.lab.reports.run import write_run_report
     from regard.lab.web.registry import find
 
@@ -167,7 +167,7 @@ def look_at_run(folder: Path) -> None:
 
 @cache
 def learning() -> Any:
-    """A training that can be resumed: a small network on a few texts."""
+    """Return a resumable training: a small network on a few texts."""
     from regard.lab.runs.build import begin, prepare
     from regard.training.loop import Training
     from regard.training.precision import choose_precision
@@ -181,7 +181,7 @@ def learning() -> Any:
 
 
 def checkpoint(folder: Path) -> None:
-    """Two checkpoints, the newer of which is damaged."""
+    """Write two checkpoints; the newer one will be damaged."""
     from regard.training.checkpoints import Checkpoints
 
     training, kept = learning(), Checkpoints(folder / "checkpoints")
@@ -192,7 +192,7 @@ def checkpoint(folder: Path) -> None:
 
 
 def resume(folder: Path) -> None:
-    """Go on from the newest that can be read."""
+    """Resume from the newest readable checkpoint."""
     from regard.training.checkpoints import Checkpoints
 
     training = learning()
@@ -202,7 +202,7 @@ def resume(folder: Path) -> None:
 
 
 def comparison(folder: Path) -> None:
-    """A comparison of three arms, with its runs."""
+    """Write a comparison of three arms, with its runs."""
     from regard.lab.studies.arms import parse_arms
     from regard.lab.studies.compare import compare
     from regard.lab.studies.processes import Local
@@ -218,7 +218,7 @@ def comparison(folder: Path) -> None:
 
 
 def look_at_comparison(folder: Path) -> None:
-    """Show it, and write its report anew."""
+    """Show the comparison, and rewrite its report."""
     from regard.lab.reports.comparison import write_report
     from regard.lab.studies.job import read_score
     from regard.lab.web.registry import find

@@ -1,4 +1,4 @@
-"""Files of data that regard reads: how sound ones are made, and how they are used."""
+"""Data files that regard reads: how valid ones are made, and how they are used."""
 
 import gzip
 import io
@@ -21,8 +21,8 @@ BY_NUMBER: dict[str, dict[str, str]] = {"a.numbers.csv": {"text": "x", "label": 
 
 @dataclass(frozen=True)
 class Target:
-    """One kind of file: ``make`` writes a sound folder, ``files`` of it are changed, and ``uses``
-    are what users do with it."""
+    """One kind of file: ``make`` writes a valid folder, ``files`` of it are changed, and ``uses``
+    are the ways to use it."""
 
     name: str
     make: Callable[[Path], object]
@@ -37,7 +37,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 def tables(folder: Path) -> None:
-    """Texts and labels in every layout of a table."""
+    """Write texts and labels in every layout of a table."""
     rows = [(text, ("neg", "pos")[i % 2], i % 3) for i, text in enumerate(sentences(12))]
     csv = "text,label,group\n" + "".join(f'"{t}",{label},{g}\n' for t, label, g in rows)
     (folder / "a.csv").write_text(csv)
@@ -82,7 +82,7 @@ def each(*calls: Callable[[], object]) -> None:
 
 
 def pairs(folder: Path) -> None:
-    """Pairs of texts as a table, JSON lines, two files and an archive."""
+    """Write pairs of texts as a table, JSON lines, two files and an archive."""
     sides = list(zip(sentences(8), sentences(8, 1), strict=True))
     (folder / "a.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in sides))
     rows = [json.dumps({"source": a, "target": b}) + "\n" for a, b in sides]
@@ -106,7 +106,7 @@ def read_all_pairs(folder: Path) -> None:
 
 
 def vectors(folder: Path) -> None:
-    """Word vectors as text, gzip and archives by two methods."""
+    """Write word vectors as text, gzip and archives by two methods."""
     chance = random.Random(0)
     lines = [f"{w} " + " ".join(f"{chance.gauss(0, 1):.4f}" for _ in range(5)) for w in WORDS]
     data = ("\n".join(lines) + "\n").encode()
@@ -125,7 +125,7 @@ def read_vectors(folder: Path) -> None:
 
 
 def reviews(folder: Path) -> None:
-    """IMDB's layout as an archive, and as JSON lines."""
+    """Write IMDB's layout as an archive, and as JSON lines."""
     with tarfile.open(folder / "aclImdb_v1.tar.gz", "w:gz") as archive:
         for split in ("train", "test"):
             for kind, rating in (("neg", 2), ("pos", 9)):
@@ -143,7 +143,7 @@ def _member(archive: tarfile.TarFile, name: str, text: str) -> None:
 
 
 def read_reviews(folder: Path) -> None:
-    """Read them."""
+    """Read the reviews."""
     from regard.lab.data import imdb
     from regard.lab.data.texts import imdb_texts
 
@@ -152,7 +152,7 @@ def read_reviews(folder: Path) -> None:
 
 
 def described() -> Any:
-    """Return a table as Hugging Face datasets writes it: with the names of its classes."""
+    """Return a table as in Hugging Face datasets, with the names of its classes."""
     import pyarrow
 
     features = {"text": {"dtype": "string", "_type": "Value"},
@@ -166,7 +166,7 @@ def described() -> Any:
 
 
 def parquet(folder: Path) -> None:
-    """Texts and labels packed by every method, plain and by dictionaries, in pages of two kinds."""
+    """Write texts and labels by every compression and encoding, in two kinds of pages."""
     from pyarrow.parquet import write_table
 
     for method in ("none", "snappy", "gzip", "zstd", "brotli", "lz4"):
@@ -176,7 +176,7 @@ def parquet(folder: Path) -> None:
 
 
 def saved_dataset(folder: Path) -> None:
-    """A saved data set of two files, one packed."""
+    """Write a saved data set of two files, one packed."""
     import pyarrow
 
     place = folder / "train"

@@ -1,9 +1,9 @@
-"""Build the package twice, compare the bytes, install the wheel in a fresh environment and use it.
+"""Build the package twice, compare the bytes, install the wheel in a new environment and use it.
 
     python -m benchmarks.package                          # this Python
     python -m benchmarks.package --python python3.13      # another one
 
-prints one JSON object: the wheel with the extra ``lab``, and without it, where only the library is
+prints one JSON object: the wheel with the extra ``lab``, and without it, where the library is
 used and no package of the laboratory may be found. Needs ``build``, ``twine`` and
 ``check-wheel-contents`` in this environment and a package index (or a local folder of wheels) for
 pip. Exit code 1 if a check fails.
@@ -109,7 +109,7 @@ def environment(wheel: str, python: str, room: Path) -> Path:
 def library(python: str = sys.executable) -> dict[str, Any]:
     """Install the wheel without the extra, train a layer with every score, and list what is there.
 
-    ``packages`` and ``bytes`` leave out what torch alone would install.
+    ``packages`` and ``bytes`` exclude torch and its dependencies.
     """
     with TemporaryDirectory() as folder:
         room = Path(folder)
@@ -166,7 +166,7 @@ def installed(wheel: Path, python: str, room: Path) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Check wheel and sdist.")
     parser.add_argument("--python", default=sys.executable, help="the Python to install for")
     parser.add_argument("--no-install", action="store_true", help="only build and compare")

@@ -1,4 +1,4 @@
-"""``regard bench parity``: regard beside formulas in plain loops and beside torch, by difference.
+"""``regard bench parity``: differences of regard from formulas in plain loops and from torch.
 
 Small and seeded, so that the same command gives the same numbers on the same machine. A difference
 is the largest of output and gradients, each in parts of the largest number of its tensor, or of 1.
@@ -99,7 +99,7 @@ def by_hand(
 
 
 def of_score(name: str) -> float:
-    """A score in float64 beside its formula, output and all gradients; one query sees nothing."""
+    """Compare a score with its formula in float64, output and gradients; one query sees nothing."""
     torch.manual_seed(0)
     score = SCORES[name](WIDTH, WIDTH).double()
     with torch.no_grad():
@@ -137,9 +137,9 @@ def furthest(
     upstream: Tensor,
     parameters: tuple[Sequence[Tensor], Sequence[Tensor]] = ((), ()),
 ) -> float:
-    """The largest difference of two outputs and of their gradients.
+    """Return the largest difference of two outputs and of their gradients.
 
-    ``of`` is what both are made of; ``parameters``, what each has of its own.
+    ``of`` are the common inputs; ``parameters`` those of each side.
     """
     pairs = zip(
         torch.autograd.grad(ours, [*of, *parameters[0]], upstream),
@@ -151,13 +151,13 @@ def furthest(
 
 @torch.no_grad()
 def apart(a: Tensor, b: Tensor) -> float:
-    """The largest difference, in parts of the largest number or of 1; infinite for a NaN."""
+    """Return the largest difference relative to the largest number or 1; infinity for NaN."""
     difference = float((a - b).abs().max() / b.abs().max().clamp(min=1))
     return math.inf if math.isnan(difference) else difference
 
 
 def of_torch(kind: str, dtype: torch.dtype) -> float:
-    """MultiHeadAttention beside torch's with the same weights: output, all gradients."""
+    """Compare MultiHeadAttention with torch's at the same weights: output, all gradients."""
     torch.manual_seed(0)
     width, heads, n, itself = 32, 4, 9, kind in ("self", "causal")
     m = n if itself else 13
@@ -184,7 +184,7 @@ def of_torch(kind: str, dtype: torch.dtype) -> float:
 
 @torch.no_grad()
 def of_cache(setting: str, name: str, dtype: torch.dtype) -> float:
-    """Logits of a GPT that writes with a cache beside those of whole passes; other words: ∞."""
+    """Compare logits of a GPT with a cache and without; infinity if the words differ."""
     torch.manual_seed(0)
     sizes = {"width": 16, "heads": 4, "layers": 2, "feedforward": 32, "length": LONGEST}
     settings = build(GPTSettings, {**sizes, "position": "none", setting: name})
@@ -203,7 +203,7 @@ def of_cache(setting: str, name: str, dtype: torch.dtype) -> float:
 
 
 def strings(count: int) -> list[str]:
-    """Texts over all of Unicode, each character as likely; half surrogates are no text."""
+    """Return uniform random texts over all of Unicode, without surrogates."""
     chance = random.Random(1)
     points = [chance.randrange(0x110000 - 0x800) for _ in range(12 * count)]
     text = "".join(chr(point if point < 0xD800 else point + 0x800) for point in points)
@@ -212,14 +212,14 @@ def strings(count: int) -> list[str]:
 
 
 def of_tokens(kind: str, texts: Sequence[str]) -> float:
-    """How many texts do not come back from their tokens."""
+    """Return the number of texts that decoding does not restore."""
     pieces = train_tokenizer(kind, [x.text for x in reviews(200)], vocabulary=400)
     back = (pieces.decode(ids) for ids in pieces.encode(texts))
     return float(sum(a != b for a, b in zip(back, texts, strict=True)))
 
 
 def row(name: str, against: str, difference: float, aim: float) -> dict[str, Any]:
-    """A row of the table; a difference that is no number is None, as JSON has it."""
+    """Return a row of the table; None replaces a difference that is not finite, for JSON."""
     return {
         "name": name,
         "against": against,
@@ -230,7 +230,7 @@ def row(name: str, against: str, difference: float, aim: float) -> dict[str, Any
 
 
 def measured(count: int) -> Iterable[dict[str, Any]]:
-    """All rows."""
+    """Yield all rows."""
     double, single = torch.float64, torch.float32
     for name in FORMULAS:
         yield row(f"score {name}, float64", "its formula, a loop", of_score(name), 1e-12)
@@ -252,7 +252,7 @@ def measured(count: int) -> Iterable[dict[str, Any]]:
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """A row for each comparison. ``quick`` takes fewer texts. Raises: it has no settings."""
+    """Return a row for each comparison. ``quick`` takes fewer texts. Raises: settings are given."""
     if settings:
         raise RegardError(f"parity has no settings, so not {settings[0]!r}")
     return iter(measured(TEXTS // 100 if quick else TEXTS))

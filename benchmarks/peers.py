@@ -1,6 +1,6 @@
-"""The peers of ``regard bench attention``: each computes the formula in its own way.
+"""The peers of ``regard bench attention``: other implementations of the formula.
 
-They get the tensors and parameters that regard gets and give the outputs, so that the answers of
+They get regard's tensors and parameters and return the outputs, so that the answers of
 both can be compared before anything is timed. None of them uses regard's kernels.
 """
 
@@ -33,7 +33,7 @@ PEERS: dict[str, str | None] = {
 
 
 def missing(peer: str) -> bool:
-    """Whether a peer cannot be measured here, for want of its package.
+    """Return whether a peer's package is missing.
 
     >>> missing("dense")
     False
@@ -43,7 +43,7 @@ def missing(peer: str) -> bool:
 
 
 def package_of(peer: str) -> ModuleType:
-    """The package of a peer, imported without what it prints: stdout belongs to results."""
+    """Import the package of a peer without its prints: stdout is for results."""
     name = PEERS[peer]
     if name is None or find_spec(name) is None:
         raise RegardError(f"{peer} is not installed: pip install -c constraints.txt '.[bench]'")
@@ -58,7 +58,7 @@ def package_of(peer: str) -> ModuleType:
 def dense_additive(
     score: nn.Module, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """softmax(w·tanh(W_q q + W_k k + b)) v, the hidden layer of every pair in memory at once."""
+    """Return softmax(w·tanh(W_q q + W_k k + b)) v, with the hidden layer of all pairs in memory."""
     wq, wk, bias, weight = additive_parameters(score)
 
     def output() -> Tensor:
@@ -72,7 +72,7 @@ def dense_additive(
 def compiled_additive(
     score: nn.Module, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """The same through torch.compile, for its very shapes."""
+    """Return the same by torch.compile, for fixed shapes."""
     compiled: Callable[[], Tensor] = torch.compile(
         dense_additive(score, queries, keys, values), dynamic=False
     )
@@ -82,7 +82,7 @@ def compiled_additive(
 def keops_additive(
     score: nn.Module, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """The same as a formula of KeOps, which has exp and no tanh: tanh(x) = 1 − 2 / (1 + e^{2x})."""
+    """Return the same by KeOps, which has exp but no tanh: tanh(x) = 1 − 2 / (1 + e^{2x})."""
     lazy = package_of("KeOps").LazyTensor
     wq, wk, bias, weight = additive_parameters(score)
 
@@ -99,7 +99,7 @@ def keops_additive(
 def dense_gaussian(
     inverse_width: Tensor, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """softmax(−‖w(q − k)‖² / 2) v with the table of distances whole."""
+    """Return softmax(−‖w(q − k)‖² / 2) v with the full table of distances."""
 
     def output() -> Tensor:
         q, k = inverse_width * queries, inverse_width * keys
@@ -112,7 +112,7 @@ def dense_gaussian(
 def keops_gaussian(
     inverse_width: Tensor, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """The same as a formula of KeOps, as its documentation writes it."""
+    """Return the same by KeOps, as in its documentation."""
     lazy = package_of("KeOps").LazyTensor
 
     def output() -> Tensor:
@@ -124,7 +124,7 @@ def keops_gaussian(
 
 
 def averaged(scores: Any, values: Any, axis: int) -> Tensor:
-    """KeOps' softmax over the keys, of values."""
+    """Return the values weighted by KeOps' softmax over the keys."""
     found: Tensor = scores.sumsoftmaxweight(values, dim=axis)
     return found
 
@@ -132,14 +132,14 @@ def averaged(scores: Any, values: Any, axis: int) -> Tensor:
 def sdpa(
     queries: Tensor, keys: Tensor, values: Tensor, *, causal: bool = False
 ) -> Callable[[], Tensor]:
-    """torch's scaled_dot_product_attention."""
+    """Return torch's scaled_dot_product_attention."""
     return lambda: F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
 
 
 def sdpa_biased(
     bias: Tensor, buckets: Tensor, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """The same with a learned bias a bucket and head as its mask, which so gets a gradient."""
+    """Return the same with a learned bias per bucket and head as its mask, with a gradient."""
     return lambda: F.scaled_dot_product_attention(
         queries, keys, values, attn_mask=bias[:, buckets][None]
     )
@@ -148,9 +148,9 @@ def sdpa_biased(
 def entmax_dense(
     normalize: str, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """The entmax package's function (``sparsemax`` or ``entmax15``) on the whole table of scores.
+    """Return the entmax package's ``sparsemax`` or ``entmax15`` on the full table of scores.
 
-    It has no ``k``: with one it is quicker and wrong where more than k keys have a weight.
+    Its argument ``k`` is not set: it is faster, but wrong if more than k keys have a weight.
     """
     function = getattr(package_of("entmax"), normalize)
     scale = queries.shape[-1] ** -0.5
@@ -165,7 +165,7 @@ def entmax_dense(
 def flex_alibi(
     slopes: Tensor, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Callable[[], Tensor]:
-    """torch's FlexAttention, compiled, with a score_mod that subtracts slope · |i − j|."""
+    """Return torch's FlexAttention, compiled, with a score_mod that subtracts slope · |i − j|."""
     # Imported here: a cold process pays for it.
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -182,7 +182,7 @@ def flex_alibi(
 
 
 def flex_window(near: int, queries: Tensor, keys: Tensor, values: Tensor) -> Callable[[], Tensor]:
-    """FlexAttention, compiled, with a causal window of blocks."""
+    """Return FlexAttention, compiled, with a causal window of blocks."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     def seen(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -200,10 +200,10 @@ def flex_window(near: int, queries: Tensor, keys: Tensor, values: Tensor) -> Cal
 
 
 def multihead(layer: nn.MultiheadAttention, x: Tensor, *, weights: bool) -> Callable[[], Tensor]:
-    """torch's layer in self-attention, asked for its weights or not."""
+    """Return torch's layer in self-attention, with or without weights."""
     return lambda: layer(x, x, x, need_weights=weights)[0]
 
 
 def additive_parameters(score: nn.Module) -> Sequence[Tensor]:
-    """W_q, W_k, b and w of an additive score."""
+    """Return W_q, W_k, b and w of an additive score."""
     return [score.get_parameter(x) for x in ("query_weight", "key_weight", "bias", "weight")]

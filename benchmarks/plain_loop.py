@@ -1,7 +1,7 @@
-"""The formula by loops over batch, head, query and key, in float64: it shares no code with regard.
+"""The formula by loops over batch, head, query and key in float64, without code of regard.
 
-Parameters are read from regard's modules by their names; everything else is written out anew from
-the papers' equations, one pair of a query and a key after another.
+Parameters are read from regard's modules by their names; everything else follows
+the papers' equations, pair by pair.
 """
 
 import math
@@ -23,10 +23,10 @@ def attention(
     sees: Sees,
     where: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Output and weights of q (\\*batch, heads, n, d), k and v (\\*batch, heads, m, …).
+    """Return output and weights of q (\\*batch, heads, n, d), k and v (\\*batch, heads, m, …).
 
-    ``score(query, key, head, i, j)`` compares a pair that stands at positions i and j;
-    ``sees(batch, row, column)`` says whether a query may look at a key, by their places.
+    ``score(query, key, head, i, j)`` compares a pair at positions i and j;
+    ``sees(batch, row, column)`` is True if the query at a row may see the key at a column.
     ``where``: positions (\\*batch, n) and (\\*batch, m).
     """
     *batch, heads, n, _ = q.shape
@@ -60,7 +60,7 @@ def attention(
 
 
 def own(parameter: Tensor, head: int, axes: int) -> Tensor:
-    """A head's part of a parameter, which has an axis of heads in front of ``axes`` others."""
+    """Return a head's part of a parameter with an axis of heads before ``axes`` others."""
     return parameter[head] if parameter.ndim > axes else parameter
 
 
@@ -171,7 +171,7 @@ PLACES = {
 
 
 def turned(x: Tensor, at: int) -> Tensor:
-    """Columns h and h + half turned together by at / 10000^(h / half). Su et al. 2021."""
+    """Rotate columns h and h + half by at / 10000^(h / half). Su et al. 2021."""
     half = len(x) // 2
     found = [x[c] for c in range(len(x))]
     for h in range(half):
@@ -182,7 +182,7 @@ def turned(x: Tensor, at: int) -> Tensor:
 
 
 def slope(head: int, heads: int) -> float:
-    """ALiBi's slope of a head: Press et al. 2022, section 3, and their code for other numbers."""
+    """Return ALiBi's slope of a head. Press et al. 2022, section 3, and their code."""
     power = 1
     while power * 2 <= heads:
         power *= 2
@@ -192,7 +192,7 @@ def slope(head: int, heads: int) -> float:
 
 
 def bucket(apart: int, buckets: int = 32, farthest: int = 128) -> int:
-    """T5's bucket of a distance, both directions. Raffel et al. 2020, section 2.1."""
+    """Return T5's bucket of a distance, both directions. Raffel et al. 2020, section 2.1."""
     half = buckets // 2
     first, near = (half if apart > 0 else 0), abs(apart)
     exact = half // 2
@@ -261,7 +261,7 @@ def top_k(scores: Tensor, k: int = 16) -> Tensor:
 
 
 def broken_stick(scores: Tensor) -> Tensor:
-    """σ(s_j) of what later keys left."""
+    """Stick-breaking: σ(s_j) of the rest that later keys leave."""
     left, shares = scores.new_ones(()), []
     for score in reversed(scores.unbind()):
         share = score.sigmoid()  # 1 / (1 + exp(−s)) has a gradient of NaN below −709
@@ -271,7 +271,7 @@ def broken_stick(scores: Tensor) -> Tensor:
 
 
 def normalizer(name: str, p: dict[str, Tensor]) -> Callable[[Tensor, int], Tensor]:
-    """Return weights of the scores that a row sees."""
+    """Return a function of the visible scores of a row that gives weights."""
 
     def weights(scores: Tensor, head: int) -> Tensor:
         zero = scores.new_zeros(())

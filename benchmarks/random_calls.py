@@ -1,12 +1,12 @@
-"""Random calls of `attend` beside a plain loop in float64 that shares no code with it.
+"""Random calls of `attend` compared with a plain loop in float64 without common code.
 
     python -m benchmarks.random_calls --calls 20000 --out calls.json
 
 Each call draws its score, positions, mask, normaliser, shapes, heads and numbers; keys that no
-query may see hold NaN or infinity at times. It is computed by every path (``exact``, ``plain``,
+query may see sometimes contain NaN or infinity. It is computed by every path (``exact``, ``plain``,
 ``fused``, ``tiled``, and the one that regard chooses), in strips of a random size. Output, weights,
-summary and all gradients must agree with `benchmarks.plain_loop`. ``--show NUMBER`` says
-what one call was.
+summary and all gradients must agree with `benchmarks.plain_loop`. ``--show NUMBER`` describes
+one call.
 """
 
 import argparse
@@ -62,7 +62,7 @@ Sees = Callable[[tuple[int, ...], int, int], bool]
 
 @dataclass
 class Drawn:
-    """One call: what it asks, and what its mask means in plain Python."""
+    """One call: its arguments, and its mask in plain Python."""
 
     says: str
     inputs: list[Tensor]
@@ -137,7 +137,7 @@ def _mask(
     chance: random.Random, batch: tuple[int, ...], n: int, m: int,
     places: tuple[Tensor, Tensor], deep: int,
 ) -> tuple[Mask | None, Sees, str]:  # fmt: skip
-    """Return a mask, what it means, and what it is."""
+    """Return a mask, its predicate, and its description."""
     if deep == 2 and chance.random() < 0.2:
         return None, lambda b, i, j: True, "no mask"
     if deep and chance.random() < 0.4:
@@ -206,7 +206,7 @@ def _spoil(
     chance: random.Random, inputs: Sequence[Tensor], ours: tuple[int, ...],
     batch: tuple[int, ...], sees: Sees, n: int, m: int,
 ) -> None:  # fmt: skip
-    """Put NaN or infinity where no query may look."""
+    """Put NaN or infinity into keys that no query may see."""
     seen = {
         (tuple(min(x, size - 1) for x, size in zip(b, ours, strict=True)), j)
         for b in product(*map(range, batch)) for i in range(n) for j in range(m) if sees(b, i, j)
@@ -218,7 +218,7 @@ def _spoil(
 
 
 def expected(call: Drawn, upstream: Tensor) -> tuple[Tensor, Tensor, list[Tensor | None]]:
-    """Output, weights and gradients of the plain loop."""
+    """Return output, weights and gradients of the plain loop."""
     leaves = [x.double().nan_to_num(0, 0, 0).requires_grad_() for x in call.inputs]
     q, k, v = leaves
     heads = call.heads or 1
@@ -272,7 +272,7 @@ def _compare(
 
 
 def judge(call: Drawn) -> str:
-    """Compute a call by every path; "" where all agree, else what differs first."""
+    """Compute a call by every path; return "" if all agree, else the first difference."""
     upstream = torch.randn(1, dtype=torch.float64)
     wanted: tuple[Tensor, Tensor, list[Tensor | None]] | None = None
     for kernel in KERNELS:
@@ -338,7 +338,7 @@ def _summed(found: Attended, weights: Tensor) -> list[tuple[str, Tensor, Tensor]
 
 
 def apart(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference, as a share of the largest number where that is above 1."""
+    """Return the largest difference, relative to the largest number if that is above 1."""
     ours, theirs = ours.detach().double(), theirs.detach().double()
     if ours.shape != theirs.shape:
         return math.inf
@@ -349,7 +349,7 @@ def apart(ours: Tensor, theirs: Tensor) -> float:
 
 
 def run(numbers: Sequence[int], seed: int = 0) -> dict[str, Any]:
-    """Judge calls by their numbers: how many agree, what was refused, which are wrong."""
+    """Test calls by their numbers: count those that agree, the refusals, and the wrong ones."""
     refused: Counter[str] = Counter()
     wrong: dict[int, str] = {}
     begun = time.monotonic()
@@ -376,7 +376,7 @@ def run(numbers: Sequence[int], seed: int = 0) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Judge many calls, and say which are wrong."""
+    """Test many calls, and print the wrong ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first")

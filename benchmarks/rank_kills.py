@@ -1,12 +1,12 @@
-"""Kill one of several processes that train a network, or their launcher, again and again.
+"""Kill one of several processes that train a network, or their launcher, repeatedly.
 
     python -m benchmarks.rank_kills --kills 60 --out rank-kills.json
 
 A launcher starts two processes that train as `regard train` does. At a random moment, every third
 time while a checkpoint is written and every third time during a validation, one of the three gets
-SIGKILL; a rank gets SIGSTOP now and then, so that it hangs. All processes must be gone within 60 s,
-and every checkpoint must be readable. A new launcher then goes on; at the end the weights must have
-the hash of a training that nobody disturbed. Each process is forked from one that has imported
+SIGKILL; sometimes a rank gets SIGSTOP, so that it hangs. All processes must be gone within 60 s,
+and every checkpoint must be readable. A new launcher then resumes; at the end the weights must have
+the hash of an undisturbed training. Each process is forked from one that has imported
 torch and read the texts, and has computed nothing.
 """
 
@@ -47,7 +47,7 @@ FORK = multiprocessing.get_context("fork")
 
 @dataclass
 class Tally:
-    """What happened. `mismatches`, `unreadable`, `left` and `late` must be 0."""
+    """The counts of events. `mismatches`, `unreadable`, `left` and `late` must be 0."""
 
     kills: int = 0
     victims: dict[str, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Tally:
 
     @property
     def failures(self) -> int:
-        """Return how often something happened that must not."""
+        """Return the number of failures."""
         return self.mismatches + self.unreadable + self.left + self.late
 
 
@@ -132,14 +132,14 @@ class Group:
         return time.monotonic() - begun
 
     def kill(self) -> None:
-        """End whatever is left."""
+        """Kill all remaining processes."""
         for pid in filter(running, [*self.ranks, self.launcher.pid or 0]):
             os.kill(pid, signal.SIGKILL)
         self.launcher.join()
 
 
 def running(pid: int) -> bool:
-    """Return whether a process is there and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -150,7 +150,7 @@ def running(pid: int) -> bool:
 def strike(group: Group, moment: str, chance: random.Random, length: float, tally: Tally) -> bool:
     """Wait for the moment and kill one process; return False if the training ended before.
 
-    The processes have met by then: one that dies before is the launcher's to notice.
+    The processes have met by then; the launcher must notice one that dies before.
     """
     while group.alive() and not group.begun.value:
         time.sleep(0.01)
@@ -189,7 +189,7 @@ def strike(group: Group, moment: str, chance: random.Random, length: float, tall
 
 
 def assault(kills: int, place: Path, seed: int = 0) -> Tally:
-    """Kill so many times; print the tally after each training."""
+    """Kill this number of times; print the counts after each training."""
 
     chance, begun = random.Random(seed), time.monotonic()
     texts = TASKS["classification"].prepare(
@@ -227,7 +227,7 @@ def assault(kills: int, place: Path, seed: int = 0) -> Tally:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit status says whether all went well."""
+    """Run the command; the exit status is 0 if all checks passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)

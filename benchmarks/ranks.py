@@ -1,11 +1,11 @@
-"""Several processes that train one network on this machine's processor, measured.
+"""Measurements of several processes that train one network on this machine's processor.
 
     python -m benchmarks.ranks equality     # losses of 1, 2, 4 processes; resumes between them
     python -m benchmarks.ranks throughput   # bytes, time, overlap of the exchange; tokens a second
     python -m benchmarks.ranks plan --out docs/results/scale.svg   # a simulated plan for GPUs
 
 Processes are joined by gloo over loopback. ``plan`` measures nothing: it computes the time of a
-step on 8 to 512 GPUs from published figures and says where DDP and FSDP2 stop to scale.
+step on 8 to 512 GPUs from published figures and prints where DDP and FSDP2 stop scaling.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
 
 
 class Words(Learnable[Rows]):
-    """Language modelling on random words, of which every second repeats the one before."""
+    """Language modelling on random words, where every second word repeats the previous one."""
 
     metric = "likelihood"
 
@@ -85,7 +85,7 @@ def network(sizes: dict[str, int]) -> nn.Module:
 
 
 def settings_of(**values: Any) -> TrainingSettings:
-    """Return settings of a training, the others being the usual ones."""
+    """Return the settings of a training, by default the usual ones."""
     return TrainingSettings(**values)
 
 
@@ -133,7 +133,7 @@ def speed(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def traced(training: Training, plan: Sequence[NDArray[np.integer]]) -> dict[str, Any]:
-    """Return the seconds and bytes of the exchange in a step, and its share beside the backward."""
+    """Return the seconds and bytes of a step's exchange, and its share during the backward pass."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as trace:
@@ -173,7 +173,7 @@ def joined(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def run(job: dict[str, Any], world: int, place: Path) -> dict[str, Any]:
-    """Do a job in so many processes and return its result. Raises: a process fails."""
+    """Run a job in several processes and return its result. Raises: a process fails."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -233,12 +233,12 @@ def throughput(place: Path, steps: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Machine:
-    """Published figures of a GPU and its network, each in one direction, and what is reached.
+    """Published figures of a GPU and its network, each in one direction, and the used share.
 
     NVIDIA H100 SXM: 989 · 10¹² operations a second in bf16 without sparsity, NVLink 900 GB/s in
     both directions together, 8 GPUs a machine (NVIDIA H100 data sheet). InfiniBand NDR: 400 Gb/s a
     port (NVIDIA ConnectX-7 data sheet). With one port for each GPU, as in a DGX H100, each carries
-    an eighth of what a machine exchanges.
+    an eighth of a machine's exchange.
     """
 
     ports: int = 8  # of a machine
@@ -258,8 +258,8 @@ def step_seconds(
 
     Compute: 6 operations for each parameter and token (Kaplan et al. 2020), of which 2/3 are the
     backward pass. A ring moves (w − 1)/w of the bytes once for each all-gather or reduce-scatter:
-    DDP all-reduces float32 gradients (8 bytes a parameter) beside the backward pass; FSDP2 gathers
-    bf16 weights twice and reduces float32 gradients once (8 bytes), beside both passes. The slowest
+    DDP all-reduces float32 gradients (8 bytes a parameter) during the backward pass; FSDP2 gathers
+    bf16 weights twice and reduces float32 gradients once (8 bytes), during both passes. The slowest
     link counts.
     """
     compute = 6 * parameters * tokens / (machine.operations * machine.used)

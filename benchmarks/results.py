@@ -1,4 +1,4 @@
-"""What ``regard bench`` prints and writes: the cases as a table, as JSON and as a figure."""
+"""The output of ``regard bench``: the cases as a table, as JSON and as a figure."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ PAPER = 220  # columns of a table in a file or a pipe
 
 
 def machine() -> str:
-    """This machine in a line: processor, cores, vector instructions, torch."""
+    """Describe this machine in a line: processor, cores, vector instructions, torch."""
     import torch
 
     names = [platform.machine()]
@@ -34,7 +34,7 @@ def machine() -> str:
 
 
 def write(folder: Path, name: str, result: dict[str, Any], *, figure: bool) -> None:
-    """Put the result into a folder: as JSON, and times as a figure."""
+    """Write the result into a folder: as JSON, and times as a figure."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{name}.json", result)
     if figure:
@@ -42,7 +42,7 @@ def write(folder: Path, name: str, result: dict[str, Any], *, figure: bool) -> N
 
 
 def brief(case: dict[str, Any]) -> str:
-    """One case in a few words, as it comes in.
+    """Describe one case in a few words, for the progress.
 
     >>> brief({"against": "KeOps", "time_ratio": 2.0}), brief({"cells": 9, "exact": 8})
     ('2.00 × KeOps', '8 of 9 exact')
@@ -56,7 +56,7 @@ def brief(case: dict[str, Any]) -> str:
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the cases as a table, and what they aim at where they have an aim."""
+    """Print the cases as a table, with their aims."""
     from rich.table import Table
 
     cases = result["cases"]
@@ -92,7 +92,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def show_cells(result: dict[str, Any]) -> None:
-    """Print how many cells were exact, which were not, what was refused and why."""
+    """Print the number of exact cells, the others, and the refusals with their reasons."""
     from rich.table import Table
 
     table, cases = Table("score × normaliser", box=None, pad_edge=False), result["cases"]
@@ -125,7 +125,7 @@ def show_cells(result: dict[str, Any]) -> None:
 
 
 def show_parity(result: dict[str, Any]) -> None:
-    """Print how far apart each two are, and how far they may be."""
+    """Print the differences and their bounds."""
     from rich.table import Table
 
     table, cases = Table("case", "beside", box=None, pad_edge=False), result["cases"]
@@ -140,7 +140,7 @@ def show_parity(result: dict[str, Any]) -> None:
 
 
 def far(difference: float | None) -> str:
-    """How far apart two numbers are; None where they cannot be compared.
+    """Return a difference as text; None is "∞".
 
     >>> far(3.14159e-7), far(0.0), far(None)
     ('3.1e-07', '0', '∞')
@@ -149,28 +149,28 @@ def far(difference: float | None) -> str:
 
 
 def page() -> Console:
-    """Where tables go: the terminal as wide as it is, else a page on which no row is folded."""
+    """Return the console of tables: the terminal, or a page on which no row is folded."""
     return out if out.is_terminal else Console(highlight=False, soft_wrap=True, width=PAPER)
 
 
 def yes_or_no(reached: bool | None) -> str:
-    """Whether an aim is reached; nothing where that was not judged."""
+    """Return whether an aim is reached as text; "" if unknown."""
     return "" if reached is None else "yes" if reached else "NO"
 
 
 def exponents(case: dict[str, Any]) -> str:
-    """How time and memory grow with n."""
+    """Return the exponents of time and memory in n as text."""
     pair = [(key, case.get(f"{key}_exponent")) for key in ("time", "memory")]
     return ", ".join(f"{key} {value:.2f}" for key, value in pair if value is not None)
 
 
 def whole(value: float | None) -> str:
-    """Megabytes without a fraction; nothing where they were not measured."""
+    """Return megabytes without a fraction; "" if not measured."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def seconds(value: float | None) -> str:
-    """A time in the unit that reads best; nothing where it was not measured.
+    """Return a time in a readable unit; "" if not measured.
 
     >>> seconds(0.0123), seconds(2.5), seconds(None)
     ('12.3 ms', '2.50 s', '')
@@ -180,5 +180,5 @@ def seconds(value: float | None) -> str:
     return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
 
 
-#: How the results of each kind of benchmark are shown.
+#: The display of each kind of benchmark's results.
 SHOW = {"speed": show, "cells": show_cells, "parity": show_parity}

@@ -1,12 +1,12 @@
-"""Open thousands of damaged files; each must be taken or refused in one line.
+"""Open thousands of damaged files; each must be accepted or refused in one line.
 
     python -m benchmarks.robustness --mutants 2000 --out robustness.json
 
-For every kind of file that regard reads, sound ones are made, and then mutants of them
-(`benchmarks.mutants`). Each mutant is used as a user would use it, in a process of its own
-kind. It fails where anything but `RegardError` is raised, where it takes more than 10 seconds of a
-processor, a minute on the clock or 1 GB, or where the process dies. ``--only NAME`` takes one kind,
-``--show NAME:NUMBER`` one mutant with its traceback.
+For every kind of file that regard reads, valid ones are made, and then mutants of them
+(`benchmarks.mutants`). Each mutant is used as by a user, in a separate process for each kind. It
+fails if anything but `RegardError` is raised, if it takes more than 10 seconds of a
+processor, a minute of wall-clock time or 1 GB, or if the process dies. ``--only NAME`` takes one
+kind, ``--show NAME:NUMBER`` one mutant with its traceback.
 """
 
 import argparse
@@ -42,7 +42,7 @@ ROOM = 4 << 30  # bytes beyond which the system refuses more
 
 
 class Answer(NamedTuple):
-    """What became of one use: ``kind`` names a number of `Tally`, and ``cause`` says why."""
+    """The outcome of one use: ``kind`` is a field of `Tally`, ``cause`` the reason."""
 
     kind: str
     cause: str = ""
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Tally:
-    """What became of the mutants of one kind of file."""
+    """The outcomes of the mutants of one kind of file."""
 
     name: str
     mutants: int = 0
@@ -68,7 +68,7 @@ class Tally:
 
     @property
     def failures(self) -> int:
-        """Mutants that were neither taken nor refused in words."""
+        """Return the number of mutants that were neither accepted nor refused in one line."""
         return self.tracebacks + self.hangs + self.memory + self.died
 
     def add(self, number: int, kind: str, cause: str) -> None:
@@ -81,7 +81,7 @@ class Tally:
 
 
 def attack(target: Target, mutants: int, place: Path, seed: int = 0) -> Tally:
-    """Use so many mutants of a kind of file, in a process that is begun anew where it ends."""
+    """Use mutants of a kind of file, in a process that is restarted when it ends."""
     sound = _sound(target, place)
     tally, begun, number = Tally(target.name), time.monotonic(), 0
     while number < mutants:
@@ -94,7 +94,7 @@ def attack(target: Target, mutants: int, place: Path, seed: int = 0) -> Tally:
 
 
 def _sound(target: Target, place: Path) -> Path:
-    """The folder of what is sound, which every use takes."""
+    """Return the folder of valid files, which every use needs."""
     sound = place / target.name
     if not sound.exists():
         sound.mkdir(parents=True)
@@ -108,7 +108,7 @@ def _sound(target: Target, place: Path) -> Path:
 
 
 def answers(work: Callable[[Connection], None], count: int) -> Iterator[Answer]:
-    """What ``work`` sends in a process with limits, until it ends or has to be ended."""
+    """Yield the messages of ``work`` in a limited process, until it ends or is ended."""
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=_limited, args=(work, there))
     process.start()
@@ -149,7 +149,7 @@ def _mutants(target: Target, sound: Path, numbers: range, seed: int, tell: Conne
 
 
 def made(target: Target, sound: Path, number: int, seed: int, folder: Path) -> None:
-    """Copy what is sound, and change one file of it; hashes fit again in half of the mutants."""
+    """Copy the valid folder, and change one file; hashes are updated in half of the mutants."""
     shutil.copytree(sound, folder)
     chance = random.Random(f"{target.name} {seed} {number}")
     files = sorted(path for kind in target.files for path in folder.glob(kind) if path.is_file())
@@ -173,7 +173,7 @@ def _seal(manifest: Path) -> None:
 
 
 def used(uses: Sequence[Callable[[Path], object]], folder: Path) -> Answer:
-    """Use a folder in every way, and say what came, in how long and at which memory."""
+    """Use a folder in every way, and return the outcome, its time and its memory."""
     before, begun = _forget_peak(), time.process_time()
     kind, cause = _asked(uses, folder)
     seconds, extra = time.process_time() - begun, _status("VmHWM") - before
@@ -201,7 +201,7 @@ def _asked(uses: Sequence[Callable[[Path], object]], folder: Path) -> tuple[str,
 
 
 def _where(error: BaseException) -> str:
-    """The kind of an error and the last line of regard that it passed."""
+    """Return the kind of an error and its last line in regard."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
         if "/regard/" in frame.filename and "/benchmarks/" not in frame.filename
@@ -214,7 +214,7 @@ def _where(error: BaseException) -> str:
 
 
 def _status(key: str) -> int:
-    """A line of /proc/self/status in bytes."""
+    """Return a line of /proc/self/status in bytes."""
     found = re.search(rf"^{key}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
@@ -225,12 +225,12 @@ def _forget_peak() -> int:
 
 
 def quick_place() -> str | None:
-    """A folder in memory, where there is one."""
+    """Return a folder in memory, if there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 
 
 def show(asked: str, place: Path, seed: int) -> None:
-    """Use one mutant here, with its traceback."""
+    """Use one mutant in this process, with its traceback."""
     name, _, number = asked.partition(":")
     target = next(target for target in TARGETS if target.name == name)
     sound, folder = _sound(target, place), place / f"mutant-{name}-{number}"

@@ -1,4 +1,4 @@
-"""Requests made from a server's schema, half of them with a value that does not fit."""
+"""Requests generated from a server's schema, half of them with an invalid value."""
 
 import random
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ ODD: tuple[Any, ...] = (
 def made_of(
     schema: dict[str, Any], run: str, chance: random.Random, many: int
 ) -> Iterator[tuple[str, str, Any]]:
-    """Method, path and body of requests that a schema describes."""
+    """Yield method, path and body of requests from a schema."""
     parts = schema["components"]["schemas"]
     calls = [(m, p, op) for p, ops in schema["paths"].items() for m, op in ops.items()]
     for _ in range(many):

@@ -1,15 +1,15 @@
-"""Ask a server for more than it can do; nothing may break, and everyone must be told.
+"""Overload a server; nothing may break, and every client must get an answer.
 
     python -m benchmarks.serving RUN --seconds 60 --out serving.json
 
 Its capacity is measured first, by few clients that wait for each answer. Then twice as many
-requests come as it can answer, whatever it answers, and hostile ones among them; then hundreds of
+requests are sent as it can answer, with hostile ones among them; then hundreds of
 slow clients; then clients who leave before their answer; then requests made from its own schema;
-then it is asked to end while it works. `Tally` says what happened, and `faults` what must not have.
+then it is ended while it works. `Tally` has the counts, and `faults` the failures.
 
-An answer's seconds count from the moment its request was sent. Connecting is told apart: a system
-whose line of connections is full lets them wait for seconds before the server hears of them. So is
-by how much the clients' own process was late, which is in all its figures.
+An answer's seconds count from the sending of its request. Connecting is separate: a system
+whose queue of connections is full delays them for seconds before the server sees them. So is
+the delay of the clients' own process, which is in all its figures.
 """
 
 import argparse
@@ -40,9 +40,9 @@ SERVED, REFUSED = (200,), (503, 504)
 
 
 class Answer(NamedTuple):
-    """What came back: status (0: nothing), headers, body, seconds since it was asked.
+    """An answer: status (0: none), headers, body, seconds since the request.
 
-    ``connecting``: seconds before, until it was sent.
+    ``connecting``: seconds until the request was sent.
     """
 
     status: int
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Tally:
-    """What happened in each part."""
+    """The results of each part."""
 
     capacity: float = 0.0  # answers a second
     overload: dict[str, int] = field(default_factory=dict)  # answers by status
@@ -78,7 +78,7 @@ class Tally:
     exit_code: int = 0
 
     def faults(self) -> list[str]:
-        """What should not have happened, in words; an empty list is what is hoped for."""
+        """Return the failures in words; empty if there are none."""
         wrong = {s: n for s, n in self.overload.items() if int(s) not in (*SERVED, *REFUSED)}
         checks = {
             f"other answers than 200, 503 and 504 under load: {wrong}": wrong,
@@ -98,7 +98,7 @@ class Tally:
 
 
 class Client:
-    """Plain HTTP/1.1, a connection a request."""
+    """A plain HTTP/1.1 client, with a connection for each request."""
 
     def __init__(self, url: str, run: str, pid: int = 0) -> None:
         found = urlparse(url)
@@ -106,25 +106,25 @@ class Client:
         self.pid = pid  # of the server
 
     def written(self, method: str, path: str, body: Any = None) -> bytes:
-        """A request as it is sent."""
+        """Return the bytes of a request."""
         data = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nConnection: close\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         return head.encode() + data
 
     async def send(self, data: bytes) -> Any:
-        """Open a connection and send a request; its reader and writer."""
+        """Open a connection and send a request; return its reader and writer."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         writer.write(data)
         await writer.drain()
         return reader, writer
 
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        """One request and its answer; status 0 where the connection broke."""
+        """Send a request and return its answer; status 0 if the connection broke."""
         return await self.ask_raw(self.written(method, path, body))
 
     async def ask_raw(self, data: bytes) -> Answer:
-        """The same for a request as it is sent."""
+        """Send raw bytes and return the answer."""
         came = sent = time.monotonic()
         try:
             reader, writer = await self.send(data)
@@ -141,12 +141,12 @@ class Client:
         return Answer(status, headers, content, time.monotonic() - sent, sent - came)
 
     async def predict(self, words: int, number: int) -> Answer:
-        """A prediction of a text of its own."""
+        """Request a prediction of a new text."""
         text = f"{number} " + " ".join((TEXT.split() * (words // 19 + 1))[:words])
         return await self.ask("POST", "/predict", {"run": self.run, "text": text})
 
     async def gauge(self, name: str) -> float:
-        """One number of /metrics, asked for until there is a place."""
+        """Return a number of /metrics, with retries while the server is full."""
         answer = await self.ask("GET", "/metrics")
         while answer.status != 200:
             await asyncio.sleep(0.1)
@@ -159,7 +159,7 @@ class Client:
 
 
 async def capacity(client: Client, words: int, seconds: float) -> float:
-    """Answers a second: the most that 1, 4, 16 or 48 clients get that each wait for the last."""
+    """Return the most answers per second for 1, 4, 16 or 48 clients that wait for each answer."""
     found = [await _served(client, words, seconds / 4, clients) for clients in (1, 4, 16, 48)]
     return max(found)
 
@@ -181,12 +181,12 @@ async def _served(client: Client, words: int, seconds: float, clients: int) -> f
 
 
 async def overload(client: Client, words: int, rate: float, seconds: float, tally: Tally) -> None:
-    """Requests at a fixed rate, whatever becomes of those before; hostile ones beside them."""
+    """Send requests at a fixed rate, whatever the answers, with hostile ones at the same time."""
     memory, late = [(0.0, held(client.pid))], list[float]()
     beside = [
         asyncio.ensure_future(watch_memory(client, seconds, memory)),
         asyncio.ensure_future(watch_clock(late)),
-        asyncio.ensure_future(hostile_clients.beside(client, tally.hostile)),
+        asyncio.ensure_future(hostile_clients.attack_on(client, tally.hostile)),
     ]
     tasks = []
     begun = time.monotonic()
@@ -210,9 +210,9 @@ async def overload(client: Client, words: int, rate: float, seconds: float, tall
 
 
 def growths(memory: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """By what share memory grew until the last tenth: since the start, and since the second tenth.
+    """Return the growth of memory until the last tenth: since the start, and the second tenth.
 
-    ``memory``: seconds and bytes, in order. Of a tenth the median counts: a large request comes and
+    ``memory``: seconds and bytes, in order. The median of a tenth counts: a large request comes and
     goes.
 
     >>> growths([(0, 100.0), *((when, 150.0) for when in range(1, 20)), (20, 300.0)])
@@ -228,7 +228,7 @@ def growths(memory: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 async def watch_memory(client: Client, seconds: float, memory: list[tuple[float, float]]) -> None:
-    """What the server holds, every few seconds."""
+    """Record the server's memory every few seconds."""
     begun = time.monotonic()
     while True:
         await asyncio.sleep(max(seconds / 60, 1.0))
@@ -236,7 +236,7 @@ async def watch_memory(client: Client, seconds: float, memory: list[tuple[float,
 
 
 def held(pid: int) -> float:
-    """Bytes of memory that a process holds; 0 where the system does not tell (Linux does)."""
+    """Return the memory of a process in bytes; 0 if unknown (known on Linux)."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -245,7 +245,7 @@ def held(pid: int) -> float:
 
 
 async def watch_clock(late: list[float]) -> None:
-    """By how much a tenth of a second was late, again and again."""
+    """Record the delays of sleeps of a tenth of a second."""
     while True:
         begun = time.monotonic()
         await asyncio.sleep(0.1)
@@ -253,7 +253,7 @@ async def watch_clock(late: list[float]) -> None:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that a share of all do not exceed; 0 of none.
+    """Return the quantile of a share; 0 without values.
 
     >>> quantile([3.0, 1.0, 2.0], 0.5), quantile([], 0.99)
     (2.0, 0.0)
@@ -262,7 +262,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 async def leave(client: Client, words: int, many: int, queue: int, tally: Tally) -> None:
-    """Clients that send a request and are gone; how long their places stay taken."""
+    """Send requests and disconnect; measure how long their slots stay occupied."""
     for start in range(0, many, queue // 2):
         writers = []
         for number in range(min(queue // 2, many - start)):
@@ -279,7 +279,7 @@ async def leave(client: Client, words: int, many: int, queue: int, tally: Tally)
 
 
 async def by_schema(client: Client, many: int, tally: Tally, seed: int = 0) -> None:
-    """Requests made from the server's schema, half of them with a value that does not fit."""
+    """Send requests from the server's schema, half of them with an invalid value."""
     schema = json.loads((await client.ask("GET", "/openapi.json")).body)
     chance, counts = random.Random(seed), Counter[str]()
     for method, path, body in made_of(schema, client.run, chance, many):
@@ -288,7 +288,7 @@ async def by_schema(client: Client, many: int, tally: Tally, seed: int = 0) -> N
 
 
 async def end(client: Client, process: "subprocess.Popen[str]", words: int, tally: Tally) -> None:
-    """Ask the server to end while it works: what it has taken on is answered first."""
+    """End the server while it works: requests in flight must be answered first."""
     tasks = [asyncio.ensure_future(client.predict(words, i)) for i in range(16)]
     while await client.gauge("regard_queue_length") < 1:
         await asyncio.sleep(0.001)
@@ -303,7 +303,7 @@ async def end(client: Client, process: "subprocess.Popen[str]", words: int, tall
 
 
 def assault(run: Path, seconds: float, words: int, queue: int, deadline: float) -> Tally:
-    """All parts, one after the other, against a server of its own. Raises: it does not begin."""
+    """Run all parts in sequence against a new server. Raises: it does not start."""
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "regard", "serve", str(run), "--port", "0", f"queue={queue}",
          f"deadline={deadline:g}"],
@@ -338,7 +338,7 @@ def assault(run: Path, seconds: float, words: int, queue: int, deadline: float) 
 
 
 def main() -> None:
-    """Read the arguments, run, print and write what happened."""
+    """Run the command; print and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of a complete run")
     parser.add_argument("--seconds", type=float, default=60)

@@ -4,12 +4,12 @@
     python -m benchmarks.shards read --gigabytes 2
     python -m benchmarks.shards tokenise s3
 
-``read`` writes shards whose every token is known from its place, drops them from the page cache,
+``read`` writes shards whose tokens follow from their positions, drops them from the page cache,
 and reads random batches in two processes by the path of a training (`LanguageModeling.batches` and
-`batch`). It holds that the tokens are right, that no window is read by both, that an epoch covers
-each window once, and that a process that begins at any step reads what the undisturbed one read.
-Memory is the peak of RssAnon in /proc/self/status: mapped pages are the system's to drop.
-``tokenise`` compares one process with two, on IMDB reviews where they are (REGARD_DATA), else on
+`batch`). It checks that the tokens are right, that no window is read by both, that an epoch covers
+each window once, and that a process that starts at any step reads the same as an undisturbed one.
+Memory is the peak of RssAnon in /proc/self/status: the system may drop mapped pages.
+``tokenise`` compares one process with two, on IMDB reviews if available (REGARD_DATA), else on
 generated ones. ``s3`` reads the same files by s3:// from moto's server on loopback.
 """
 
@@ -61,12 +61,12 @@ STATUS = re.compile(r"RssAnon:\s+(\d+) kB")
 
 
 def token_at(places: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """The token at a place of the stream."""
+    """Return the token at a position of the stream."""
     return ((places * FACTOR + places // KINDS) % KINDS).astype(np.uint16)
 
 
 def block_at(start: int) -> NDArray[np.uint16]:
-    """The tokens of a block, faster."""
+    """Return the tokens of a block, faster."""
     row = np.arange(KINDS, dtype=np.int64) * FACTOR % KINDS
     numbers = (start // KINDS + np.arange(BLOCK // KINDS)) % KINDS
     sums = row.astype(np.uint32) + numbers.astype(np.uint32)[:, None]
@@ -74,7 +74,7 @@ def block_at(start: int) -> NDArray[np.uint16]:
 
 
 def write_tokens(folder: Path, tokens: int) -> None:
-    """Shards of a stream of so many tokens, dropped from the page cache."""
+    """Write shards of a stream of tokens, and drop them from the page cache."""
     shards = []
     for number, first in enumerate(range(0, tokens, SHARD)):
         last, digest = min(first + SHARD, tokens), hashlib.sha256()
@@ -103,13 +103,13 @@ def write_tokens(folder: Path, tokens: int) -> None:
 
 
 def anonymous_mb() -> float:
-    """The anonymous memory of this process now."""
+    """Return the anonymous memory of this process now."""
     found = STATUS.search(Path("/proc/self/status").read_text())
     return int(found[1]) * 1024 / 1e6 if found else 0.0
 
 
 class Peak:
-    """The largest anonymous memory, looked at every 5 ms by a thread."""
+    """The peak of anonymous memory, read every 5 ms by a thread."""
 
     def __init__(self) -> None:
         self.mb = anonymous_mb()
@@ -122,7 +122,7 @@ class Peak:
 
 
 def task_of(folder: Path) -> Any:
-    """Language modelling of the stream, as a training has it."""
+    """Return language modelling of the stream, as in a training."""
     from regard.lab.tasks.pretraining.language_modeling import LanguageModeling
     from regard.lab.tasks.settings import PretrainingSettings
 
@@ -136,7 +136,7 @@ def task_of(folder: Path) -> Any:
 
 
 def as_rank(folder: Path, rank: int, first: int, steps: int) -> dict[str, Any]:
-    """Read a rank's batches from a step on; the result is what this process measured."""
+    """Read a rank's batches from a step on; return the measurements."""
     import torch  # loaded before the memory is measured
 
     torch.set_num_threads(1)
@@ -172,13 +172,13 @@ def as_rank(folder: Path, rank: int, first: int, steps: int) -> dict[str, Any]:
 
 
 def in_process(*words: object) -> "subprocess.Popen[str]":
-    """Start this file as a process of its own."""
+    """Start this file as a separate process."""
     command = [sys.executable, "-m", "benchmarks.shards", *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
 
 
 def answers(processes: list["subprocess.Popen[str]"]) -> list[dict[str, Any]]:
-    """What the processes printed. Raises: one of them failed."""
+    """Return the output of the processes. Raises: one of them failed."""
     outputs = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise RegardError("a process failed; see above")
@@ -186,7 +186,7 @@ def answers(processes: list["subprocess.Popen[str]"]) -> list[dict[str, Any]]:
 
 
 def read(place: Path, gigabytes: float, steps: int) -> dict[str, Any]:
-    """Write the stream, read it by two ranks, and hold what the module promises."""
+    """Write the stream, read it by two ranks, and check the module's promises."""
     folder = place / "stream"
     folder.mkdir()
     begun = time.monotonic()
@@ -218,7 +218,7 @@ def read(place: Path, gigabytes: float, steps: int) -> dict[str, Any]:
 
 
 def some_texts(count: int) -> Iterator[str]:
-    """Reviews of IMDB where they are, else generated ones."""
+    """Yield reviews of IMDB if available, else generated ones."""
     if (folder := present("imdb")) and (folder / "unsup.jsonl.gz").is_file():
         yield from islice(text_rows(folder / "unsup.jsonl.gz", "text"), count)
     else:
@@ -227,7 +227,7 @@ def some_texts(count: int) -> Iterator[str]:
 
 
 def write_texts(folder: Path, count: int, last: str = ".jsonl.gz") -> float:
-    """Texts in files of equal size, the last one as Parquet if asked; the result is their MB."""
+    """Write texts in files of equal size, the last one as Parquet if wanted; return their MB."""
     import pyarrow
     import pyarrow.parquet
 
@@ -243,7 +243,7 @@ def write_texts(folder: Path, count: int, last: str = ".jsonl.gz") -> float:
 
 
 def tokenise(place: Path, count: int) -> dict[str, Any]:
-    """The speed of one process and of two, in MB of text a second, without learning."""
+    """Measure one process and two, in MB of text per second, without learning."""
     folder = place / "texts"
     folder.mkdir()
     size = write_texts(folder, count)
@@ -265,7 +265,7 @@ def tokenise(place: Path, count: int) -> dict[str, Any]:
 
 
 def s3(place: Path, count: int) -> dict[str, Any]:
-    """Gzip lines and Parquet from an S3 server on loopback, and the same from the disk."""
+    """Read gzip lines and Parquet from an S3 server on loopback, and the same from the disk."""
     import s3fs
     from moto.server import ThreadedMotoServer
 
@@ -302,7 +302,7 @@ def s3(place: Path, count: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; the exit status says whether all promises hold."""
+    """Run the command; the exit status is 0 if all promises hold."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", default=["read", "tokenise", "s3"])
     parser.add_argument("--gigabytes", type=float, default=10.0)

@@ -1,4 +1,4 @@
-"""Runs of imaginary methods on imaginary test sets, where the truth is known.
+"""Simulated runs of methods on test sets with known true scores.
 
 **Labels.** Three classes, 70, 20 and 10 % of the examples. Example i of class c has the ease
 
@@ -6,8 +6,8 @@
     p[i] = 1 / (1 + exp(−l[i]))                  an average seed is right so often
     P(right[s, i]) = p[i] + (a[s, c] + effect) p[i] (1 − p[i]) / U[c],   U[c] = mean of p (1 − p)
 
-a[s, c] is the luck of a seed with a class, in shares of its recall; it and the effect move what is
-uncertain and leave what is easy. A wrong answer is the label that the example tempts to. About
+a[s, c] is the effect of a seed on a class, in shares of its recall; it and the arm's effect change
+uncertain examples and not easy ones. A wrong answer is the example's most tempting label. About
 84 % of the answers are right, and two seeds of one method disagree on 9 % of the examples.
 
 **Texts.** A sentence of 6 to 24 words, of which the share
@@ -17,7 +17,7 @@ uncertain and leave what is easy. A wrong answer is the label that the example t
 is also in its reference, and f^n of its n-grams; its length differs from the reference's by up to
 two words. These are BLEU's sufficient statistics; the corpora have about 42 BLEU.
 
-Methods of different kind share only part of z: on average as good, wrong on other examples.
+Methods of different kinds share only part of z: equally good on average, with other errors.
 Examples of one group (of 20) share 70 % of every z, and half of the draws that decide whether a
 seed is right, so that seeds and methods err by groups.
 """
@@ -46,7 +46,7 @@ Statistics = Float[np.ndarray, "numbers studies arms seeds examples"]
 
 @dataclass(frozen=True)
 class World:
-    """What is true of the methods: whether they err alike, and how steady their seeds are."""
+    """The properties of the methods: whether their errors agree, and the spread of their seeds."""
 
     name: str
     own_share: float = 0.0
@@ -58,7 +58,7 @@ WORLDS = (World("one method"), World("several methods", OWN_SHARE))
 
 @dataclass(frozen=True)
 class Design:
-    """How much is run: studies at once, arms (the first is the reference), seeds, examples."""
+    """The size of studies: their number, arms (the first is the reference), seeds, examples."""
 
     studies: int
     arms: int
@@ -68,12 +68,12 @@ class Design:
 
     @property
     def groups(self) -> Integer[np.ndarray, " examples"] | None:
-        """The group of each example."""
+        """Return the group of each example."""
         return np.arange(self.examples) // GROUP if self.grouped else None
 
 
 def _normal(design: Design, arms: int, rng: Random) -> Float[np.ndarray, "studies arms 1 examples"]:
-    """Standard normals of examples, alike within groups."""
+    """Draw standard normals of examples, correlated within groups."""
     shape = (design.studies, arms, 1, design.examples)
     z = rng.standard_normal(shape, dtype=np.float32)
     if design.grouped:
@@ -95,7 +95,7 @@ def _ease(
 
 
 def _uniform(design: Design, rng: Random) -> Float[np.ndarray, "studies arms seeds examples"]:
-    """Uniform draws; in groups half of them are their group's."""
+    """Draw uniform numbers; in groups half of them are their group's."""
     shape = (design.studies, design.arms, design.seeds, design.examples)
     u = rng.random(shape, dtype=np.float32)
     if design.grouped:
@@ -106,14 +106,14 @@ def _uniform(design: Design, rng: Random) -> Float[np.ndarray, "studies arms see
 
 
 def _effects(design: Design, effect: float) -> Float[np.ndarray, "arms 1 1"]:
-    """The second arm has the effect, the others are as good as the reference."""
+    """Return the effects: the second arm has one, the others are as good as the reference."""
     return np.asarray(effect * (np.arange(design.arms) == 1)[:, None, None])
 
 
 def answers(
     world: World, design: Design, effect: float, rng: Random
 ) -> tuple[Shaped[np.ndarray, "studies examples"], Answers]:
-    """Draw the labels of new test sets and what new seeds of each arm say."""
+    """Draw the labels of new test sets and the answers of new seeds of each arm."""
     labels = rng.choice(CLASSES, (design.studies, design.examples), p=SHARES).astype(np.int8)
     tempting = np.stack(
         [rng.choice(CLASSES, labels.shape, p=row).astype(np.int8) for row in TEMPTS]
@@ -134,13 +134,13 @@ def answers(
 
 @lru_cache(maxsize=1)
 def uncertain() -> Float[np.ndarray, " classes"]:
-    """The mean of p (1 − p) of each class."""
+    """Return the mean of p (1 − p) of each class."""
     _, chance = _chances()
     return np.asarray((chance * (1 - chance)).mean(-1))
 
 
 def _chances() -> tuple[Float[np.ndarray, " z"], Float[np.ndarray, "classes z"]]:
-    """Quantiles of z, and p at them by class."""
+    """Return quantiles of z, and p at them by class."""
     from scipy.special import ndtri
 
     z = ndtri((np.arange(2000) + 0.5) / 2000)
@@ -182,7 +182,7 @@ def pseudo_values(
 ) -> Float[np.ndarray, "studies arms seeds examples"]:
     """Compute `regard.lab.tasks.classification.metrics.per_example` of many runs at once.
 
-    A value depends on the cell of the confusion counts, so a run has as many as cells.
+    A value depends only on the cell of the confusion counts, so a run has one per cell.
     """
     if metric == "accuracy":
         return np.asarray(said == labels[:, None, None])
@@ -205,7 +205,7 @@ def pseudo_values(
 def texts(world: World, design: Design, effect: float, rng: Random) -> Statistics:
     """Draw the sufficient statistics of new texts, as sacreBLEU orders them.
 
-    Words said, words wanted, n-grams that match, n-grams: 2 + 4 + 4 numbers.
+    Words of the output, words of the reference, matching n-grams, n-grams: 2 + 4 + 4 numbers.
     """
     wanted = rng.integers(6, 25, (design.studies, 1, 1, design.examples)).astype(np.float32)
     lucks = (
@@ -230,7 +230,7 @@ def texts(world: World, design: Design, effect: float, rng: Random) -> Statistic
 
 
 def bleu(total: Shaped[np.ndarray, " numbers *runs"]) -> Shaped[np.ndarray, " *runs"]:
-    """Corpus BLEU as a share, from summed statistics with a match of every order."""
+    """Return corpus BLEU as a share, from summed statistics with a match of every order."""
     product = (total[2] / total[6]) * (total[3] / total[7])
     product *= (total[4] / total[8]) * (total[5] / total[9])
     return np.asarray(np.sqrt(np.sqrt(product)) * np.exp(np.minimum(0, 1 - total[1] / total[0])))

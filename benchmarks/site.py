@@ -1,9 +1,9 @@
-"""Look at pages of the built documentation site: light and dark, wide and narrow.
+"""Check pages of the built documentation site: light and dark, wide and narrow.
 
     make docs && python -m benchmarks.site docs/_build/html/0.1.0 --out pictures
 
 Each page is opened from its file in Chromium and must fit the width, have no serious fault by axe
-and ask no other host. Prints one JSON object; with ``--out`` each view is kept as a picture. Exit
+and send no request to another host. Prints one JSON object; ``--out`` stores each view. Exit
 code 1 if a check fails. Needs playwright, axe-playwright-python and a Chromium of this machine.
 """
 
@@ -23,7 +23,7 @@ WIDTHS = (1280, 390)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import sync_playwright
 

@@ -1,4 +1,4 @@
-"""The size of regard: lines and files of each folder, long functions, what an import loads.
+"""The size of regard: lines and files of each folder, long functions, modules of an import.
 
     python -m benchmarks.size > size.json
     git worktree add OTHER COMMIT && (cd OTHER && python -m benchmarks.size)

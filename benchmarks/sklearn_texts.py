@@ -1,10 +1,10 @@
-"""regard's classifier and scikit-learn's own pipeline on four data sets: the same calls.
+"""regard's classifier and scikit-learn's own pipeline on four data sets, with the same calls.
 
     python -m benchmarks.sklearn_texts --data FOLDER        # subj, cr, mpqa and trec as .tsv.gz
     python -m benchmarks.sklearn_texts --data FOLDER --sets trec --models nb-svm,transformer
 
 prints a table: accuracy by stratified cross-validation (TREC: its own test), and the CPU seconds of
-a fit, which other work on the machine changes little. Every estimator is called by ``fit``,
+a fit, which a busy machine changes little. Every estimator is called by ``fit``,
 ``predict`` and ``score`` alone.
 """
 
@@ -59,7 +59,7 @@ def splits(folder: Path, name: str, folds: int) -> list[tuple[Any, Any, Any, Any
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Text classifiers by scikit-learn's calls.")
     parser.add_argument("--data", type=Path, required=True, help="folder of the .tsv.gz files")
     parser.add_argument("--sets", default=",".join(SETS))

@@ -1,9 +1,9 @@
-"""Training a text classifier: regard's `transformer` beside `torch.nn.TransformerEncoder`.
+"""Training a text classifier: regard's `transformer` and `torch.nn.TransformerEncoder`.
 
-The peer is trained as tutorials train it: random batches of 32 reviews, padded to the longest,
+The peer is trained as in tutorials: random batches of 32 reviews, padded to the longest,
 fp32, Adam, a key-padding mask, dropout 0.1 everywhere the layer puts it. Both have the same
-width, layers, heads, feed-forward width, vocabulary and texts. Speed counts real tokens (padding
-is nobody's gain), in rounds that alternate between the two, each round the same number of tokens.
+width, layers, heads, feed-forward width, vocabulary and texts. Speed counts real tokens (without
+padding), in rounds that alternate between the two, each round the same number of tokens.
 """
 
 import time
@@ -37,9 +37,9 @@ NEVER = 1 << 30
 
 
 class BenchSettings(Settings):
-    """How much to measure: `rounds` turns each of `round_tokens` real tokens.
+    """Settings: `rounds` turns of `round_tokens` real tokens each.
 
-    `epoch=1` trains both for a whole epoch afterwards, from new weights, and judges them on test.
+    `epoch=1` then trains both for a whole epoch from new weights, and evaluates them on the test.
     """
 
     rounds: int = 5
@@ -56,7 +56,7 @@ class Contest:
     training: TrainingSettings
 
     def ours(self) -> tuple[nn.Module, Iterator[int]]:
-        """regard's model and its training: real tokens of each step of one epoch."""
+        """Return regard's model and its training, an iterator of each step's real tokens."""
         torch.manual_seed(self.training.seed)
         model = MODELS["transformer"].build(
             self.sizes, vocabulary=len(self.task.tokenizer), labels=len(self.task.labels)
@@ -71,7 +71,7 @@ class Contest:
         return model, steps()
 
     def theirs(self) -> tuple[nn.Module, Iterator[int]]:
-        """The peer and its training, likewise."""
+        """Return the peer and its training in the same form."""
         torch.manual_seed(self.training.seed)
         model = Tutorial(len(self.task.tokenizer), len(self.task.labels), self.sizes)
         model.to(choose_device(self.training.device))
@@ -91,7 +91,7 @@ class Tutorial(nn.Module):
         self.to_labels = nn.Linear(sizes.width, labels)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Logits (batch, labels)."""
+        """Return the logits (batch, labels)."""
         x = self.embedding(tokens)
         x = x + sinusoidal(torch.arange(tokens.shape[1], device=x.device), x.shape[-1], x.dtype)
         real = inside(lengths, tokens.shape[1])
@@ -102,7 +102,7 @@ class Tutorial(nn.Module):
 
 
 def train_tutorial(model: nn.Module, data: Encoded, seed: int) -> Iterator[int]:
-    """One epoch as tutorials do it; yields the real tokens of each step."""
+    """Train one epoch as in tutorials; yield the real tokens of each step."""
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=PEER_RATE)
     device = device_of(model)
@@ -119,7 +119,7 @@ def train_tutorial(model: nn.Module, data: Encoded, seed: int) -> Iterator[int]:
 
 
 def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
-    """Seconds per real token of the next steps, until enough tokens have passed."""
+    """Return the seconds per real token of the next steps, for a number of tokens."""
     begun, tokens = time.perf_counter(), 0
     for now in steps:
         tokens += now
@@ -131,7 +131,7 @@ def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Seconds per 1,000 real tokens of both, and after one epoch their errors if asked for.
+    """Return seconds per 1,000 real tokens of both, and errors after one epoch with ``epoch``.
 
     `settings`: key=value of the task (data, length, ...), of the sizes (width, layers, heads,
     feedforward), of the training, and of `BenchSettings`.
@@ -153,14 +153,14 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
 
 
 def contested(contest: Contest, how: BenchSettings) -> Iterator[dict[str, Any]]:
-    """The cases, each as soon as it is known: the whole epoch takes many minutes."""
+    """Yield each case as soon as it is measured: the whole epoch takes many minutes."""
     yield speed(contest, how)
     if how.epoch:
         yield after_an_epoch(contest)
 
 
 def speed(contest: Contest, how: BenchSettings) -> dict[str, Any]:
-    """A case: seconds per 1,000 real tokens, turns A B A B, the medians."""
+    """Return a case: median seconds per 1,000 real tokens of turns A B A B."""
     (_, ours), (_, theirs) = contest.ours(), contest.theirs()
     next(ours), next(theirs)  # the first step allocates
     enough, device = how.round_tokens, contest.training.device
@@ -183,7 +183,7 @@ def speed(contest: Contest, how: BenchSettings) -> dict[str, Any]:
 
 
 def after_an_epoch(contest: Contest) -> dict[str, Any]:
-    """A case: a whole epoch each, its time and the test accuracy after it."""
+    """Return a case: the time of a whole epoch each, and the test accuracy after it."""
     task, results = contest.task, []
     for model, steps in (contest.ours(), contest.theirs()):
         begun = time.perf_counter()

@@ -95,7 +95,7 @@ READERS = {"mlflow": mlflow_numbers, "wandb": wandb_numbers}
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     os.environ["WANDB_MODE"] = "offline"
     report: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""Translating: regard's Transformer beside a plain torch loop, Marian, JoeyNMT and CTranslate2.
+"""Translation by regard's Transformer, a plain torch loop, Marian, JoeyNMT and CTranslate2.
 
-Everybody has the same sizes, subwords and sentences. ``training``: seconds per 1,000 real tokens of
-both sides (padding is nobody's gain), each with the batches and the loss that it comes with.
-``decoding``: seconds per sentence of a beam of 5 whose texts are all forced to 30 tokens; Hugging
-Face and CTranslate2 write with regard's very weights. Sides take turns in one run, and each row
-names its precisions. JoeyNMT lives in an environment of its own: ``joey=PATH`` of its python.
+All have the same sizes, subwords and sentences. ``training``: seconds per 1,000 real tokens of
+both sides (without padding), each with its own batches and loss.
+``decoding``: seconds per sentence of a beam of 5 with all texts forced to 30 tokens; Hugging
+Face and CTranslate2 use regard's weights. Sides take turns in one run, and each row
+names its precisions. JoeyNMT has a separate environment: ``joey=PATH`` of its Python.
 """
 
 import time
@@ -40,7 +40,7 @@ SIDES = ("ours", "theirs")
 
 
 class TranslationSettings(Settings):
-    """``case``: training or decoding (both by default); ``against``: peers whose name holds it.
+    """``case``: training or decoding (both by default); ``against``: peers whose name contains it.
 
     Training: ``rounds`` turns each of ``round_tokens`` real tokens; peers without batches of their
     own take ``peer_batch`` random pairs. Decoding: ``rounds`` turns; regard and CTranslate2 write
@@ -69,24 +69,24 @@ class Contest:
 
     @property
     def precision(self) -> Precision:
-        """What regard computes in."""
+        """Return regard's precision."""
         return choose_precision(self.training.precision, self.training.device)
 
     def model(self) -> Transformer:
-        """regard's model with the weights that it begins with."""
+        """Return regard's model with initial weights."""
         torch.manual_seed(self.training.seed)
         words = self.task.end + 1
         return Transformer(self.sizes, words, words)
 
     def ours(self) -> Iterator[int]:
-        """regard's training: the real tokens of each step, without end."""
+        """Yield the real tokens of each step of regard's training, endlessly."""
         before = 0
         for progress in train(self.model(), self.task, self.training):
             yield progress.tokens - before
             before = progress.tokens
 
     def says(self) -> str:
-        """The sizes in words."""
+        """Describe the sizes."""
         sizes = self.sizes
         return (
             f"{sizes.layers} + {sizes.decoder_layers or sizes.layers} layers, width {sizes.width}, "
@@ -105,7 +105,7 @@ class Rival:
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """A row for each peer; ``quick`` takes few turns, and aims are then not judged.
+    """Return a row for each peer; ``quick`` takes few turns, and aims are then not checked.
 
     ``settings``: key=value of the task (data, vocabulary, …), of the Transformer (width, layers,
     heads, …), of the training (precision, batch_tokens, …) and of `TranslationSettings`.
@@ -132,7 +132,7 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
 
 
 def rows(contest: Contest, *, judged: bool) -> Iterator[dict[str, Any]]:
-    """Measure what was asked for. Raises: a peer that nobody is."""
+    """Measure the selected rows. Raises: an unknown peer."""
     tables = {"training": training_rivals, "decoding": decoding_rivals}
     how = contest.how
     asked = {name: make(contest) for name, make in tables.items() if how.case in ("", name)}
@@ -156,7 +156,7 @@ def rows(contest: Contest, *, judged: bool) -> Iterator[dict[str, Any]]:
 
 
 def blank(contest: Contest, case: str, rival: Rival) -> dict[str, Any]:
-    """A row before it is measured."""
+    """Return a row before its measurement."""
     unit = (
         "per 1,000 real tokens"
         if case == "training"
@@ -172,7 +172,7 @@ def blank(contest: Contest, case: str, rival: Rival) -> dict[str, Any]:
 
 
 def training_rivals(contest: Contest) -> list[Rival]:
-    """Who trains."""
+    """Return the peers of training."""
     task, sizes, size = contest.task, contest.sizes, contest.how.peer_batch
     seed, words = contest.training.seed, contest.task.end + 1
     hf = peers.missing("transformers")
@@ -199,7 +199,7 @@ def training_rivals(contest: Contest) -> list[Rival]:
 
 
 def decoding_rivals(contest: Contest) -> list[Rival]:
-    """Who writes; all but JoeyNMT with regard's weights."""
+    """Return the peers of decoding; all but JoeyNMT have regard's weights."""
     forced, sizes = contest.how.forced, contest.sizes
     hf, ct2 = peers.missing("transformers"), peers.missing("ctranslate2")
 
@@ -220,12 +220,12 @@ def decoding_rivals(contest: Contest) -> list[Rival]:
 
 
 def joey(contest: Contest) -> Joey:
-    """JoeyNMT at the same sizes, in its own process."""
+    """Return JoeyNMT at the same sizes, in its own process."""
     return Joey(contest.how.joey, contest.sizes, contest.task, contest.how.forced)
 
 
 def spread(model: Transformer) -> Transformer:
-    """The model with weights everywhere: a stack that begins as the identity writes one word."""
+    """Return the model with nonzero weights: a stack that is the identity writes one word."""
     with torch.no_grad():
         for x in model.parameters():
             x.add_(torch.randn_like(x), alpha=0.02)
@@ -233,7 +233,7 @@ def spread(model: Transformer) -> Transformer:
 
 
 def train_both(contest: Contest, rival: Rival) -> dict[str, Any]:
-    """Seconds per 1,000 real tokens, in turns."""
+    """Return seconds per 1,000 real tokens, in turns."""
     with ExitStack() as stack:
         ours, made = contest.ours(), rival.make()
         theirs = stack.enter_context(made).training() if isinstance(made, Joey) else made
@@ -250,7 +250,7 @@ def train_both(contest: Contest, rival: Rival) -> dict[str, Any]:
 
 
 def write_both(contest: Contest, rival: Rival) -> dict[str, Any]:
-    """Seconds per sentence, in turns; the slow ones write one batch in theirs."""
+    """Return seconds per sentence, in turns; slow peers write one batch per turn."""
     how, sources = contest.how, contest.task.split("test").source
     order = np.argsort([-len(ids) for ids in sources], kind="stable")
     count = how.sentences * how.batches
@@ -277,7 +277,7 @@ def write_both(contest: Contest, rival: Rival) -> dict[str, Any]:
 
 
 def write(model: Transformer, contest: Contest, batches: Sequence[Any]) -> None:
-    """regard's way: batches side by side, each by a beam whose texts are all of one length."""
+    """Decode batches in parallel, each by a beam with texts of one length."""
     forced = contest.how.forced
     limits = Limits(ratio=0, more=forced, longest=forced, least=forced)
 
@@ -290,14 +290,14 @@ def write(model: Transformer, contest: Contest, batches: Sequence[Any]) -> None:
 
 
 def compared(turns: Sequence[tuple[float, float]], unit: float) -> dict[str, Any]:
-    """Medians of both sides, and the ratios of the turns in order."""
+    """Return the medians of both sides, and the ratios of the turns in order."""
     ours, theirs = (unit * median(side) for side in zip(*turns, strict=True))
     ratios = sorted(b / a for a, b in turns)
     return {"ours_s": ours, "theirs_s": theirs, "ratios": ratios}
 
 
 def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
-    """Seconds per real token of the next steps, until enough tokens have passed."""
+    """Return the seconds per real token of the next steps, for a number of tokens."""
     begun, tokens = time.perf_counter(), 0
     while tokens < enough:
         tokens += next(steps)
@@ -307,7 +307,7 @@ def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that it takes."""
+    """Return the seconds of a call."""
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun

@@ -1,4 +1,4 @@
-"""Who translates beside regard: a plain torch loop, Hugging Face's Marian, CTranslate2."""
+"""The peers of translation: a plain torch loop, Hugging Face's Marian, CTranslate2."""
 
 import importlib.util
 import math
@@ -27,7 +27,7 @@ Ids = NDArray[np.integer]
 
 
 def quiet_transformers() -> Any:
-    """Hugging Face's transformers, without its bars and advice."""
+    """Import transformers without its progress bars and warnings."""
     import transformers
 
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -36,7 +36,7 @@ def quiet_transformers() -> Any:
 
 
 def missing(package: str) -> str:
-    """Why a peer is left out; nothing if it is there.
+    """Return the reason for a peer's omission; "" if it is installed.
 
     >>> missing("torch"), missing("no_such_package")
     ('', 'no_such_package is not installed')
@@ -47,7 +47,7 @@ def missing(package: str) -> str:
 def train_plainly(
     model: nn.Module, task: Sequences, size: int, seed: int, *, bf16: bool
 ) -> Iterator[int]:
-    """The usual loop: random batches padded to the longest, AdamW; the real tokens of each step."""
+    """Yield the real tokens of each step of the usual loop: random padded batches, AdamW."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     random, count = np.random.default_rng(seed), len(task.split("train"))
@@ -65,7 +65,7 @@ def train_plainly(
 
 
 class Tutorial(nn.Module):
-    """`nn.Transformer` as the tutorial of translation has it: one loss of a padded batch."""
+    """`nn.Transformer` as in the tutorial of translation: one loss of a padded batch."""
 
     def __init__(self, sizes: TransformerSettings, words: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Tutorial(nn.Module):
         self.dropout = nn.Dropout(sizes.dropout)
 
     def forward(self, batch: PairBatch) -> Tensor:
-        """The mean cross entropy of the target's words."""
+        """Return the mean cross entropy of the target's words."""
         device = batch.source.device
         places = torch.arange(batch.source.shape[1], device=device)
         padding = places >= batch.source_lengths[:, None]
@@ -100,7 +100,7 @@ class Tutorial(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), label_smoothing=0.1)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Scaled vectors with sine positions."""
+        """Return scaled vectors with sine positions."""
         x = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
         places = torch.arange(tokens.shape[1], device=x.device)
         found: Tensor = self.dropout(x + sinusoidal(places, x.shape[-1]))
@@ -108,7 +108,7 @@ class Tutorial(nn.Module):
 
 
 class Marian(nn.Module):
-    """Hugging Face's Marian at these sizes, its own loss of its own labels."""
+    """Hugging Face's Marian at these sizes, with its own loss and labels."""
 
     def __init__(self, sizes: TransformerSettings, words: int) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Marian(nn.Module):
         )
 
     def forward(self, batch: PairBatch) -> Tensor:
-        """The mean cross entropy of the target's words."""
+        """Return the mean cross entropy of the target's words."""
         from regard.interop.marian import to_marian
 
         places = torch.arange(batch.source.shape[1], device=batch.source.device)
@@ -152,7 +152,7 @@ class Generating:
 
     @torch.no_grad()
     def write(self, batches: Sequence[Sequence[Ids]]) -> Any:
-        """A beam of each batch; all texts are of one length."""
+        """Return a beam for each batch; all texts have one length."""
         from regard.interop.marian import to_marian
 
         found = None
@@ -171,7 +171,7 @@ class Generating:
 
 
 class CTranslate2:
-    """CTranslate2 with a regard model's weights: two workers of one thread, its best setting."""
+    """CTranslate2 with a regard model's weights, at its best setting: two workers of one thread."""
 
     quick = True  # it writes as many batches as regard
 
@@ -199,7 +199,7 @@ class CTranslate2:
         self.folder.cleanup()
 
     def write(self, batches: Sequence[Sequence[Ids]]) -> Any:
-        """All batches at once: its workers share them."""
+        """Decode all batches at once: its workers share them."""
         return self.translator.translate_batch(
             [[self.names[i] for i in ids.tolist()] for batch in batches for ids in batch],
             beam_size=BEAM,

@@ -1,12 +1,12 @@
-"""Results that a change of structure must not move: every lab, and a training of each kind of task.
+"""Results that a refactoring must not change: every lab, and a training of each kind of task.
 
     python -m benchmarks.unmoved --out before.json
     python -m benchmarks.unmoved --against before.json
 
 Labs run with small settings and one or two seeds; compared are their claims, verdicts, arms and
-tables, without seconds and memory. Of a training the bytes of its weights, its test metric and its
-predictions are compared. Every number must be the same to the last digit: run both on one machine.
-The lab `complexity` is left out, since it measures nothing but time.
+tables, without seconds and memory. For a training, the bytes of its weights, its test metric and
+its predictions are compared. Every number must be the same to the last digit: run both on one
+machine. The lab `complexity` is omitted, since it measures only time.
 """
 
 import argparse

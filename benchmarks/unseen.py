@@ -1,4 +1,4 @@
-"""Default settings on short texts that they were not tuned for, beside published figures.
+"""Default settings on short texts for which they were not tuned, and published figures.
 
 Every model with its defaults, by ten-fold cross-validation or the official test, several seeds:
 sentences of subjectivity (Subj), customer reviews (CR), opinion phrases (MPQA) and questions
@@ -6,8 +6,8 @@ sentences of subjectivity (Subj), customer reviews (CR), opinion phrases (MPQA) 
 
     python -m benchmarks.unseen --data FOLDER --out runs/unseen --json unseen.json
 
-The folder holds subj.tsv, cr.tsv, mpqa.tsv, trec-train.tsv and trec-test.tsv, each plain or .gz,
-with columns text and label. The same command goes on where it was; --only takes some sets.
+The folder contains subj.tsv, cr.tsv, mpqa.tsv, trec-train.tsv and trec-test.tsv, each plain or .gz,
+with columns text and label. The same command resumes; --only selects sets.
 """
 
 import argparse
@@ -40,7 +40,7 @@ NEAR = 0.02  # of the reference: how far another network may be behind
 
 @dataclass(frozen=True)
 class Published:
-    """A set of texts: its official test file, if it has one, and accuracies of the literature.
+    """A set of texts: its official test file, if it has one, and published accuracies.
 
     `cnn`: random vectors (Kim 2014, CNN-rand); `nb_svm`: bigrams (Wang & Manning 2012), NaN where
     the paper has none.
@@ -61,9 +61,9 @@ SETS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One arm on one set: accuracy with its interval over all folds, and what is behind it.
+    """One arm on one set: accuracy with its interval over all folds, and details.
 
-    `ahead` is how far it is before the reference, with the 95 % interval; `published` the figure
+    `ahead` is the lead over the reference, with the 95 % interval; `published` the figure
     of the literature, NaN without one; `seconds` of training are a mean of the runs.
     """
 
@@ -82,7 +82,7 @@ class Row:
 
 
 def split(name: str, data: Path, out: Path, folds: int) -> list[tuple[Path, Path]]:
-    """Write the train and test files of each fold, or of the official split; name them.
+    """Write the train and test files of each fold, or of the official split; return their names.
 
     Folds are a random permutation of the rows, seed 0, cut into equal parts.
     """
@@ -110,7 +110,7 @@ def split(name: str, data: Path, out: Path, folds: int) -> list[tuple[Path, Path
 
 
 def find(data: Path, name: str) -> Path:
-    """The table of this name in a folder. Raises: there is none."""
+    """Return the table of this name in a folder. Raises: there is none."""
     for ending in (".tsv", ".tsv.gz", ".csv", ".csv.gz"):
         if (path := data / f"{name}{ending}").is_file():
             return path
@@ -118,7 +118,7 @@ def find(data: Path, name: str) -> Path:
 
 
 def write(path: Path, examples: Sequence[Example]) -> None:
-    """Write a table of texts and labels, unless it is there already."""
+    """Write a table of texts and labels, unless it exists."""
     if path.exists():
         return
     with path.with_suffix(".part").open("w", encoding="utf-8", newline="") as file:
@@ -132,7 +132,7 @@ def write(path: Path, examples: Sequence[Example]) -> None:
 def studies(
     name: str, asked: argparse.Namespace, arms: Sequence[str], settings: Sequence[str]
 ) -> list[Study]:
-    """A comparison for each fold of a set, as it would be planned by `regard compare`."""
+    """Return a comparison for each fold of a set, as `regard compare` would plan it."""
     place = asked.out / name
     planned = [
         Study(
@@ -150,7 +150,7 @@ def studies(
 
 
 def jobs_of(name: str, planned: Sequence[Study]) -> list[Job]:
-    """All runs of a set, each named by its fold."""
+    """Return all runs of a set, each named by its fold."""
     found = []
     for number, study in enumerate(planned):
         for job in study.jobs():
@@ -159,7 +159,7 @@ def jobs_of(name: str, planned: Sequence[Study]) -> list[Job]:
 
 
 def results(name: str, planned: Sequence[Study]) -> list[Row]:
-    """The rows of a set, from the runs that there are; folds without all seeds are left out."""
+    """Return the rows of a set from the complete folds."""
     tables: dict[str, np.ndarray[Any, np.dtype[np.bool_]]] = {}
     runs: dict[str, list[RunScore]] = {}
     for arm in planned[0].arms:
@@ -205,7 +205,7 @@ def results(name: str, planned: Sequence[Study]) -> list[Row]:
 
 
 def promises(rows: Sequence[Row]) -> list[tuple[str, bool]]:
-    """What the defaults promise, each with whether these runs keep it."""
+    """Return the promises about the defaults, each with whether these runs keep it."""
     found = []
     for row in rows:
         said = f"{row.data}: {row.arm} {100 * row.mean:.1f}"
@@ -223,7 +223,7 @@ def promises(rows: Sequence[Row]) -> list[tuple[str, bool]]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as a table of Markdown, in per cent and points."""
+    """Return the rows as a Markdown table, in per cent and points."""
 
     def written(value: float, sign: str = "") -> str:
         return "" if value != value else f"{100 * value:{sign}.1f}".replace("-", "−")
@@ -251,7 +251,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; exit code 1 where a promise does not hold, 2 where a run failed."""
+    """Run the command; exit code 1 if a promise is broken, 2 if a run failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the four sets")
     parser.add_argument("--out", type=Path, default=Path("runs/unseen"))

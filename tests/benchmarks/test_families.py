@@ -49,7 +49,7 @@ def test_a_difference_is_seen(monkeypatch):
 @pytest.mark.parametrize(
     ("family", "outcome", "reason"),
     [("bloom", "own attention", ""),
-     ("decision_transformer", "not built", "takes states that this benchmark does not")],
+     ("decision_transformer", "not built", "needs states, which this benchmark does not")],
 )  # fmt: skip
 def test_others_by_their_reason(family, outcome, reason, monkeypatch):
     verdict = judged(family, monkeypatch)
