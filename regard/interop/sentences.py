@@ -154,11 +154,10 @@ class StaticTable(nn.Module):
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts become tokens.
+    """A tokenizer and the limits of a text.
 
-    ``length``: the most tokens of a text, those around it included; None: all. ``around``: whether
-    the tokenizer adds its symbols. ``characters``: the most characters of a text. ``dropped``: a
-    token that is left out.
+    ``length``: maximum tokens, added symbols included; None: no limit. ``around``: whether the
+    tokenizer adds its symbols. ``characters``: maximum characters. ``dropped``: a token to remove.
     """
 
     tokenizer: Any
@@ -236,9 +235,9 @@ class SentenceEncoder(nn.Module):
     ) -> Float[np.ndarray, "texts width"]:
         """Return one float32 vector for each text.
 
-        Texts beyond the longest length are cut. ``prompt`` is written before each text: by default
-        the encoder's own, if it has one. ``tokens``: of a batch, padding included; the batches do
-        not change a vector but for rounding.
+        Longer texts are truncated. ``prompt`` is prepended to each text; by default the encoder's
+        own, if it has one. ``tokens``: maximum tokens of a batch, padding included; batches change
+        a vector only by rounding.
 
         Raises: `RegardError`: no texts.
 
@@ -349,13 +348,16 @@ def _of_modules(place: Path, modules: Sequence[tuple[str, str | None]]) -> Sente
     """Return the encoder of a chain of modules, each a type and its folder."""
     (first, where), *others = modules
     prompts = read_json(place / PROMPTS) if (place / PROMPTS).exists() else {}
-    said = prompts.get("prompts") or {}
-    if not isinstance(said, dict) or not all(isinstance(x, str) for x in said.values()):
+    texts = prompts.get("prompts") or {}
+    if not isinstance(texts, dict) or not all(isinstance(x, str) for x in texts.values()):
         raise RegardError(f"{place / PROMPTS} is damaged: prompts is not a table of texts")
     name = prompts.get("default_prompt_name")
-    if name is not None and name not in said:
+    if name is not None and name not in texts:
         raise RegardError(f"{place / PROMPTS}: default_prompt_name={name!r} is not in prompts")
-    asked: dict[str, Any] = {"prompts": said, "prompt": "" if name is None else said[name]}
+    asked: dict[str, Any] = {
+        "prompts": texts,
+        "prompt": "" if name is None else texts[name],
+    }
     inside = place / (where or "")
     if first == "StaticEmbedding":
         table = _table(inside, folder.read_tensors(inside))

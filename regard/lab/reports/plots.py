@@ -38,20 +38,20 @@ def plot(thing: Run | Comparison | Path | str, ax: "Axes | None" = None, kind: s
 
 def chart_of(thing: Run | Comparison | Path | str, kind: str = "") -> tuple[str, Chart]:
     """Return the kind of the chart that `plot` draws, and the chart. Raises: as `plot`."""
-    found = _found(thing)
+    content = content_of(thing)
     charts: Mapping[str, Callable[[Any], Chart | None]] = COMPARISON
-    if isinstance(found, Run):
-        folder, charts = found.folder.path, RUN
+    if isinstance(content, Run):
+        folder, charts = content.folder.path, RUN
     else:
-        folder = found.folder
+        folder = content.folder
     chosen = {kind: look_up(charts, kind, f"plot of {folder}")} if kind else charts
     for name, draw in chosen.items():
-        if (chart := draw(found)) is not None:
+        if (chart := draw(content)) is not None:
             return name, chart
     raise RegardError(f"{folder} has no numbers to plot: no {' and no '.join(chosen)}")
 
 
-def _found(thing: Run | Comparison | Path | str) -> Run | Story:
+def content_of(thing: Run | Comparison | Path | str) -> Run | Story:
     """Return a run, or the content of a comparison's report."""
     if isinstance(thing, Run):
         return thing

@@ -74,8 +74,8 @@ def made(
     except UnsupportedScore as reason:
         return Kept(None, str(reason), None, marks.objects)
     places = [next((i for i, x in enumerate(tensors) if x is y), -1) for y in program.captured]
-    found = None if -1 in places else tuple(places)
-    return Kept(program, "", found, marks.objects)
+    kept_places = None if -1 in places else tuple(places)
+    return Kept(program, "", kept_places, marks.objects)
 
 
 def tensors_of(call: Call) -> Iterator[Tensor]:

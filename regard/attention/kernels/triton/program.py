@@ -248,12 +248,12 @@ def written(
         lines += returning("allowed", allowed, f"{{}} & ({TILE} == 0.0)")
     upstream = build.node("upstream", (), (), "f", {"z", "r", "c"})
     needed = {name for name, is_wanted in zip(sides.names, wanted, strict=True) if is_wanted}
-    found = {}
+    slopes = {}
     if needed:
-        found = dict(adjoints(build, score, upstream, lambda load: load.data[0] in needed))
+        slopes = dict(adjoints(build, score, upstream, lambda load: load.data[0] in needed))
     buffers: dict[str, list[Buffer]] = {"r": [], "c": []}
     outputs: dict[str, list[Gradient]] = {"r": [], "c": []}
-    for load, slope in found.items():
+    for load, slope in slopes.items():
         name, side = load.data[0], "c" if load.data[0].startswith("key") else "r"
         place = sides.names.index(name)
         buffer, slot = slot_of(place, load, sides.tensors[place], symbols)

@@ -202,8 +202,8 @@ class Lowering(Views):
         kind = kind_of(dtype)
 
         def at(index: Index) -> Node:
-            found = value.at(index)
-            return found if found.kind == kind else self.build.node("cast", (found,), kind=kind)
+            number = value.at(index)
+            return number if number.kind == kind else self.build.node("cast", (number,), kind=kind)
 
         return Value(value.shape, at)
 

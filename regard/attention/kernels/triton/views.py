@@ -36,7 +36,7 @@ class Views(Values):
 
     def unflattened(self, flat: Affine, shape: Sequence[int]) -> Index:
         """Return the indices of a place in the flat order. Raise if axes would be mixed."""
-        left, found = flat, []
+        left, places = flat, []
         for axis, size in enumerate(shape):
             stride = prod(shape[axis + 1 :]) or 1
             terms = tuple((s, f // stride) for s, f in left.terms if f % stride == 0)
@@ -45,10 +45,10 @@ class Views(Values):
             most = sum(f * (self.extent(s) - 1) for s, f in terms) + place.constant
             if any(f < 0 for _, f in terms) or not 0 <= most < max(size, 1):
                 raise UnsupportedScore("it reshapes pairs in a way that mixes axes")
-            found.append(place)
+            places.append(place)
         if left.terms:
             raise UnsupportedScore("it reshapes pairs in a way that mixes axes")
-        return tuple(found)
+        return tuple(places)
 
     def extent(self, symbol: str) -> int:
         """Return how many values a symbol has."""
