@@ -16,7 +16,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS: dict[str, Benchmark] = {
     "attention": Benchmark(
-        "attend beside dense formulas, KeOps, SDPA, entmax and FlexAttention: time and memory",
+        "attend against dense formulas, KeOps, SDPA, entmax and FlexAttention: time and memory",
         "benchmarks.attention",
     ),
     "cells": Benchmark(
@@ -25,20 +25,20 @@ BENCHMARKS: dict[str, Benchmark] = {
         "cells",
     ),
     "parity": Benchmark(
-        "scores beside plain loops, layers beside torch's, caches beside full passes: equal?",
+        "equality of scores and plain loops, layers and torch's, caches and full passes",
         "benchmarks.parity",
         "parity",
     ),
     "language-model-training": Benchmark(
-        "language models beside minGPT's way, nanoGPT, and Hugging Face's GPT-2, BERT, T5",
+        "language models against minGPT's way, nanoGPT, and Hugging Face's GPT-2, BERT, T5",
         "benchmarks.language_model_training",
     ),
     "translation": Benchmark(
-        "training and beam search beside torch, Marian, JoeyNMT and CTranslate2, same weights",
+        "training and beam search against torch, Marian, JoeyNMT and CTranslate2, same weights",
         "benchmarks.translation",
     ),
     "text-training": Benchmark(
-        "training a text classifier beside torch.nn.TransformerEncoder as tutorials do it",
+        "training a text classifier against torch.nn.TransformerEncoder as in tutorials",
         "benchmarks.text_training",
     ),
 }

@@ -147,12 +147,12 @@ def smallest(rng: Random, many: int) -> Iterator[Row]:
         for share in (0.3, 0.7):
             freedom = seeds - 1.0
             drawn = share * rng.chisquare(freedom, many) / freedom
-            far = reach(0.05, drawn, 1 - share, freedom, 500)
+            bound = reach(0.05, drawn, 1 - share, freedom, 500)
             means = rng.standard_normal(many)
             low, high = 0.0, 1000.0
             for _ in range(50):
                 middle = (low + high) / 2
-                found = (np.abs(means + middle) > far).mean() >= 0.8
+                found = (np.abs(means + middle) > bound).mean() >= 0.8
                 low, high = (low, middle) if found else (middle, high)
             said = [
                 Estimate(0.0, one, 1 - share, freedom, 500).smallest() for one in drawn[: many // 8]

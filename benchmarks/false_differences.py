@@ -137,11 +137,11 @@ def _covers(
     right: float,
 ) -> Bool[np.ndarray, " studies"]:
     """Return whether `arm_interval` contains the true value; for accuracy, Wilson's."""
-    far = mean - right
+    gap = mean - right
     if metric == "accuracy":
-        far = far * np.sqrt(mean * (1 - mean) / (right * (1 - right)))
+        gap = gap * np.sqrt(mean * (1 - mean) / (right * (1 - right)))
     parts = (from_seeds, from_examples, seeds_freedom, examples_freedom)
-    return np.asarray(p_values(far, *parts) >= LEVEL)
+    return np.asarray(p_values(gap, *parts) >= LEVEL)
 
 
 def simulate(

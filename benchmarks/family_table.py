@@ -47,8 +47,8 @@ def table(rows: Sequence["Verdict"], modules: Mapping[str, str]) -> str:
     gaps = {key: max((getattr(x, key) or 0.0 for x in of["agrees"]), default=0.0) for key in AIMS}
     lines += ["", "Largest: " + ", ".join(f"{key} {gap:.1e}" for key, gap in gaps.items()) + "."]
     for key, aim in AIMS.items():
-        far = [x for x in of["agrees"] if (getattr(x, key) or 0.0) > aim]
-        lines += [f"* {key} beyond {aim:g}: {x.family} {getattr(x, key):.1e}" for x in far]
+        above = [x for x in of["agrees"] if (getattr(x, key) or 0.0) > aim]
+        lines += [f"* {key} beyond {aim:g}: {x.family} {getattr(x, key):.1e}" for x in above]
     lines += grouped("Agree, with a remark", (x for x in of["agrees"] if x.reason))
     lines += grouped("Differ", of["differs"])
     lines += grouped("Refused", of["refused"])

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LIMIT = 600.0
-#: What regard needs to compute attention, and what parts need beside it.
+#: The packages that regard needs to compute attention, and those that parts need in addition.
 NEEDED = ("torch", "numpy", "jaxtyping", "pydantic")
 USEFUL = ("triton", "pytest", "beartype", "entmax", "pykeops", "transformers", "typer", "rich")
 

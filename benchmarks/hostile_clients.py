@@ -60,7 +60,7 @@ class Slow:
                 self.cut_off_seconds > CUT_OFF,
             f"others had these answers during slow clients: {wrong}": wrong,
             "others had no answer during slow clients": self.clients and "200" not in self.honest,
-            f"p99 of {self.honest_p99:.1f} s beside slow clients": self.honest_p99 > deadline,
+            f"p99 of {self.honest_p99:.1f} s during slow clients": self.honest_p99 > deadline,
         }  # fmt: skip
         return [says for says, bad in checks.items() if bad]
 

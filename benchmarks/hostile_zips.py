@@ -140,7 +140,7 @@ def crowded(data: bytes) -> bytes:
     )  # fmt: skip
 
 
-def beside(others: Sequence[bytes]) -> Make:
+def with_empty(others: Sequence[bytes]) -> Make:
     """Return a function that makes an archive with additional empty members."""
     return lambda data: zipped(
         member(data), *(replace(member(b""), name=name) for name in others)
@@ -190,7 +190,7 @@ ZIPS: dict[str, Make] = {
     "overlapping members": overlapping,
     "an archive in an archive": inner(2),
     "eight archives deep": inner(8),
-    "10,000 members": beside([b"%d.bin" % i for i in range(MANY)]),
+    "10,000 members": with_empty([b"%d.bin" % i for i in range(MANY)]),
     "400,000 members": crowded,
     "said to be empty": changed(size=0),
     "said to be smaller": changed(size=10),
@@ -200,15 +200,15 @@ ZIPS: dict[str, Make] = {
     "2⁶³ by zip64": sizes64,
     "zip64 of 2³² entries": lambda data: zip64(member(data), entries=1 << 32),
     "zip64 of a directory of 2⁶³": lambda data: zip64(member(data), entries=1, size=1 << 63),
-    "../x beside it": beside([b"../x"]),
-    "/etc/passwd beside it": beside([b"/etc/passwd"]),
+    "../x beside it": with_empty([b"../x"]),
+    "/etc/passwd beside it": with_empty([b"/etc/passwd"]),
     "called ../a.txt": changed(name=b"../a.txt"),
     "called /etc/a.txt": changed(name=b"/etc/a.txt"),
     "called C:\\a.txt": changed(name=b"C:\\a.txt"),
     "called with NUL": changed(name=b"a\0.txt"),
     "called in two lines": changed(name=b"a\n\x1b[31m.txt"),
     "called by 65,000 letters": changed(name=b"a" * 65_000 + b".txt"),
-    "called by 65,000 letters, beside": beside([b"b" * 65_000 + b".txt"]),
+    "called by 65,000 letters, beside": with_empty([b"b" * 65_000 + b".txt"]),
     "called by no UTF-8": changed(name=b"\xff\xfe.txt", flags=0x800),
     "called by nothing": changed(name=b""),
     "twice the same name": lambda data: zipped(member(data), member(data)),

@@ -80,7 +80,7 @@ def _cases(how: BenchSettings) -> Iterator[dict[str, Any]]:
             yield contest(name, how, ours(name, how), padded(name, how), "minGPT's way", AIMS[name])
     if how.case in ("", "characters") and on_cpu:
         for data in [how.data] if how.data else ["pydoc", *filter(present, ["birthplaces"])]:
-            yield nanogpt.beside(data, how.steps)
+            yield nanogpt.contest(data, how.steps)
     if find_spec("transformers") is None:
         return
     for name in ("gpt", "bert", "t5"):

@@ -38,7 +38,7 @@ NETWORK = {
 TRAINED = {"learning_rate": 4e-3, "batch_tokens": 2_048, "schedule": "linear", "weight_decay": 0.1}
 
 
-def beside(data: str, steps: int = 2_000) -> dict[str, Any]:
+def contest(data: str, steps: int = 2_000) -> dict[str, Any]:
     """Train both for the time of nanoGPT's steps; return the row of the table."""
     entry = TASKS["language-modeling"]
     task: Any = entry.prepare(entry.configure({"data": data, "length": BLOCK}))

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from regard.core.errors import RegardError
 
-#: Each peer by the name that results carry, with the package that it needs beside torch.
+#: Each peer by the name that results carry, with the package that it needs besides torch.
 PEERS: dict[str, str | None] = {
     "dense": None,
     "compiled dense": None,

@@ -170,7 +170,7 @@ def _leaf(
     def at(b: tuple[int, ...], i: int, j: int) -> tuple[int, int]:
         return int(rows[b][i]), int(columns[b][j])
 
-    def far(b: tuple[int, ...], i: int, j: int) -> int:
+    def distance(b: tuple[int, ...], i: int, j: int) -> int:
         r, c = at(b, i, j)
         return c - r
 
@@ -185,13 +185,13 @@ def _leaf(
         return r >= 0 <= c and r // 4 < 3 and c // 4 < 4 and bool(coarse[r // 4, c // 4])
 
     leaves: list[tuple[Mask, Sees, str]] = [
-        (causal(), lambda b, i, j: far(b, i, j) <= 0, "causal"),
+        (causal(), lambda b, i, j: distance(b, i, j) <= 0, "causal"),
         (prefix(ends), lambda b, i, j: 0 <= at(b, i, j)[1] < int(ends[b]), "prefix"),
         (lengths_per_query(each), lambda b, i, j: 0 <= at(b, i, j)[1] < int(each[b][i]),
          "lengths_per_query"),
-        (others(), lambda b, i, j: far(b, i, j) != 0, "others"),
+        (others(), lambda b, i, j: distance(b, i, j) != 0, "others"),
         (window(size, step),
-         lambda b, i, j: abs(far(b, i, j)) <= size * step and far(b, i, j) % step == 0,
+         lambda b, i, j: abs(distance(b, i, j)) <= size * step and distance(b, i, j) % step == 0,
          f"window({size}, {step})"),
         (global_tokens(size), lambda b, i, j: min(at(b, i, j)) < size, f"global_tokens({size})"),
         (documents(*ids), lambda b, i, j: int(ids[0][b][i]) == int(ids[1][b][j]), "documents"),

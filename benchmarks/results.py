@@ -50,7 +50,7 @@ def brief(case: dict[str, Any]) -> str:
     if "cells" in case:
         return f"{case['exact']} of {case['cells']} exact"
     if "difference" in case:
-        return f"{far(case['difference'])} apart"
+        return f"{difference_of(case['difference'])} apart"
     ratio = case["time_ratio"]
     return (case["against"] or "done") if ratio is None else f"{ratio:.2f} × {case['against']}"
 
@@ -128,21 +128,21 @@ def show_parity(result: dict[str, Any]) -> None:
     """Print the differences and their bounds."""
     from rich.table import Table
 
-    table, cases = Table("case", "beside", box=None, pad_edge=False), result["cases"]
-    for heading in ("apart", "at most", "reached"):
+    table, cases = Table("case", "against", box=None, pad_edge=False), result["cases"]
+    for heading in ("difference", "at most", "reached"):
         table.add_column(heading, justify="right")
     for case in cases:
-        numbers = far(case["difference"]), far(case["aim"])
+        numbers = difference_of(case["difference"]), difference_of(case["aim"])
         table.add_row(case["name"], case["against"], *numbers, yes_or_no(case["reached"]))
     say(result["machine"])
     page().print(table)
     say(f"{sum(case['reached'] for case in cases)} of {len(cases)} aims reached")
 
 
-def far(difference: float | None) -> str:
+def difference_of(difference: float | None) -> str:
     """Return a difference as text; None is "∞".
 
-    >>> far(3.14159e-7), far(0.0), far(None)
+    >>> difference_of(3.14159e-7), difference_of(0.0), difference_of(None)
     ('3.1e-07', '0', '∞')
     """
     return "∞" if difference is None else f"{difference:.2g}"

@@ -35,7 +35,7 @@ from regard.lab.studies.study import Study
 FOLDS = 10
 ARMS = ("tfidf", "nb-svm", "mean", "cnn", "rnn", "transformer")
 REFERENCE = "cnn"
-NEAR = 0.02  # of the reference: how far another network may be behind
+NEAR = 0.02  # of the reference: the accepted lag of another network
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ def small(monkeypatch):
 
 
 @pytest.mark.parametrize("case", ["pretrain", "finetune"])
-def test_beside_minigpt(case):
+def test_against_minigpt(case):
     (row,) = bench.cases(settings=[*QUICK, f"case={case}", "data=biographies"])
     assert row["time_ratio"] == pytest.approx(row["theirs_s"] / row["ours_s"])
     assert row["reached"] == (row["time_ratio"] >= bench.AIMS[case])
 
 
 @pytest.mark.parametrize("case", ["gpt", "bert", "t5"])
-def test_beside_hugging_face(case):
+def test_against_hugging_face(case):
     pytest.importorskip("transformers")
     rows = list(bench.cases(settings=[*QUICK, f"case={case}", "data=biographies"]))
     assert [row["against"] for row in rows] == ["transformers, fp32", "transformers, bf16"]
@@ -68,7 +68,7 @@ def test_unknown_settings_are_refused():
         bench.cases(settings=["case=gtp"])
 
 
-def test_beside_nanogpt_in_equal_seconds(monkeypatch):
+def test_against_nanogpt_in_equal_seconds(monkeypatch):
     ticks = (
         itertools.count()
     )  # a clock of its own: beside other programs the true one proves little
