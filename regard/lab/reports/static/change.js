@@ -16,8 +16,8 @@ function table(name, head, rows) {
       : [h("th", { scope: "row", dir: "auto" }, row[0]), row.slice(1).map((/** @type {any} */ cell) => (cell instanceof Node ? cell : h("td", { dir: "auto" }, cell)))])))));
 }
 
-/** Answers beside one another, texts below one another; what differs from the first one is bold. @param {[string, any][]} answers */
-function beside(answers) {
+/** Answers side by side, texts one below the other; what differs from the first one is bold. @param {[string, any][]} answers */
+function sideBySide(answers) {
   const [[, first]] = answers;
   const names = answers.map(([name]) => name);
   const cell = (/** @type {any} */ answer, /** @type {(answer: any) => string} */ say) => h("td", { dir: "auto", class: say(answer) === say(first) ? "" : "moved" }, say(answer));
@@ -48,9 +48,9 @@ function shaded(value, most) {
 /** Both attributions of each word, as a table. @param {any} found @param {(choice: number) => void} pick */
 function attributions(found, pick) {
   const own = found.integrated_gradients;
-  const theirs = found.attention_gradients;
-  const [most, mostOfTheirs] = [own, theirs ?? []].map((values) => Math.max(0, ...values.map(Math.abs)));
-  const rows = found.tokens.map((/** @type {string} */ token, /** @type {number} */ i) => [readable(token), shaded(own[i], most), ...(theirs ? [shaded(theirs[i], mostOfTheirs)] : [])]);
+  const ofAttention = found.attention_gradients;
+  const [most, mostOfAttention] = [own, ofAttention ?? []].map((values) => Math.max(0, ...values.map(Math.abs)));
+  const rows = found.tokens.map((/** @type {string} */ token, /** @type {number} */ i) => [readable(token), shaded(own[i], most), ...(ofAttention ? [shaded(ofAttention[i], mostOfAttention)] : [])]);
   if (found.sizes.length > 1) {
     rows.splice(found.sizes[0], 0, "written before it");
     rows.unshift("source");
@@ -60,8 +60,8 @@ function attributions(found, pick) {
   return h("div", {},
     h("div", { class: "row-of-fields" }, found.choices.length > 1 ? choice("Explain", found.choices.map((/** @type {string} */ name, /** @type {number} */ i) => [String(i), name]), String(found.choice), (index) => pick(+index)) : h("p", {}, `Explained: ${explained}`)),
     h("p", {}, `Its ${found.unit} is ${num(found.output, 3)}, and ${num(found.baseline, 3)} with all word vectors at zero.`),
-    h("p", {}, `${theirs ? `Spearman’s ρ: ${found.spearman === null ? "–" : num(found.spearman, 2)}. ` : ""}${found.says}`),
-    table("Attribution", ["word", "integrated gradients", ...(theirs ? ["attention × gradient"] : [])], rows),
+    h("p", {}, `${ofAttention ? `Spearman’s ρ: ${found.spearman === null ? "–" : num(found.spearman, 2)}. ` : ""}${found.says}`),
+    table("Attribution", ["word", "integrated gradients", ...(ofAttention ? ["attention × gradient"] : [])], rows),
     h("p", { class: "note" }, `Integrated gradients add up to ${num(sum, 4)}, the two values differ by ${num(found.output - found.baseline, 4)}: the rest is the error of a sum over ${found.steps} steps.`));
 }
 
@@ -122,7 +122,7 @@ export function changePanel(now) {
     /** @type {Map<string, {layer: string, head: number}>} */
     const chosen = new Map();
     const look = () => {
-      if (chosen.size) fill(place, "/without", { heads: [...chosen.values()] }, (found) => beside([["before", found.before], ["without", found.after]]));
+      if (chosen.size) fill(place, "/without", { heads: [...chosen.values()] }, (found) => sideBySide([["before", found.before], ["without", found.after]]));
       else clear(place);
     };
     const set = (/** @type {string} */ layer, /** @type {number} */ head, /** @type {boolean} */ on) => {
@@ -151,7 +151,7 @@ export function changePanel(now) {
       const positions = at.value.match(/\d+/g)?.map(Number) ?? null;
       if (!other.value.trim()) { clear(place); place.replaceChildren(h("p", { class: "empty" }, "Type another text into the field above first.")); }
       else if (at.value.trim() && !positions) { clear(place); place.replaceChildren(h("p", { class: "problem", role: "alert" }, "Positions are numbers from 0, such as 1 2. Leave the field empty for all.")); }
-      else fill(place, "/patch", { other: other.value, ...states[state][1], positions }, (found) => beside([["this text", found.before], ["patched", found.after], ["other text", found.other]]));
+      else fill(place, "/patch", { other: other.value, ...states[state][1], positions }, (found) => sideBySide([["this text", found.before], ["patched", found.after], ["other text", found.other]]));
     };
     onText.push(() => clear(place, "The text has changed. Press “Patch” again."));
     return h("section", {}, title, h("p", { class: "note" }, "Take what one layer, or one head, computes for another text into this one. Without positions, both texts need equally many tokens."),

@@ -76,21 +76,21 @@ export function compareView(context) {
     return [h("h4", {}, `Attention: ${seen.name}`), tokens.node];
   }
 
-  /** Table of labels sorted by the difference of their probabilities. @param {Record<string, number>} ours @param {Record<string, number>} theirs */
-  function answers(ours, theirs) {
-    const gap = (/** @type {string} */ label) => 100 * (ours[label] - theirs[label]);
-    const order = Object.keys(ours).sort((p, q) => Math.abs(gap(q)) - Math.abs(gap(p)));
+  /** Table of labels sorted by the difference of their probabilities. @param {Record<string, number>} inA @param {Record<string, number>} inB */
+  function answers(inA, inB) {
+    const gap = (/** @type {string} */ label) => 100 * (inA[label] - inB[label]);
+    const order = Object.keys(inA).sort((p, q) => Math.abs(gap(q)) - Math.abs(gap(p)));
     const signed = (/** @type {number} */ points) => `${points > 0 ? "+" : ""}${num(points, 1)}`;
     const title = "Differences between the answers";
-    const numbers = () => [["label", "A", "B", "A − B"], ...order.map((label) => [label, ours[label], theirs[label], ours[label] - theirs[label]])];
+    const numbers = () => [["label", "A", "B", "A − B"], ...order.map((label) => [label, inA[label], inB[label], inA[label] - inB[label]])];
     return h("section", { class: "card", "aria-label": title }, h("div", { class: "figure-head" }, h("h3", {}, title), downloadButtons(title, null, numbers)),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "probabilities of both" }, h("table", {},
         h("thead", {}, h("tr", {}, ["label", "A", "B", "A − B, points"].map((word) => h("th", { scope: "col" }, word)))),
-        h("tbody", {}, order.slice(0, 12).map((label) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, percent(ours[label], 1)), h("td", {}, percent(theirs[label], 1)), h("td", {}, signed(gap(label)))))))));
+        h("tbody", {}, order.slice(0, 12).map((label) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, percent(inA[label], 1)), h("td", {}, percent(inB[label], 1)), h("td", {}, signed(gap(label)))))))));
   }
 
-  function difference(/** @type {any} */ ours, /** @type {any} */ theirs) {
-    const gaps = Array.from(ours.weights, (/** @type {number} */ w, /** @type {number} */ i) => w - theirs.weights[i]);
+  function difference(/** @type {any} */ inA, /** @type {any} */ inB) {
+    const gaps = Array.from(inA.weights, (/** @type {number} */ w, /** @type {number} */ i) => w - inB.weights[i]);
     const places = gaps.map((_, i) => i).sort((x, y) => Math.abs(gaps[y]) - Math.abs(gaps[x])).slice(0, 12);
     const most = Math.max(...places.map((i) => Math.abs(gaps[i])), 1e-9);
     const high = 26 * places.length + 34;
@@ -100,10 +100,10 @@ export function compareView(context) {
         const wide = (170 * Math.abs(gaps[i])) / most;
         const y = 30 + 26 * row;
         return [svg("rect", { x: gaps[i] > 0 ? 360 : 360 - wide, y, width: wide, height: 17, rx: 2, class: gaps[i] > 0 ? "heat" : "cold" }),
-          svg("text", { x: 8, y: y + 13, "font-size": 14 }, shown(ours.tokens[i]).slice(0, 22)), svg("text", { x: 632, y: y + 13, "text-anchor": "end", class: "soft", "font-size": 13 }, num(gaps[i]))];
+          svg("text", { x: 8, y: y + 13, "font-size": 14 }, shown(inA.tokens[i]).slice(0, 22)), svg("text", { x: 632, y: y + 13, "text-anchor": "end", class: "soft", "font-size": 13 }, num(gaps[i]))];
       }));
     return figure({ title: "Differences in attention", node: drawn, says: "The twelve words whose weights differ most.",
-      rows: () => [["word", "position", "A", "B", "difference"], ...gaps.map((gap, i) => [ours.tokens[i], i, ours.weights[i], theirs.weights[i], gap])] });
+      rows: () => [["word", "position", "A", "B", "difference"], ...gaps.map((gap, i) => [inA.tokens[i], i, inA.weights[i], inB.weights[i], gap])] });
   }
 
   function begin(first = false) {
@@ -165,7 +165,7 @@ export function compareView(context) {
   begin(true);
   offer().then(async () => { if (state.apart) await apart.again(state); }); // slow, so after what is visible at once
   return h("div", { class: "view" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Two models on one text: their answers and their attention."),
-    able.length < 2 && h("p", { class: "empty" }, "Only one run can be opened, so it stands beside itself. Train another one with ", h("code", {}, "regard train"), " and load this page again."),
+    able.length < 2 && h("p", { class: "empty" }, "Only one run can be opened, so it is compared with itself. Train another one with ", h("code", {}, "regard train"), " and load this page again."),
     h("div", { class: "card" }, h("div", { class: "row-of-fields" }, pickers), field.node),
     sides, h("section", { class: "card" }, h("h2", {}, "Disagreements"), apart.node), table);
 }

@@ -57,8 +57,8 @@ export async function comparisonTable(names, name, place, pick) {
     sort();
   } }, title)));
   function sort() {
-    const worth = columns[by][1];
-    const order = [...arms].sort((p, q) => (typeof worth(p) === "number" ? worth(p) - worth(q) : String(worth(p)).localeCompare(String(worth(q)))) * (down ? -1 : 1));
+    const value = columns[by][1];
+    const order = [...arms].sort((p, q) => (typeof value(p) === "number" ? value(p) - value(q) : String(value(p)).localeCompare(String(value(q)))) * (down ? -1 : 1));
     heads.forEach((head, k) => (k === by ? head.setAttribute("aria-sort", down ? "descending" : "ascending") : head.removeAttribute("aria-sort")));
     body.replaceChildren(...order.map((arm) => h("tr", {}, columns.map(([, , cell]) => h("td", {}, cell(arm))))));
   }

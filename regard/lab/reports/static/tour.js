@@ -6,7 +6,7 @@ const STEPS = [
   ["Try a model", "Choose a model and type a text. The answer and the attention follow as you type."],
   ["Look at heads", "Heads shows every head of every layer. Point at a word to see what it attends to."],
   ["Change the model", "Below the answer and the heads, switch heads off, patch in another text, or attribute the answer to words."],
-  ["Compare and learn", "Compare puts two models beside one another. Learn explains the formula with things to drag."],
+  ["Compare and learn", "Compare shows two models side by side. Learn explains the formula with things to drag."],
 ];
 
 function seen() {
