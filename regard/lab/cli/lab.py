@@ -34,6 +34,9 @@ def lab(
     only: Annotated[
         str, typer.Option(help="Comparisons: a,b (replications, mechanisms).", metavar="NAMES")
     ] = "",
+    lang: Annotated[
+        str, typer.Option(help="Language of the report: en, zh.", envvar="REGARD_LANG")
+    ] = "en",
     launch: Launch = "",
     jobs: Jobs = False,
     open_page: Browse = False,
@@ -46,7 +49,7 @@ def lab(
     if not name:
         _list(as_json)
         return
-    chosen = open_lab(name)
+    chosen = open_lab(name, lang)
     flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
     launcher = launcher_of(launch, jobs, options["workers"]) if launch or jobs else None
     request = LabRequest(**options, overrides=[*flags, *(overrides or ())], launcher=launcher)

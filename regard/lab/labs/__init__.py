@@ -126,13 +126,14 @@ LABS: Table[Questioned] = Table(
 )
 
 
-def open_lab(name: str) -> "Lab":
+def open_lab(name: str, lang: str = "en") -> "Lab":
     """Return a lab of the table or the object ``FILE.py:NAME``; the file is executed.
 
-    Raises: an unknown name, with similar names; an object that is not a lab.
+    `lang` is the language of its report.
+    Raises: an unknown name, with similar names; an object that is not a lab; an unknown language.
     """
     trust_named([name])
     entry = look_up(LABS, name, "lab")  # before torch is loaded
     lab: Any = load(entry.lab, "lab") if isinstance(entry, LabEntry) else entry
     opened: Lab = replace(lab, name=name, question=entry.question)
-    return opened
+    return opened.in_language(lang)

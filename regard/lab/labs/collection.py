@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field
 
@@ -83,6 +83,11 @@ class CollectionLab(Lab):
     page: Path
     findings: Callable[[Sequence[Sequence[Cell]]], Findings]
     next: str
+
+    def in_language(self, lang: str) -> Self:
+        """Return the lab and its members with their reports in a language."""
+        members = [replace(one, lab=one.lab.in_language(lang)) for one in self.members]
+        return replace(super().in_language(lang), members=members)
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Train and compare the members one after another; write and print one report.

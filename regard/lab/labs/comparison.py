@@ -255,7 +255,6 @@ class ComparisonLab(Lab):
     options: type[Settings] = Settings
     adapt: Callable[[Plan], Plan] = lambda plan: plan
     measure: Callable[[Result], Any] = lambda result: None
-    page: Path | None = None
     findings: Callable[[Result], Findings] = lambda result: Findings({})
     claims: Callable[[Result], Iterable[Claim]] = lambda result: ()
     next: str | Callable[[Result], str] = "regard lab"

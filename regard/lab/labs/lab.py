@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from regard.core.atomic_io import write_json
 from regard.core.errors import OccupiedError, RegardError
@@ -30,6 +30,7 @@ S = TypeVar("S", bound=Settings)
 M = TypeVar("M")
 Claim = dict[str, Any]
 FILE = "results.json"
+ENGLISH = "en"  # the language of a page without one in its name
 SLOWER = 2  # how many times as slow a machine may be as that of a lab's `ReferenceTime`
 #: Options of a lab and their command-line flags.
 FLAGS = {"data": "--data", "seeds": "--seeds", "budget": "--budget", "workers": "--workers"}
@@ -150,6 +151,22 @@ class Lab(Questioned, ABC):
 
     question: str = ""
     name: str = ""
+    lang: str = ENGLISH
+    page: Path | None = None
+
+    def in_language(self, lang: str) -> Self:
+        """Return the lab with its report in a language: with the page ``NAME.LANG.md``.
+
+        Raises: there is no such page.
+        """
+        if lang == ENGLISH or not self.page:
+            return replace(self, lang=lang)
+        page = self.page.with_suffix(f".{lang}.md")
+        if not page.is_file():
+            names = self.page.parent.glob(f"{self.page.stem}.*.md")
+            known = ", ".join([ENGLISH, *sorted(path.suffixes[0][1:] for path in names)])
+            raise RegardError(f"{self.name} has no page in {lang!r}; its languages are: {known}")
+        return replace(self, lang=lang, page=page)
 
     @abstractmethod
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
@@ -197,6 +214,7 @@ class Lab(Questioned, ABC):
             value = getattr(request, key)
             parts += [flag, str(value)] if value else []
         parts += ["--out", str(request.out)] if request.out else []
+        parts += ["--lang", self.lang] if self.lang != ENGLISH else []
         return shlex.join([*parts, *request.overrides])
 
     def finish(
@@ -208,6 +226,7 @@ class Lab(Questioned, ABC):
         tables = [table for section in report.sections for table in section.tables]
         record: dict[str, Any] = {
             "task": self.name,
+            "lang": self.lang,
             "metric": report.compared.metric,
             "arms": list(report.compared.arms),
             "verdicts": list(report.compared.verdicts),

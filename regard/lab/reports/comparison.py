@@ -4,6 +4,7 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,19 +94,19 @@ def write_report(
     """
     story = Story(comparison, folder, arms_of(comparison, folder), sections, sentences)
     drawn: list[list[Html]] = [section(story) for section in SECTIONS]
-    heading = question(comparison)
+    write = partial(page, question(comparison), lang=comparison.get("lang", "en"))
     parts = [part for section in drawn for part in section]
-    text = page(heading, parts)
+    text = write(parts)
     looks = stored_looks(story.scored, LIMIT - FRAME - len(text.encode()))
     if looks:
         after = SECTIONS.index(_attention) + 1
         blocks = (*drawn[:after], looks_place(), *drawn[after:])
-        text = page(heading, [part for section in blocks for part in section], stored=looks)
+        text = write([part for section in blocks for part in section], stored=looks)
     if len(text.encode()) > LIMIT:  # the attention of the texts takes most of the room
         small = [
             part for section in SECTIONS if section is not _attention for part in section(story)
         ]
-        text = page(heading, [*small, tag("p", "Attention omitted: over 5 MB.", class_="note")])
+        text = write([*small, tag("p", "Attention omitted: over 5 MB.", class_="note")])
     path = folder / "report.html"
     write_bytes(path, text.encode("utf-8", errors="replace"))
     return path

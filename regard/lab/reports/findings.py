@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +115,12 @@ def write_findings(record: Mapping[str, Any], sections: Sequence[Section], folde
     Raises: the disk is full.
     """
     parts = [*_top(record), *(part for section in sections for part in section_html(section))]
-    text = page(str(record["question"]), [*parts, *_foot(record)])
+    write = partial(page, str(record["question"]), lang=record.get("lang", "en"))
+    text = write([*parts, *_foot(record)])
     if len(text.encode()) > LIMIT:
         bare = [part for section in sections for part in section_html(section, figures=False)]
         note = tag("p", "Figures omitted: over 5 MB.", class_="note")
-        text = page(str(record["question"]), [*_top(record), note, *bare, *_foot(record)])
+        text = write([*_top(record), note, *bare, *_foot(record)])
     path = folder / "report.html"
     write_bytes(path, text.encode("utf-8", errors="replace"))
     return path

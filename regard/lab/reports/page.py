@@ -17,7 +17,13 @@ IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (async function|function|class|const) (\w+)", re.MULTILINE)
 
 
-def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None = None) -> str:
+def page(
+    title: str,
+    body: Sequence[Html],
+    *,
+    stored: Mapping[str, Any] | None = None,
+    lang: str = "en",
+) -> str:
     """Return an HTML page whose security policy loads nothing and runs only the hashed script.
 
     With ``stored`` = {"title", "looks"}, where looks are the results of `packed.pack_below`, the
@@ -48,7 +54,7 @@ def page(title: str, body: Sequence[Html], *, stored: Mapping[str, Any] | None =
         tag("style", Html(style)),
     )
     content = tag("body", tag("main", *body), *data, tag("script", Html(script)))
-    return f"<!doctype html>\n{tag('html', head, content, lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', head, content, lang=lang)}\n"
 
 
 @cache

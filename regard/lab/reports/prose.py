@@ -15,8 +15,9 @@ A page consists of the answer in a few sentences, the claims, and sections::
     ![The caption of a figure.](variance)
     ![The title of a table](rows "A note below it.")
 
-The sentence of a claim follows its key. An image inserts the figure or table of that name;
-``(name "small")`` places small figures side by side. Values are never read as Markdown or HTML.
+The sentence of a claim follows its key; in Chinese the heading is ``## 论断``. An image inserts
+the figure or table of that name; ``(name "small")`` places small figures side by side. Values
+are never read as Markdown or HTML.
 """
 
 import re
@@ -39,7 +40,7 @@ from regard.lab.reports.findings import Figure, Section, Table
 from regard.lab.reports.markup import Html, show_hidden
 from regard.lab.reports.scales import duration, number
 
-CLAIMS = "Claims"
+CLAIMS = ("Claims", "论断")
 SMALL = "small"
 PLACE = re.compile("\ue000([0-9]+)\ue001")  # stands for a value while Markdown is read
 FORMATS: Mapping[str, Callable[..., str]] = {
@@ -144,7 +145,7 @@ class _Reader:
         """Read a part of the page."""
         if node.type == "heading":
             title = _plain(node.children[0])
-            self.in_claims = title == CLAIMS
+            self.in_claims = title in CLAIMS
             if not self.in_claims:
                 self.sections.append(Section(title))
         elif node.type == "bullet_list" and self.in_claims:

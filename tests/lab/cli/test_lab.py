@@ -23,6 +23,7 @@ class Done:
     """Stands in for a lab's module: says two words, shows progress, keeps the request."""
 
     asked: LabRequest
+    lang = ""
 
     def run(self, request: LabRequest, say: Any, show: Any) -> dict[str, Any]:
         self.asked = request
@@ -40,7 +41,12 @@ class Done:
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Done:
     stand_in = Done()
-    monkeypatch.setattr(command, "open_lab", lambda name: stand_in)
+
+    def opened(name: str, lang: str) -> Done:
+        stand_in.lang = lang
+        return stand_in
+
+    monkeypatch.setattr(command, "open_lab", opened)
     return stand_in
 
 
@@ -57,6 +63,18 @@ def test_flags_become_a_request(done: Done, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert done.asked == LabRequest("imdb", 5, "10m", tmp_path, 2, ["width=8", "heads=2"])
     assert result.stdout.splitlines() == ["the question", "the verdict"]
+
+
+def test_the_language_is_an_option_or_a_variable(
+    done: Done, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner.invoke(app, ["sentiment"])
+    assert done.lang == "en"
+    monkeypatch.setenv("REGARD_LANG", "zh")
+    runner.invoke(app, ["sentiment"])
+    assert done.lang == "zh"
+    runner.invoke(app, ["sentiment", "--lang", "en"])
+    assert done.lang == "en"
 
 
 def test_json_alone_is_on_stdout(done: Done) -> None:

@@ -1,10 +1,13 @@
 """What the tests of labs share."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from regard.lab.labs import lab
+from regard.lab.reports.prose import Prose, read_page
 from regard.lab.studies.launch import Event, Job, Outcome
 
 
@@ -28,3 +31,24 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.lab.studies.compare.launch", at_once)
     monkeypatch.setattr("regard.lab.studies.launch.launch", at_once)
     monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
+
+
+@pytest.fixture(autouse=True)
+def chinese_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill in the Chinese page as well, from the same numbers, wherever a test fills in a page."""
+
+    def both(page: Path, values: Any, figures: Any, tables: Any) -> Prose:
+        prose = read_page(page, values, figures, tables)
+        chinese = page.with_suffix(".zh.md")
+        if chinese.is_file():
+            other = read_page(chinese, values, figures, tables)
+            assert list(other.claims) == list(prose.claims)
+            assert shown(other) == shown(prose)
+        return prose
+
+    monkeypatch.setattr(lab, "read_page", both)
+
+
+def shown(prose: Prose) -> list[tuple[int, int, int]]:
+    """Return the numbers of paragraphs, figures and tables of each section."""
+    return [(len(one.paragraphs), len(one.figures), len(one.tables)) for one in prose.sections]
