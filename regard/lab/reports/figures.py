@@ -53,6 +53,24 @@ class Series:
         """
         return replace(self, y=[factor * value for value in self.y])
 
+    @classmethod
+    def ranged(
+        cls,
+        name: str,
+        x: Sequence[float],
+        ends: Sequence[tuple[float, float, float]],
+        look: int = 0,
+        *,
+        times: float = 1.0,
+    ) -> "Series":
+        """Return a series of means with their intervals, each (mean, low, high), multiplied.
+
+        >>> Series.ranged("a", [1], [(0.5, 0.25, 0.75)], times=100).low
+        [25.0]
+        """
+        y, low, high = ([times * one[part] for one in ends] for part in range(3))
+        return cls(name, x, y, look, low=low, high=high)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -81,6 +99,11 @@ class Point:
     high: float = math.nan
     family: str = "attention"
     trained: bool = True
+
+
+def lines(x: Sequence[float], curves: Mapping[str, Sequence[float]]) -> list[Series]:
+    """Return a series for each named curve over the same x, each with a look of its own."""
+    return [Series(name, x, y, look=look) for look, (name, y) in enumerate(curves.items())]
 
 
 def line_chart(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from regard.analysis.timing import Interval
 from regard.lab.labs.complexity.fits import Crossing, Fit, briefly, rounded
@@ -12,6 +13,7 @@ from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
 
+logs = partial(line_chart, log_x=True, log_y=True)
 LOOKS = {name: look for look, name in enumerate((*LAYERS, "dilated cnn"))}
 #: Sequential operations and path lengths: from the table; for Linformer and windows, derived.
 TABLE = {
@@ -71,44 +73,30 @@ def ratios(measured: Measured) -> Html:
     lengths, how = measured.settings.lengths, measured.last
     series = [Series("", lengths, [1.0] * len(lengths), faint=True)]
     for name in LAYERS:
-        if name == "self-attention":
-            continue
-        middle, low, high = zip(*measured.ratios(how, name, "self-attention"), strict=True)
-        series.append(Series(name, lengths, middle, look=LOOKS[name], low=low, high=high))
-    return line_chart(
-        f"Time beside self-attention, {how}",
-        series,
-        x_label="length n",
-        y_label="time / time of self-attention",
-        log_x=True,
-        log_y=True,
-    )
+        if name != "self-attention":
+            times = measured.ratios(how, name, "self-attention")
+            series.append(Series.ranged(name, lengths, times, LOOKS[name]))
+    title, label = f"Time beside self-attention, {how}", "time / time of self-attention"
+    return logs(title, series, x_label="length n", y_label=label)
 
 
 def operations(measured: Measured, fits: Mapping[str, Fit]) -> Findings:
     """Return the table of exponents, counted and published."""
     settings, counted = measured.settings, measured.counted
-    over_n = _chart(
-        f"Operations over length (d = {settings.d})",
-        {_named(fits[name], 0): (name, counted.over_n[name]) for name in LAYERS},
-        settings.lengths,
-        "length n",
-        "multiply-adds",
-    )
-    over_d = _chart(
-        f"Operations over width (n = {settings.middle:,})",
-        {_named(fits[name], 1): (name, counted.over_d[name]) for name in LAYERS},
-        settings.widths,
-        "width d",
-        "multiply-adds",
-    )
-    over_k = _chart(
-        f"Operations over kernel (n = {settings.middle:,})",
-        {_named(fits["cnn"], 2): ("cnn", counted.over_k)},
-        settings.kernels,
-        "kernel k",
-        "multiply-adds",
-    )
+    fixed = f"n = {settings.middle:,}"
+    sizes: list[tuple[str, str, Sequence[int], Mapping[str, Sequence[float]]]] = [
+        ("length n", f"d = {settings.d}", settings.lengths, counted.over_n),
+        ("width d", fixed, settings.widths, counted.over_d),
+        ("kernel k", fixed, settings.kernels, {"cnn": counted.over_k}),
+    ]
+    figures = {
+        f"over-{label[-1]}": _chart(
+            f"Operations over {label[:-2]} ({other})",
+            {_named(fits[name], place): (name, counts) for name, counts in layers.items()},
+            over, label, "multiply-adds",
+        )
+        for place, (label, other, over, layers) in enumerate(sizes)
+    }  # fmt: skip
     columns = ["layer", "by the table", "counted", f"at n = {settings.lengths[-1]:,}"]
     rows: list[list[Cell]] = [
         [name, fits[name].order, fits[name].says, counted.over_n[name][-1]] for name in LAYERS
@@ -116,7 +104,7 @@ def operations(measured: Measured, fits: Mapping[str, Fit]) -> Findings:
     return Findings(
         {},
         {"fits": fits, "most_off": max(fitted.off for fitted in fits.values())},
-        {"over-n": over_n, "over-d": over_d, "over-k": over_k},
+        figures,
         {"operations": (columns, rows)},
     )
 
@@ -132,15 +120,16 @@ def costs(measured: Measured) -> Findings:
     work = measured.counted.over_d["rnn"]
     steps = measured.times_over_width("rnn")
     slower = steps[-1].median / steps[0].median
-    over_d = line_chart(
-        f"Time over width, {measured.last} (n = {settings.middle:,})",
-        [_timed(name, settings.widths, measured.times_over_width(name)) for name in LAYERS],
-        x_label="width d",
-        y_label="milliseconds",
-        log_x=True,
-        log_y=True,
-    )
-    figures = {f"times-{i}": _times(measured, how) for i, how in enumerate(passes)}
+    figures = {
+        f"times-{i}": _timed(
+            f"Time over length, {how} (d = {settings.d})", settings.lengths, times[how], "length n"
+        )
+        for i, how in enumerate(passes)
+    }
+    figures["times-over-d"] = _timed(
+        f"Time over width, {measured.last} (n = {settings.middle:,})", settings.widths,
+        {name: measured.times_over_width(name) for name in LAYERS}, "width d",
+    )  # fmt: skip
     tables = {
         f"milliseconds-{i}": _by_length(
             measured,
@@ -167,7 +156,7 @@ def costs(measured: Measured) -> Findings:
             "width_time": rounded(slower), "rounds": measured.rounds,
             "memory_grows": measured.memory_grows("self-attention") if settings.memory else None,
         },
-        {**figures, "times-over-d": over_d},
+        figures,
         tables,
     )  # fmt: skip
 
@@ -229,24 +218,16 @@ def _chart(
     y_label: str,
 ) -> Html:
     series = [Series(says, sizes, values, look=LOOKS[key]) for says, (key, values) in named.items()]
-    return line_chart(title, series, x_label=x_label, y_label=y_label, log_x=True, log_y=True)
+    return logs(title, series, x_label=x_label, y_label=y_label)
 
 
-def _times(measured: Measured, how: str) -> Html:
-    lengths = measured.settings.lengths
-    return line_chart(
-        f"Time over length, {how} (d = {measured.settings.d})",
-        [_timed(name, lengths, measured.times(how, name)) for name in LAYERS],
-        x_label="length n",
-        y_label="milliseconds",
-        log_x=True,
-        log_y=True,
-    )
-
-
-def _timed(name: str, sizes: Sequence[int], times: Sequence[Interval]) -> Series:
-    middle, low, high = ([1e3 * x for x in side] for side in zip(*times, strict=True))
-    return Series(name, sizes, middle, look=LOOKS[name], low=low, high=high)
+def _timed(
+    title: str, sizes: Sequence[int], layers: Mapping[str, Sequence[Interval]], label: str
+) -> Html:
+    series = [
+        Series.ranged(name, sizes, times, LOOKS[name], times=1e3) for name, times in layers.items()
+    ]
+    return logs(title, series, x_label=label, y_label="milliseconds")
 
 
 def _interval(time: Interval) -> str:

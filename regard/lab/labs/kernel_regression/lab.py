@@ -150,15 +150,8 @@ def judged(lab: Lab) -> list[list[Cell]]:
         widths = [] if widthless else getattr(fitted.model, "widths_", [])
         w = [1 / float(h) for h in widths] or [np.nan]
         shown: Cell = ", ".join(map(number, w)) if several else w[0]
-        cells: list[Cell] = [
-            100 * mean,
-            100 * low,
-            100 * high,
-            shown,
-            fitted.seconds,
-            fitted.arm.chosen,
-        ]
-        rows.append([name, *cells])
+        ends = (100 * mean, 100 * low, 100 * high)
+        rows.append([name, *ends, shown, fitted.seconds, fitted.arm.chosen])
     rows.sort(key=lambda row: float(row[1]))
     return rows
 

@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 import torch
 from jaxtyping import Int
-from scipy import stats
 from torch import Tensor, nn
 
 from regard.lab.data.synthetic import reviews
 from regard.lab.data.tokenizers import train_tokenizer
 from regard.lab.labs import Show
+from regard.lab.labs.intervals import in_words, interval
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.normalisation.norms import Labeller
 from regard.lab.reports.findings import Cell
@@ -78,23 +78,6 @@ def train(norm: str, batch: int, steps: int, width: int, layers: int, seed: int,
     return model
 
 
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean and its 95 % interval over seeds (Student's t)."""
-    mean, n = float(np.mean(values)), len(values)
-    half = float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / n**0.5)
-    return mean, mean - half, mean + half
-
-
-def points(values: Sequence[float]) -> str:
-    """Return the mean in points, with its interval.
-
-    >>> points([0.9, 0.92, 0.94])
-    '92.0 (87.0 to 97.0)'
-    """
-    mean, low, high = (100 * value for value in interval(values))
-    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
-
-
 def ablation(batches: Sequence[int], steps: int, width: int, layers: int, seeds: Sequence[int],
              show: Show) -> Findings:  # fmt: skip
     """Reason 4: train with each norm at several batch sizes, on as many texts each."""
@@ -118,7 +101,7 @@ def described(
     """Return the table and the claims of the ablation."""
     rows: list[list[Cell]] = [
         [norm if norm != "batch norm" else f"batch norm, tested by {read}", str(batch),
-         points(values)]
+         in_words(interval(values), times=100)]
         for (norm, batch, read), values in found.items()
     ]  # fmt: skip
     claims, leads = {}, {}

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.normalisation.norms import NORMS, BatchNorm, Block, LayerNorm
-from regard.lab.reports.figures import Series, line_chart
+from regard.lab.reports.figures import Series, line_chart, lines
 from regard.lab.reports.findings import Cell
 
 WORDS = 12  # of the watched text
@@ -113,17 +113,12 @@ def residuals(width: int, layers: int, seed: int) -> Findings:
     depth = [float(i) for i in range(1, layers + 1)]
     chart = line_chart(
         "The size of the states over the depth, without training",
-        [Series(name, depth, values, look=i) for i, (name, values) in enumerate(sizes.items())],
+        lines(depth, sizes),
         x_label="block", y_label="mean square of a state", log_y=True,
     )  # fmt: skip
     half = {name: values[-1] / values[layers // 2 - 1] for name, values in sizes.items()}
-    columns = [
-        "norm",
-        "block 1",
-        f"block {layers}",
-        "second half, times",
-        "‖gradient of the input‖",
-    ]
+    columns = ["norm", "block 1", f"block {layers}", "second half, times",
+               "‖gradient of the input‖"]  # fmt: skip
     rows: list[list[Cell]] = [
         [name, values[0], values[-1], half[name], slopes[name]] for name, values in sizes.items()
     ]

@@ -9,7 +9,7 @@ from torch import nn
 from regard.attention import POSITIONS, Score
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.positions.tasks import NEAR, Experiment, Found, most_frequent
-from regard.lab.reports.figures import Series, line_chart
+from regard.lab.reports.figures import line_chart, lines
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
 from regard.lab.studies.statistics import arm_interval
@@ -117,14 +117,15 @@ def of_alibi(said: NDArray[np.int64]) -> tuple[float, float]:
 
 def by_place(found: All, length: int) -> Html:
     """Return the chart of right answers by place, with a begin word."""
-    series = []
-    for look, name in enumerate(("none", "alibi", "t5-bias", "relative-keys")):
-        confusion = counts(found, "begin", name)
-        shares = 100 * confusion.diagonal() / confusion.sum(1)
-        series.append(Series(name, list(range(length)), shares.tolist(), look=look))
+    said = {
+        name: counts(found, "begin", name) for name in ("none", "alibi", "t5-bias", "relative-keys")
+    }
+    shares = {
+        name: (100 * table.diagonal() / table.sum(1)).tolist() for name, table in said.items()
+    }
     return line_chart(
-        "With a begin word: which place is this?", series, x_label="place of the word",
-        y_label="right answers, %",
+        "With a begin word: which place is this?", lines(range(length), shares),
+        x_label="place of the word", y_label="right answers, %",
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from regard.lab.labs.lab import Compared, Findings, arm_row
 from regard.lab.labs.positions.findings import FREE, OF_TEXT, All, of, rights
-from regard.lab.reports.figures import Series, line_chart
+from regard.lab.reports.figures import Series, line_chart, lines
 from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
 from regard.lab.studies.statistics import arm_interval, judge
@@ -55,8 +55,16 @@ def copies(found: All, trained: int, back: int) -> Findings:
          "alibi_before": before, "alibi_after": after, "rotary_after": turned, "turns": turns},
         {
             **drawn(tables, trained, back, longest),
-            "mass": massed(found, trained, back, longest),
-            "looks": looked(found, longest),
+            "mass": line_chart(
+                "How much of its attention the best head gives to the word asked for",
+                [edge(trained), *lines(range(back + 1, longest + 1), attention(found, "mass"))],
+                x_label="words in the text", y_label="weight, %",
+            ),
+            "looks": line_chart(
+                f"Where the last of {longest} words looks, mean over the heads",
+                lines(range(longest), attention(found, "looks")),
+                x_label="distance back", y_label="weight, %",
+            ),
         },
         {"reach": (columns, rows)},
     )  # fmt: skip
@@ -78,22 +86,19 @@ def drawn(
     """Return charts of accuracy over length, for positions of the input and of the score."""
     step = max(1, (longest - back) // 26)
     lengths = sorted({back + 1, trained, *range(back + 1, longest + 1, step)})
-    series = {}
-    for name, table in tables.items():
-        ends = [arm_interval(table[:, :, length - back - 1]) for length in lengths]
-        means, lows, highs = ([100 * end[i] for end in ends] for i in range(3))
-        series[name] = (means, lows, highs)
+    ends = {
+        name: [arm_interval(table[:, :, length - back - 1]) for length in lengths]
+        for name, table in tables.items()
+    }
     sides = {
         "reach-added": ("Added to the input, or none", [n for n in tables if n not in FREE]),
         "reach-scores": ("Part of the score", FREE),
     }
-    edge = Series("", [trained, trained], [0, 100], faint=True)
     return {
         key: line_chart(
             f"{title}: right answers over length",
-            [edge]
-            + [Series(name, lengths, series[name][0], look=look, low=series[name][1],
-                      high=series[name][2]) for look, name in enumerate(names)],
+            [edge(trained), *(Series.ranged(name, lengths, ends[name], look, times=100)
+                              for look, name in enumerate(names))],
             x_label=f"words in the text (trained on {trained}: the upright line)",
             y_label="right answers at the last word, %",
         )
@@ -101,33 +106,17 @@ def drawn(
     }  # fmt: skip
 
 
-def massed(found: All, trained: int, back: int, longest: int) -> Html:
-    """Return the attention weight of the correct word, over the length."""
-    lengths = list(range(back + 1, longest + 1))
-    series = [
-        Series(name, lengths,
-               (100 * np.mean([x.mass for x in of(found, "copy", name)], 0)).tolist(), look=look)
-        for look, name in enumerate(FREE)
-    ]  # fmt: skip
-    edge = Series("", [trained, trained], [0, 100], faint=True)
-    return line_chart(
-        "How much of its attention the best head gives to the word asked for",
-        [edge, *series],
-        x_label="words in the text", y_label="weight, %",
-    )  # fmt: skip
+def edge(trained: int) -> Series:
+    """Return the upright line at the trained length."""
+    return Series("", [trained, trained], [0, 100], faint=True)
 
 
-def looked(found: All, longest: int) -> Html:
-    """Return the attention of the last word of the longest text, over the distance."""
-    series = [
-        Series(name, list(range(longest)),
-               (100 * np.mean([x.looks for x in of(found, "copy", name)], 0)).tolist(), look=look)
-        for look, name in enumerate(FREE)
-    ]  # fmt: skip
-    return line_chart(
-        f"Where the last of {longest} words looks, mean over the heads", series,
-        x_label="distance back", y_label="weight, %",
-    )  # fmt: skip
+def attention(found: All, what: str) -> dict[str, list[float]]:
+    """Return the mean over seeds of ``mass`` or ``looks`` of each position of the score, in %."""
+    return {
+        name: (100 * np.mean([getattr(x, what) for x in of(found, "copy", name)], 0)).tolist()
+        for name in FREE
+    }
 
 
 def compared(metric: str, found: All) -> Compared:

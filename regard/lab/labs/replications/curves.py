@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import regard
 from regard.lab.labs.collection import finished
 from regard.lab.labs.comparison import Result
+from regard.lab.labs.intervals import in_words, interval
 from regard.lab.labs.lab import Findings
-from regard.lab.labs.replications.outcomes import interval
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.markup import Html
 
@@ -91,13 +91,10 @@ def lengths_findings(scores: Lengths, title: str) -> Findings:
     """Draw the scores of each arm over the test length, and list them."""
     series, rows = [], []
     for look, (name, by_length) in enumerate(scores.items()):
-        means = [interval(values) for values in by_length.values()]
-        ends = [
-            (100 * mean, 100 * max(0.0, low), 100 * min(1.0, high)) for mean, low, high in means
-        ]
-        y, lows, highs = ([one[part] for one in ends] for part in range(3))
-        series.append(Series(name, list(by_length), y, look=look, low=lows, high=highs))
-        rows.append([name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in ends)])
+        means = map(interval, by_length.values())
+        ends = [(mean, max(0.0, low), min(1.0, high)) for mean, low, high in means]
+        series.append(Series.ranged(name, list(by_length), ends, look, times=100))
+        rows.append([name, *(in_words(end, times=100) for end in ends)])
     lengths = list(next(iter(scores.values()), {}))
     chart = line_chart(title, series, x_label="test length", y_label="score, %", log_x=True)
     tables = {"by-length": (["arm", *map(str, lengths)], rows)}

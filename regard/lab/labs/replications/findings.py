@@ -12,6 +12,7 @@ from regard.core.settings import key_of
 from regard.lab.labs.collection import Member
 from regard.lab.labs.comparison import Result, Values
 from regard.lab.labs.equal import equal_parameters
+from regard.lab.labs.intervals import in_words, interval
 from regard.lab.labs.replications.curves import (
     Curves,
     Lengths,
@@ -29,8 +30,6 @@ from regard.lab.labs.replications.outcomes import (
     below,
     better,
     difference,
-    in_words,
-    interval,
     mean_of,
     member,
     solved,

@@ -10,6 +10,7 @@ import numpy as np
 import regard
 from regard.lab.labs.collection import Member, finished
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
+from regard.lab.labs.intervals import Interval
 from regard.lab.labs.lab import Findings
 from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell
@@ -197,7 +198,7 @@ def all_of(*verdicts: Verdict) -> Verdict:
     return AGREES if set(verdicts) == {AGREES} else UNCLEAR
 
 
-def above(value: tuple[float, float, float], threshold: float) -> Verdict:
+def above(value: Interval, threshold: float) -> Verdict:
     """Return whether an interval (mean, low, high) is above a threshold, below, or includes it.
 
     >>> above((0.5, 0.4, 0.6), 0.3), above((0.5, 0.4, 0.6), 0.5)
@@ -207,7 +208,7 @@ def above(value: tuple[float, float, float], threshold: float) -> Verdict:
     return AGREES if low > threshold else DISAGREES if high < threshold else UNCLEAR
 
 
-def below(value: tuple[float, float, float], threshold: float) -> Verdict:
+def below(value: Interval, threshold: float) -> Verdict:
     """Return whether an interval (mean, low, high) is below a threshold; see `above`."""
     mean, low, high = value
     return above((-mean, -high, -low), -threshold)
@@ -252,32 +253,3 @@ def _at_lengths(one: Arm, lengths: Sequence[int]) -> dict[int, list[float]]:
             with run.computing():
                 scores[length].append(float(task.answer(run.network).value))
     return scores
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean over seeds and its 95 % interval by Student's t.
-
-    The interval is infinite for fewer than two seeds, or if a value is not finite.
-
-    >>> [round(x, 3) for x in interval([0.4, 0.6])]
-    [0.5, -0.771, 1.771]
-    """
-    from scipy.stats import t
-
-    mean, n = float(np.mean(values)) if len(values) else float("nan"), len(values)
-    if n < 2 or not np.isfinite(values).all():
-        return mean, -float("inf"), float("inf")
-    half = float(t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
-    return mean, mean - half, mean + half
-
-
-def in_words(value: tuple[float, float, float], digits: int = 1) -> str:
-    """Return a mean with its interval, without one if it is not finite.
-
-    >>> in_words((1.44, 1.2, 1.68)), in_words(interval([2.0]))
-    ('1.4 (1.2 to 1.7)', '2.0')
-    """
-    mean, low, high = value
-    if not np.isfinite([low, high]).all():
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

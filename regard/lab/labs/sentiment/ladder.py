@@ -82,11 +82,8 @@ def depth(result: Result, depths: Sequence[int]) -> Findings:
     series = []
     for look, name in enumerate(LAYERED):
         points = [(depth, arms[at(name, depth)]) for depth in depths if at(name, depth) in arms]
-        y, low, high = ([100 * getattr(arm, part) for _, arm in points]
-                        for part in ("mean", "low", "high"))  # fmt: skip
-        series.append(
-            Series(name, [depth for depth, _ in points], y, look=look, low=low, high=high)
-        )
+        ends = [(arm.mean, arm.low, arm.high) for _, arm in points]
+        series.append(Series.ranged(name, [depth for depth, _ in points], ends, look, times=100))
     chart = line_chart("Accuracy over depth", series, x_label="layers", y_label="accuracy, %")
     claims, residuals = depth_claims(result, depths)
     values = {"residuals": residuals, "least": min(depths), "most": max(depths)}

@@ -46,11 +46,8 @@ def scores(found: Found) -> Findings:
         series = []
         for name in cure:
             at, means = found.many(name, what)
-            low, high = [m.low for m in means], [m.high for m in means]
-            series.append(
-                Series(name, at, [m.value for m in means], look=looks.get(name, 5), low=low,
-                       high=high)
-            )  # fmt: skip
+            ends = [(mean.value, mean.low, mean.high) for mean in means]
+            series.append(Series.ranged(name, at, ends, looks.get(name, 5)))
         charts[f"scores-{what}"] = line_chart(
             title, series, x_label="width d", y_label=label, log_x=True, log_y=what == "variance",
             height=400,

@@ -9,6 +9,7 @@ import pytest
 
 from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.comparison import Result
+from regard.lab.labs.intervals import interval
 from regard.lab.labs.replications import findings
 from regard.lab.labs.replications.curves import Curves
 from regard.lab.labs.replications.lab import LAB
@@ -21,7 +22,6 @@ from regard.lab.labs.replications.outcomes import (
     at_lengths,
     below,
     better,
-    interval,
     settled,
     solved,
     summary,
