@@ -6,20 +6,16 @@ two; one head and a key of varying norm; two heads. The last two stand in `two_h
 
 import math
 from pathlib import Path
-from typing import Self
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.attention import SCORES, attend
-from regard.core.errors import RegardError
-from regard.core.settings import Settings
 from regard.lab.labs import Say, Show
 from regard.lab.labs.exploration import two_heads, varying_key
 from regard.lab.labs.exploration.extraction import EXACT, extraction, mix, projector, two_bases
-from regard.lab.labs.exploration.varying_key import expected, orthonormal
+from regard.lab.labs.exploration.varying_key import ExplorationSettings, expected, orthonormal
 from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Cell
@@ -32,31 +28,6 @@ DOT = SCORES["dot"]()
 Errors = Float[Tensor, "..."]
 
 
-class ExplorationSettings(Settings):
-    """The sizes of the draws: `keys` keys of `d` numbers, `draws` draws where a key's norm varies.
-
-    `alpha`: variance of every key about its mean; `beta`: length of a query along each mean;
-    `bases`: draws of two orthogonal bases, in up to `d` dimensions.
-    """
-
-    d: int = Field(64, ge=3, le=1024)
-    keys: int = Field(16, ge=3)
-    alpha: float = Field(1e-6, ge=0, le=0.1, allow_inf_nan=False)
-    beta: float = Field(20.0, gt=0, le=300, allow_inf_nan=False)
-    draws: int = Field(10_000, ge=100, le=1_000_000)
-    bases: int = Field(1_000, ge=1, le=100_000)
-    seed: int = Field(0, ge=0, lt=2**62)
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        if self.keys > self.d:
-            raise RegardError(
-                f"{self.keys} keys with orthogonal means need d={self.keys} or more, not "
-                f"d={self.d}: raise d or lower keys"
-            )
-        return self
-
-
 def measure(settings: ExplorationSettings, say: Say, show: Show) -> Findings:
     """Measure the four parts of the assignment."""
     show(0, 10, "copying")
@@ -65,11 +36,10 @@ def measure(settings: ExplorationSettings, say: Say, show: Show) -> Findings:
     parts.append(extraction(settings.d, settings.bases, settings.seed))
     show(2, 10, "the average of two")
     parts.append(average(settings))
-    study = varying_key.Study(
-        settings.d, settings.keys, settings.alpha, settings.beta, settings.draws, settings.seed
+    measured = varying_key.measure(
+        settings, lambda done: show(3 + 7 * done, 10, "one head and two")
     )
-    measured = varying_key.measure(study, lambda done: show(3 + 7 * done, 10, "one head and two"))
-    return Findings.joined([*parts, two_heads.findings(study, measured)])
+    return Findings.joined([*parts, two_heads.findings(settings, measured)])
 
 
 LAB = MeasuringLab(

@@ -11,8 +11,8 @@ from regard.attention import attend
 from regard.lab.labs.exploration.extraction import EXACT
 from regard.lab.labs.exploration.varying_key import (
     GRID,
+    ExplorationSettings,
     Measured,
-    Study,
     moments,
     pair_share,
     single_share,
@@ -26,7 +26,7 @@ TRIES = 500  # draws of two keys and two queries
 EDGES = [(i - 0.5) / 20 for i in range(22)]  # values at 0, ½ or 1 fall into one bar
 
 
-def findings(study: Study, found: Measured) -> Findings:
+def findings(settings: ExplorationSettings, found: Measured) -> Findings:
     """Return the claims, the charts and the tables."""
     arms = [found.even, found.single, found.pair, found.cosine]
     tall = max(float(bars(arm.shares[:, 0]).max()) for arm in arms[1:])
@@ -35,14 +35,17 @@ def findings(study: Study, found: Measured) -> Findings:
          arm.theory]
         for arm in arms
     ]  # fmt: skip
-    wide, narrow = study.beta * math.sqrt(0.5 + 4 * study.alpha), study.beta * study.alpha**0.5 * 2
+    wide, narrow = (
+        settings.beta * math.sqrt(0.5 + 4 * settings.alpha),
+        settings.beta * settings.alpha**0.5 * 2,
+    )
     single, ratio, asked = (
         found.single,
         found.ratio,
         ["asked by", "mean", "variance", "low", "high"],
     )
-    near = 4 * math.sqrt(found.missed_theory / study.draws)
-    off, signs = balance(study)
+    near = 4 * math.sqrt(found.missed_theory / settings.draws)
+    off, signs = balance(settings)
     return Findings(
         {
             "equal-weight": (off, off <= EXACT and signs == 1),
@@ -56,7 +59,7 @@ def findings(study: Study, found: Measured) -> Findings:
             ),
         },
         {"single": single, "pair": found.pair, "cosine": found.cosine, "ratio": ratio,
-         "missed_theory": found.missed_theory, "draws": study.draws, "wide": wide,
+         "missed_theory": found.missed_theory, "draws": settings.draws, "wide": wide,
          "narrow": narrow, "balance_draws": TRIES, "signs": signs},
         {
             **{
@@ -68,21 +71,21 @@ def findings(study: Study, found: Measured) -> Findings:
                 (("single", single), ("pair", found.pair), ("cosine", found.cosine))
             },
             "plane": plane(found),
-            "over-beta": over_beta(study, found),
+            "over-beta": over_beta(settings, found),
         },
-        {"shares": ([*asked, "theory"], rows), "variances": curve_table(study, found)},
+        {"shares": ([*asked, "theory"], rows), "variances": curve_table(settings, found)},
     )  # fmt: skip
 
 
-def balance(study: Study) -> tuple[float, float]:
+def balance(settings: ExplorationSettings) -> tuple[float, float]:
     """Test (a5.1.5): two heads weigh two keys alike where (k_a − k_b)·(q₁ + q₂) = 0.
 
     Two keys and two queries are drawn; q₂ is then moved along k_a − k_b until the condition holds.
     Return the largest difference of the weights there, and for the unmoved draws the share in which
     the sign of the product predicts the heavier key.
     """
-    generator = torch.Generator().manual_seed(study.seed + 3)
-    keys, queries = torch.randn(2, TRIES, 2, study.d, generator=generator, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(settings.seed + 3)
+    keys, queries = torch.randn(2, TRIES, 2, settings.d, generator=generator, dtype=torch.float64)
     apart = keys[:, 0] - keys[:, 1]
 
     def product(queries: Tensor) -> Tensor:
@@ -113,12 +116,12 @@ def plane(found: Measured) -> Html:
     )  # fmt: skip
 
 
-def over_beta(study: Study, found: Measured) -> Html:
+def over_beta(settings: ExplorationSettings, found: Measured) -> Html:
     """Return the chart of both variances over β, measured and by theory."""
-    betas, fine = sorted({*GRID, study.beta}), [1 + 0.5 * i for i in range(119)]
+    betas, fine = sorted({*GRID, settings.beta}), [1 + 0.5 * i for i in range(119)]
     fine = [beta for beta in fine if beta <= betas[-1]]
     theory = [
-        [moments(share(study.n, study.alpha, beta))[1] for beta in fine]
+        [moments(share(settings.keys, settings.alpha, beta))[1] for beta in fine]
         for share in (single_share, pair_share)
     ]
     series = [Series("", fine, line, faint=True) for line in theory]
@@ -133,12 +136,14 @@ def over_beta(study: Study, found: Measured) -> Html:
     )  # fmt: skip
 
 
-def curve_table(study: Study, found: Measured) -> tuple[list[str], list[list[float]]]:
+def curve_table(
+    settings: ExplorationSettings, found: Measured
+) -> tuple[list[str], list[list[float]]]:
     """Return both variances over β."""
-    betas = sorted({*GRID, study.beta})
+    betas = sorted({*GRID, settings.beta})
     rows = [
-        [beta, one.value, moments(single_share(study.n, study.alpha, beta))[1],
-         two.value, moments(pair_share(study.n, study.alpha, beta))[1],
+        [beta, one.value, moments(single_share(settings.keys, settings.alpha, beta))[1],
+         two.value, moments(pair_share(settings.keys, settings.alpha, beta))[1],
          one.value / two.value if two.value else math.nan]
         for beta, one, two in zip(betas, *found.curves, strict=True)
     ]  # fmt: skip

@@ -13,14 +13,18 @@ output, and one picture of the plane (μ_a, μ_b) shows all. With g = k_a·μ_a 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.attention import SCORES, Score, attend
+from regard.core.errors import RegardError
+from regard.core.settings import Settings
 
 GRID = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 15.0, 20.0, 30.0, 45.0, 60.0)
 RESAMPLES = 1_000
@@ -30,16 +34,29 @@ STEPS = 20_001  # of an integral over −9 … 9 standard deviations
 Function = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True)
-class Study:
-    """Sizes of the experiment: keys of d numbers, variances, length of the query, draws."""
+class ExplorationSettings(Settings):
+    """The sizes of the draws: `keys` keys of `d` numbers, `draws` draws where a key's norm varies.
 
-    d: int
-    n: int
-    alpha: float
-    beta: float
-    draws: int
-    seed: int
+    `alpha`: variance of every key about its mean; `beta`: length of a query along each mean;
+    `bases`: draws of two orthogonal bases, in up to `d` dimensions.
+    """
+
+    d: int = Field(64, ge=3, le=1024)
+    keys: int = Field(16, ge=3)
+    alpha: float = Field(1e-6, ge=0, le=0.1, allow_inf_nan=False)
+    beta: float = Field(20.0, gt=0, le=300, allow_inf_nan=False)
+    draws: int = Field(10_000, ge=100, le=1_000_000)
+    bases: int = Field(1_000, ge=1, le=100_000)
+    seed: int = Field(0, ge=0, lt=2**62)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.keys > self.d:
+            raise RegardError(
+                f"{self.keys} keys with orthogonal means need d={self.keys} or more, not "
+                f"d={self.d}: raise d or lower keys"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -78,7 +95,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Measured:
-    """All arms at the study's β, the ratio of variances, and the two arms over β."""
+    """All arms at the lab's β, the ratio of variances, and the two arms over β."""
 
     even: Arm
     single: Arm
@@ -90,41 +107,41 @@ class Measured:
     curves: tuple[list[Interval], list[Interval]]
 
 
-def measure(study: Study, show: Callable[[float], None]) -> Measured:
+def measure(settings: ExplorationSettings, show: Callable[[float], None]) -> Measured:
     """Draw all keys once, compute attention for every query, and summarise."""
-    generator = torch.Generator().manual_seed(study.seed + 3)
-    betas = sorted({*GRID, study.beta})
+    generator = torch.Generator().manual_seed(settings.seed + 3)
+    betas = sorted({*GRID, settings.beta})
     samples: dict[tuple[str, float], list[Tensor]] = {}
     first: list[Tensor] = []
-    drawn, step = 0, max(1, CHUNK // (study.n * study.d))
-    means = orthonormal(generator, study.d, study.n)
-    while drawn < study.draws:
-        count = min(step, study.draws - drawn)
-        even, varied = draw(generator, means, study.alpha, count)
+    drawn, step = 0, max(1, CHUNK // (settings.keys * settings.d))
+    means = orthonormal(generator, settings.d, settings.keys)
+    while drawn < settings.draws:
+        count = min(step, settings.draws - drawn)
+        even, varied = draw(generator, means, settings.alpha, count)
         for beta in betas:
             samples.setdefault(("single", beta), []).append(one_head(varied, means, beta))
             heads = head_shares(varied, means, beta)
             samples.setdefault(("pair", beta), []).append(heads.mean(1)[:, :2])
-            if beta == study.beta:
+            if beta == settings.beta:
                 first.append(heads[:, 0, 0])
-        samples.setdefault(("even", study.beta), []).append(one_head(even, means, study.beta))
-        cosine = cosine_of(study.beta)
-        answered = one_head(varied, means, study.beta, cosine)
-        samples.setdefault(("cosine", study.beta), []).append(answered)
+        samples.setdefault(("even", settings.beta), []).append(one_head(even, means, settings.beta))
+        cosine = cosine_of(settings.beta)
+        answered = one_head(varied, means, settings.beta, cosine)
+        samples.setdefault(("cosine", settings.beta), []).append(answered)
         drawn += count
-        show(drawn / study.draws * 0.7)
+        show(drawn / settings.draws * 0.7)
     shares = {key: torch.cat(parts).numpy() for key, parts in samples.items()}
     names = [(name, beta) for beta in betas for name in ("single", "pair")]
-    names += [("even", study.beta), ("cosine", study.beta)]
+    names += [("even", settings.beta), ("cosine", settings.beta)]
     a = np.stack([shares[name][:, 0] for name in names], 1)
-    means_of, variances_of = resample(a, study.seed, lambda done: show(0.7 + 0.3 * done))
+    means_of, variances_of = resample(a, settings.seed, lambda done: show(0.7 + 0.3 * done))
     where = {name: i for i, name in enumerate(names)}
 
     def arm(kind: str, title: str, theory: tuple[float, float]) -> Arm:
-        i = where[kind, study.beta]
+        i = where[kind, settings.beta]
         mean, variance = float(a[:, i].mean()), float(a[:, i].var(ddof=1))
         return Arm(
-            title, shares[kind, study.beta],
+            title, shares[kind, settings.beta],
             interval(mean, means_of[:, i]), interval(variance, variances_of[:, i]),
             theory[1], theory[0],
         )  # fmt: skip
@@ -133,22 +150,26 @@ def measure(study: Study, show: Callable[[float], None]) -> Measured:
         at = [where[kind, beta] for beta in betas]
         return [interval(float(a[:, i].var(ddof=1)), variances_of[:, i]) for i in at]
 
-    single = arm("single", "one head", moments(single_share(study.n, study.alpha, study.beta)))
-    pair = arm("pair", "two heads", moments(pair_share(study.n, study.alpha, study.beta)))
-    quotient = variances_of[:, where["single", study.beta]] / np.maximum(
-        variances_of[:, where["pair", study.beta]], 1e-300
+    single = arm(
+        "single", "one head", moments(single_share(settings.keys, settings.alpha, settings.beta))
+    )
+    pair = arm(
+        "pair", "two heads", moments(pair_share(settings.keys, settings.alpha, settings.beta))
+    )
+    quotient = variances_of[:, where["single", settings.beta]] / np.maximum(
+        variances_of[:, where["pair", settings.beta]], 1e-300
     )
     missed = float((torch.cat(first) < 0.5).double().mean())
     return Measured(
         even=arm("even", "one head, no key varies",
-                 moments(even_share(study.n, study.alpha, study.beta))),
+                 moments(even_share(settings.keys, settings.alpha, settings.beta))),
         single=single,
         pair=pair,
         cosine=arm("cosine", "one head, cosine score",
-                   moments(cosine_share(study.n, study.d, study.alpha, study.beta))),
+                   moments(cosine_share(settings.keys, settings.d, settings.alpha, settings.beta))),
         ratio=interval(single.variance.value / max(pair.variance.value, 1e-300), quotient),
         missed=missed,
-        missed_theory=miss(study.n, study.alpha, study.beta),
+        missed_theory=miss(settings.keys, settings.alpha, settings.beta),
         curves=(curve("single"), curve("pair")),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.lab.labs.exploration.varying_key import (
-    Study,
+    ExplorationSettings,
     cosine_of,
     cosine_share,
     draw,
@@ -98,7 +98,7 @@ def test_intervals_cover_a_known_variance() -> None:
 
 def test_measured_is_theory() -> None:
     shown: list[float] = []
-    found = measure(Study(8, 6, 1e-6, 12.0, 3_000, 0), shown.append)
+    found = measure(ExplorationSettings(d=8, keys=6, beta=12.0, draws=3_000), shown.append)
     for arm in (found.even, found.single, found.pair, found.cosine):
         assert arm.holds, arm.name
         assert arm.shares.shape == (3_000, 2)
