@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, pairs
 from regard.lab.labs.lab import Findings
+from regard.lab.labs.running import load_complete
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.findings import Cell
 from regard.lab.studies.arms import Arm
@@ -124,16 +124,11 @@ def measure(result: Result) -> dict[str, Places]:
 
 def weight_of(arm: Evidence) -> Places | None:
     """Return an arm's shares of the weight, averaged over seeds, or None without attention."""
-    import regard
     from regard.lab.tasks.writing.alignment import weighed
 
     tables = []
     for folder in arm.folders:
-        try:
-            run = regard.load(folder)
-        except RegardError:
-            continue
-        if not run.complete:
+        if (run := load_complete(folder)) is None:
             continue
         with run.computing():
             texts = run.task.split("test").pairs[:TEXTS]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.errors import RegardError
@@ -11,7 +12,19 @@ from regard.lab.studies.forecasts import Planned, costs, total
 from regard.lab.studies.launch import Job
 
 if TYPE_CHECKING:
+    from regard.lab.runs import Run
     from regard.lab.studies.launch import Event, Launcher
+
+
+def load_complete(folder: Path) -> "Run | None":
+    """Return a run if it can be loaded and is complete, else None."""
+    import regard
+
+    try:
+        run = regard.load(folder)
+    except RegardError:
+        return None
+    return run if run.complete else None
 
 
 def follow(show: Show) -> Callable[["Event"], None]:

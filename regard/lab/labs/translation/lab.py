@@ -12,12 +12,12 @@ from typing import Any
 
 from regard.lab.labs.comparison import ComparisonLab, Result
 from regard.lab.labs.lab import Findings
+from regard.lab.labs.running import load_complete
 from regard.lab.labs.translation.looks import (
     HEADS_TEXTS,
     TEXTS,
     best_of,
     head_table,
-    load,
     search_table,
 )
 from regard.lab.labs.translation.presets import ARMS, NEXT, PRESETS, REFERENCE
@@ -37,7 +37,7 @@ def findings(result: Result) -> Findings:
     values: dict[str, Any] = {"searched": "", "heads": False, "searched_texts": TEXTS}
     tables = {}
     best = best_of(result.arms)
-    run = load(best.folders[0]) if best else None
+    run = load_complete(best.folders[0]) if best else None
     if best and run:
         searched = search_table(run)
         tables["searches"] = (searched.columns, searched.rows)

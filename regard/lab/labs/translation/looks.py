@@ -3,12 +3,11 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.core.errors import RegardError
+from regard.lab.labs.running import load_complete
 from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell, Table
 from regard.lab.reports.written import searches as table_of_searches
@@ -26,17 +25,6 @@ def best_of(found: Sequence[Arm]) -> Arm | None:
     """Return the arm with the highest mean among those whose runs exist."""
     candidates = [arm for arm in found if arm.folders]
     return max(candidates, key=lambda arm: arm.mean, default=None)
-
-
-def load(folder: Path) -> "Run | None":
-    """Return a run if it can be loaded and is complete, else None."""
-    import regard
-
-    try:
-        run = regard.load(folder)
-    except RegardError:
-        return None
-    return run if run.complete else None
 
 
 def searches(run: "Run") -> list[dict[str, Any]]:
@@ -82,7 +70,7 @@ def head_table(found: Sequence[Arm]) -> tuple[tuple[list[str], list[list[Cell]]]
 
     rows: list[list[Cell]] = []
     for arm in found:
-        run = load(arm.folders[0]) if arm.family == "attention" and arm.folders else None
+        run = load_complete(arm.folders[0]) if arm.family == "attention" and arm.folders else None
         if run is None:
             continue
         heads: dict[str, list[Aligned]] = {}
