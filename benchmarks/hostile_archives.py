@@ -29,6 +29,7 @@ from benchmarks.hostile_zips import ZIPS, Make, member, zipped
 from benchmarks.opened_data import WORDS, sentences
 from benchmarks.robustness import Answer, answers, quick_place, used
 from regard.core import atomic_io
+from regard.lab.data.data_source import DataSource, Splits
 
 LONGEST = 1_000  # letters of a line that refuses
 #: Reviews that archives hold beside those of a sound one.
@@ -60,7 +61,7 @@ class Reader(NamedTuple):
 def _pairs(path: Path) -> Any:
     from regard.lab.data.pair_files import bytes_of, iterate_pairs, read_pairs
 
-    bytes_of(str(path), "", "", "")
+    bytes_of(DataSource(path))
     assert sum(1 for _ in iterate_pairs(path)) > 0
     return [(pair.source, pair.target) for pair in read_pairs(path)]
 
@@ -68,7 +69,9 @@ def _pairs(path: Path) -> Any:
 def _eng_fra(path: Path) -> Any:
     from regard.lab.data.parallel import load_pairs
 
-    corpus = load_pairs("eng-fra", data_dir=path.parent.parent, validation=0.2)
+    corpus = load_pairs(
+        DataSource("eng-fra", data_dir=path.parent.parent, splits=Splits(validation=0.2))
+    )
     return [(pair.source, pair.target) for part in (corpus.train, corpus.test) for pair in part]
 
 

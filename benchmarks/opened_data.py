@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import DataSource
 
 WORDS = "good bad film plot actor fine awful the a is was not very dull bright".split()
 #: How a table of numbers is read as texts.
@@ -100,7 +101,7 @@ def read_all_pairs(folder: Path) -> None:
     each(
         lambda: read_pairs(folder / "a.tsv"),
         lambda: read_pairs(folder / "a.jsonl"),
-        lambda: read_pairs(folder / "b.de", folder / "b.en"),
+        lambda: read_pairs(DataSource(folder / "b.de", target=folder / "b.en")),
         lambda: read_pairs(folder / "c.zip"),
     )
 

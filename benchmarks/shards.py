@@ -34,9 +34,10 @@ from numpy.typing import NDArray
 
 from regard.core.errors import RegardError
 from regard.lab.data import synthetic
+from regard.lab.data.data_source import DataSource
 from regard.lab.data.fetch import present
 from regard.lab.data.text_rows import text_rows
-from regard.lab.data.token_corpus import Texts, TokenCorpus, load_tokens
+from regard.lab.data.token_corpus import Learned, TokenCorpus, load_tokens
 from regard.lab.data.token_store import (
     SPLITS,
     Shard,
@@ -247,16 +248,16 @@ def tokenise(place: Path, count: int) -> dict[str, Any]:
     folder = place / "texts"
     folder.mkdir()
     size = write_texts(folder, count)
-    texts = Texts(f"{folder}/*", tokenizer="bpe", vocabulary=8_000)
-    tokenizer = load_tokens(
-        Texts(f"{folder}/0*", data_dir=str(place / "first"), tokenizer="bpe")
-    ).tokenizer
+    first = DataSource(f"{folder}/0*", data_dir=place / "first")
+    tokenizer = load_tokens(first, Learned("bpe")).tokenizer
     result: dict[str, Any] = {"megabytes": round(size, 1), "vocabulary": len(tokenizer)}
     prints = set()
     for processes in (1, 2):
         own = place / f"by-{processes}"
         begun = time.monotonic()
-        corpus = load_tokens(Texts(texts.data, data_dir=str(own)), tokenizer, processes=processes)
+        corpus = load_tokens(
+            DataSource(f"{folder}/*", data_dir=own), tokenizer, processes=processes
+        )
         seconds = time.monotonic() - begun
         prints.add(corpus.fingerprint)
         result[f"mb_per_second_{processes}"] = round(size / seconds, 2)
@@ -286,11 +287,11 @@ def s3(place: Path, count: int) -> dict[str, Any]:
     store.put(f"{folder}/", "texts/all/", recursive=True)
     begun = time.monotonic()
     remote = load_tokens(
-        Texts("s3://texts/all/*", data_dir=str(place / "a"), tokenizer="words"), processes=2
+        DataSource("s3://texts/all/*", data_dir=place / "a"), Learned("words"), processes=2
     )
     seconds = time.monotonic() - begun
     here = load_tokens(
-        Texts(f"{folder}/*", data_dir=str(place / "b"), tokenizer="words"), processes=2
+        DataSource(f"{folder}/*", data_dir=place / "b"), Learned("words"), processes=2
     )
     server.stop()
     return {

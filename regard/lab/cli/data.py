@@ -239,23 +239,17 @@ def check(
     when it reads them.
     """
     from regard.lab.data.check import check as look
+    from regard.lab.data.data_source import Columns, DataSource, Splits
 
     trust_named([data])
     with bar("words") as show:
-        findings = look(
+        source = DataSource(
             data,
-            test=test,
-            validation=validation,
-            text=text,
-            label=label,
-            labels=labels,
-            group=group,
-            length=length,
-            numbers=numbers,
-            tags=tags,
-            data_dir=data_dir,
-            show=show,
+            data_dir=data_dir or "",
+            columns=Columns(text or "", label or "", group or "", labels),
+            splits=Splits(validation, test or ""),
         )
+        findings = look(source, length=length, numbers=numbers, tags=tags, show=show)
     if json:
         emit_json(findings.json())
     else:

@@ -132,8 +132,10 @@ def _stem(data: str) -> str:
 
 def _checked(data: str, columns: dict[str, str], tags: bool) -> "Findings":
     from regard.lab.data.check import check
+    from regard.lab.data.data_source import Columns, DataSource
 
-    return check(data, text=columns.get("text"), label=columns.get("label"), tags=tags)
+    chosen = Columns(columns.get("text", ""), columns.get("label", ""))
+    return check(DataSource(data, columns=chosen), tags=tags)
 
 
 def _task(guessed: str, findings: "Findings | None") -> str:

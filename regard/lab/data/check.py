@@ -17,7 +17,7 @@ from regard.core.errors import RegardError
 from regard.lab.data import imdb
 from regard.lab.data.balance import ADVICE, imbalance
 from regard.lab.data.class_files import name_of
-from regard.lab.data.data_source import Columns
+from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.examples import BadRow, Example, Remark
 from regard.lab.data.fetch import Show
 from regard.lab.data.files import is_folder, scan
@@ -38,12 +38,12 @@ from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import (
     Corpus,
     find_imdb,
-    hold_out,
     load_corpus,
     must_be_classes,
     split_test,
 )
-from regard.lab.data.spelling import likeness, meaningless
+from regard.lab.data.spelling import counted, likeness, meaningless
+from regard.lab.data.splits import hold_out
 from regard.lab.data.tagged import load_tagged, read_tagged, tags_by_name
 from regard.lab.data.titles import OtherFileError, listed
 from regard.lab.data.tokenizers import train_tokenizer
@@ -162,23 +162,16 @@ class Findings:
 
 
 def check(
-    data: Corpus | Path | str,
+    data: Corpus | DataSource | Path | str,
     *,
-    test: str | None = None,
-    validation: str | None = None,
-    text: str | None = None,
-    label: str | None = None,
-    group: str | None = None,
-    labels: str = "",
     length: int = 400,
     numbers: bool = False,
     tags: bool = False,
-    data_dir: Path | str | None = None,
     show: Show | None = None,
 ) -> Findings:
     """Check labelled texts: named data, a file (with test and validation files), or a corpus.
 
-    `test` and `validation` are files, `labels` renames the labels of all of them. Bad rows are
+    Validation and test are files, and labels are renamed in all of them. Bad rows are
     collected, not raised; an error that makes a file unreadable is raised. Words are those of the
     tokenizer "words". Named data is checked before anything is dropped from train. With a `group`
     column, a group in two parts is a leak. Without `validation` a tenth is held out as in training,
@@ -191,7 +184,8 @@ def check(
         raise RegardError(f"length must be at least 1 word, not {length}")
     parts_read: list[Found]
     remarks: list[str] = []
-    named = "" if isinstance(data, Corpus) else str(data)
+    source = DataSource("") if isinstance(data, Corpus) else DataSource.of(data)
+    named, files = source.name, source.splits.files
     own = bool(named) and is_own(named)
     used_for = DATA[named].used_for if named in DATA else ""
     numbers = numbers or used_for == "regression"
@@ -199,15 +193,13 @@ def check(
     if isinstance(data, Corpus):
         name, parts_read = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
-        columns = Columns(text or "", label or "", group or "", labels)
-        files = {"validation": validation, "test": test}
         try:
             if tags:
-                name, parts_read = _tagged(str(data), files, columns, remarks)
+                name, parts_read = _tagged(source, remarks)
             else:
-                name, parts_read = _gather(str(data), files, columns, data_dir, remarks, numbers)
+                name, parts_read = _gather(source, remarks, numbers)
         except OtherFileError as error:
-            raise RegardError(f"{error}; {_advice(str(data))}") from None
+            raise RegardError(f"{error}; {_advice(named)}") from None
     if (
         not tags
         and not numbers
@@ -254,11 +246,11 @@ def check(
             problems += look_over(examples)
             if own and len(counts_of := Counter(x.label for x in examples)) > 1:
                 must_be_classes(name, examples)
-                if not test:
+                if "test" not in files:
                     split_test(name, examples, counts_of)
         except RegardError as refusal:  # the error that training would raise
             problems.append(str(refusal))
-    if own and not validation:
+    if own and "validation" not in files:
         problems += leak(*hold_out(examples), "validation", "validation=FILE")
     counts = {part.name: part.labels for part in parts}
     uneven = imbalance(parts[0].labels, counts.get("test")) if classes else []
@@ -284,62 +276,42 @@ def _advice(data: str) -> str:
     )
 
 
-def _gather(
-    data: str,
-    files: dict[str, str | None],
-    columns: Columns,
-    data_dir: Path | str | None,
-    remarks: list[str],
-    numbers: bool,
-) -> tuple[str, list[Found]]:
+def _gather(source: DataSource, remarks: list[str], numbers: bool) -> tuple[str, list[Found]]:
+    data, columns, files = source.name, source.columns, source.splits.files
     path = path_of(data)
     archive = imdb.is_packed(path)
     if data == "imdb" or path.is_dir() or archive:
-        place = find_imdb(data_dir) if data == "imdb" else path if archive else imdb.find(path)
+        place = (
+            find_imdb(source.data_dir) if data == "imdb" else path if archive else imdb.find(path)
+        )
         if place is not None:
-            if any(files.values()):
+            if files:
                 raise RegardError(f"{data} has its own test part; remove --test and --validation")
             if columns.named or columns.labels:
                 raise RegardError(f"{data} has no columns; remove the column names and --labels")
             train, held = imdb.load(place)
             return data, [("train", train, []), ("test", held, [])]
     if data in DATA or not (path.is_file() or is_folder(path)):
-        corpus = load_corpus(
-            data,
-            data_dir=data_dir,
-            test=files["test"],
-            validation=files["validation"],
-            text=columns.text,
-            label=columns.label,
-            group=columns.group,
-            labels=columns.labels,
-            numbers=numbers,
-        )
+        corpus = load_corpus(source, numbers=numbers)
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
-    beside = {part: path_of(file) for part, file in files.items() if file}
-    places = {"train" if beside else "rows": path, **beside}
+    places = {"train" if files else "rows": data, **files}
     names = parse_labels(columns.labels)
-    parts = [_scan(part, place, columns, remarks) for part, place in places.items()]
+    parts = [_scan(part, path_of(place), columns, remarks) for part, place in places.items()]
     rename([example for _, examples, _ in parts for example in examples], names)  # errors
     return name_of(path), [
         (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in parts
     ]
 
 
-def _tagged(
-    data: str,
-    files: dict[str, str | None],
-    columns: Columns,
-    remarks: list[str],
-) -> tuple[str, list[Found]]:
+def _tagged(source: DataSource, remarks: list[str]) -> tuple[str, list[Found]]:
+    data, columns, files = source.name, source.columns, source.splits.files
     if columns.labels:
         raise RegardError("--labels does not rename tags; remove --labels")
     if data == "entities":
         corpus = load_tagged(data)
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
-    beside = {part: file for part, file in files.items() if file}
     parts: list[Found] = []
-    for part, place in {"train" if beside else "rows": data, **beside}.items():
+    for part, place in {"train" if files else "rows": data, **files}.items():
         read = read_tagged(place, columns)
         remarks += read.notes
         parts.append((part, read.examples, []))
@@ -399,7 +371,7 @@ def _decomposed(examples: Sequence[Example]) -> list[str]:
     if not apart:
         return []
     return [
-        f"{_count(len(apart), 'text')} not in Unicode's composed form (NFC), first {apart[0]}; "
+        f"{counted(len(apart), 'text')} not in Unicode's composed form (NFC), first {apart[0]}; "
         "tokenizer=words composes them, others read them as they are"
     ]
 
@@ -443,11 +415,11 @@ def _problems(
     problems = []
     for part in parts:
         if empty := _empty(part.bad):
-            problems.append(f"{part.name}: {_count(empty, 'row')} without text or label")
+            problems.append(f"{part.name}: {counted(empty, 'row')} without text or label")
         if bad := len(part.bad) - empty:
-            problems.append(f"{part.name}: {_count(bad, 'unreadable row')}")
+            problems.append(f"{part.name}: {counted(bad, 'unreadable row')}")
         if part.copies:
-            problems.append(f"{part.name}: {_count(part.copies, 'row')} with a duplicate text")
+            problems.append(f"{part.name}: {counted(part.copies, 'row')} with a duplicate text")
         if not part.labels and not part.numbers:
             problems.append(f"{part.name}: no row with a text and a label")
         if len(part.labels) == 1:
@@ -456,16 +428,18 @@ def _problems(
     two = "both train and " + parts[1].name if len(parts) == 2 else "two parts"
     first = "train" if len(parts) == 2 else "the earlier one"
     if shared:
-        problems.append(f"{_count(len(shared), 'text')} in {two}; training drops them from {first}")
+        problems.append(
+            f"{counted(len(shared), 'text')} in {two}; training drops them from {first}"
+        )
     if groups:
-        problems.append(f"{_count(len(groups), 'group')} in {two}; training keeps them in both")
+        problems.append(f"{counted(len(groups), 'group')} in {two}; training keeps them in both")
     if conflicts:
-        problems.append(f"{_count(len(conflicts), 'row')} with a different label than a duplicate")
+        problems.append(f"{counted(len(conflicts), 'row')} with a different label than a duplicate")
     for kind, rows_by_code in _odd_kinds(odd).items():
         rows = list(dict.fromkeys(source for c in rows_by_code for source in odd[c]))
         codes = ", ".join(" ".join(f"U+{ord(c):04X}" for c in pair) for pair in rows_by_code[:5])
         more = f" and {len(rows_by_code) - 5} more" if len(rows_by_code) > 5 else ""
-        problems.append(f"{kind} in {_count(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
+        problems.append(f"{kind} in {counted(len(rows), 'text')}, first {rows[0]}: {codes}{more}")
     return problems
 
 
@@ -521,10 +495,6 @@ def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
 
 def _empty(bad: Iterable[BadRow]) -> int:
     return sum(row.empty for row in bad)
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("s" if count != 1 else "")
 
 
 def _share(part: Part, label: str) -> str:

@@ -1,6 +1,10 @@
 """Where data come from, as every loader takes it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from regard.core.errors import RegardError
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,97 @@ class Columns:
 
 
 NAMED = Columns()  # columns with common names
+
+
+@dataclass(frozen=True)
+class Splits:
+    """How rows are divided into train, validation and test, and rows in two of them.
+
+    ``validation`` is the share of train that is held out, or a file; None: a share that suits the
+    data. ``test`` is a file. What no file has is split off by a hash of each text and of ``seed``.
+    ``duplicates``: texts in two splits are dropped from the earlier, unless it is "keep".
+
+    Raises: a share outside 0 … 1; a negative seed.
+    """
+
+    validation: float | str | None = None
+    test: str = ""
+    seed: int = 0
+    duplicates: str = "drop"
+
+    def __post_init__(self) -> None:
+        if self.share is not None and not 0 <= self.share < 1:
+            raise RegardError(f"validation must be a fraction between 0 and 1, not {self.share}")
+        if self.seed < 0:
+            raise RegardError(f"seed must be 0 or more, not {self.seed}")
+
+    @property
+    def share(self) -> float | None:
+        """Return the share of train held out for validation, if it is not a file."""
+        return None if isinstance(self.validation, str) else self.validation
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Return the files of validation and test that are given."""
+        validation = self.validation if isinstance(self.validation, str) else ""
+        files = {"validation": validation, "test": self.test}
+        return {part: file for part, file in files.items() if file}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is read: rows of train, chosen by the seed, and characters of a text (0: all).
+
+    A pair with a longer text is skipped and noted, or an error if ``too_long`` is "refuse".
+    """
+
+    examples: int = 0
+    longest: int = 2_000
+    too_long: Literal["drop", "refuse"] = "drop"
+
+    def __post_init__(self) -> None:
+        if self.examples < 0:
+            raise RegardError(f"examples must be 0 or more, not {self.examples}")
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A named data set or files, and what is read from them.
+
+    ``data`` is a name, a file or folder, a pattern, an address, or "FILE,FILE"; ``target`` the
+    second of two aligned files; ``data_dir`` the folder of downloaded data sets. Texts of
+    ``without`` are not read.
+    """
+
+    data: Path | str
+    target: Path | str = ""
+    data_dir: Path | str = ""
+    columns: Columns = NAMED
+    splits: Splits = Splits()
+    limits: Limits = Limits()
+    without: "DataSource | None" = None
+
+    @classmethod
+    def of(cls, data: "DataSource | Path | str") -> "DataSource":
+        """Return a source; a name or a path is one with default columns, splits and limits."""
+        return data if isinstance(data, DataSource) else cls(data)
+
+    @property
+    def name(self) -> str:
+        """Return the data as a string."""
+        return str(self.data)
+
+    def at(self, data: Path | str, target: Path | str = "") -> "DataSource":
+        """Return the same source with other files."""
+        return replace(self, data=data, target=target)
+
+
+def refuse(data: str, why: str, **given: object) -> None:
+    """Raise an error that says what to remove, if any value is given.
+
+    >>> refuse("imdb", "has its own parts", test="x.csv", validation="")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: imdb has its own parts; remove test
+    """
+    if names := [name for name, value in given.items() if value]:
+        raise RegardError(f"{data} {why}; remove {', '.join(names)}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from regard.core.errors import RegardError
 from regard.lab.data.examples import Example
 from regard.lab.data.numbers import parse_number, remedy
-from regard.lab.data.spelling import label_of, likeness
+from regard.lab.data.spelling import counted, label_of, likeness
 
 SEPARATORS = ",;|"
 NONE = frozenset(
@@ -143,28 +143,29 @@ def look_over(examples: Sequence[Example]) -> list[str]:
     notes = []
     if several:
         first = rows[several[0]][0]
-        count = sum(len(rows[label]) for label in several)
+        lists = sum(len(rows[label]) for label in several)
         advice_on_lists = (
-            f"{first.source}: {first.label!r:.60} is a list of labels, as in {_count(count)} of "
-            f"{len(examples):,}; regard supports one label per text: keep one, or make a yes/no "
-            "file for each label"
+            f"{first.source}: {first.label!r:.60} is a list of labels, as in "
+            f"{counted(lists, 'row')} of {len(examples):,}; regard supports one label per text: "
+            "keep one, or make a yes/no file for each label"
         )
-        if 2 * count < len(examples):
+        if 2 * lists < len(examples):
             raise RegardError(advice_on_lists)
         notes.append(f"{advice_on_lists}; otherwise each list is learned as a separate label")
     usual_of: dict[str, str] = {}
     for label in sorted(rows, key=lambda label: -len(rows[label])):
         usual = usual_of.setdefault(spelt(label), label)
+        count = counted(len(rows[label]), "row")
         if usual != label:
             notes.append(
-                f"{label!r} ({_count(len(rows[label]))}, first {rows[label][0].source}) and "
+                f"{label!r} ({count}, first {rows[label][0].source}) and "
                 f"{usual!r} differ only in case, whitespace or number format but are two labels; "
                 f"{advice(label, usual)}"
             )
         if label in NONE:
             has = "has" if len(rows[label]) == 1 else "have"
             notes.append(
-                f"{_count(len(rows[label]))} {has} the label {label!r}, first "
+                f"{count} {has} the label {label!r}, first "
                 f"{rows[label][0].source}: it is learned as a label; if it means a missing label, "
                 "remove these rows"
             )
@@ -194,7 +195,3 @@ def spelt(label: str) -> str:
     if (number := number_of(label)) is not None:
         return repr(number)
     return likeness(label)
-
-
-def _count(rows: int) -> str:
-    return f"{rows:,} row" + ("s" if rows != 1 else "")

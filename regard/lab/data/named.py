@@ -10,6 +10,8 @@ from regard.core.plugins import one_line
 from regard.core.tables import Table
 from regard.lab.data import chinese, entities, pydoc, synthetic
 from regard.lab.data.examples import Example, example_of
+from regard.lab.data.lines import path_of
+from regard.lab.data.splits import SIDES, Side
 
 SEED_OF_REVIEWS = 2024
 SEED_OF_ENTITIES = 2017
@@ -260,7 +262,25 @@ def source_of(name: str) -> Source:
     return source
 
 
-def parts_of(data: str, used_for: str, rows: str) -> dict[str, list[Any]] | None:
+def must_be_found(data: str, used_for: str, rows: str, names: Sequence[str] = ()) -> None:
+    """Raise an error for a name that is neither a file nor data for a task.
+
+    ``rows`` describes its rows, ``names`` are the data for it, by default all that are used for it.
+    """
+    path = path_of(data)
+    if path.exists() or path.suffix or len(path.parts) != 1 or "," in data:
+        return
+    every = {**BUILT_IN, **_SOURCES}
+    names = names or [name for name, known in every.items() if known.used_for == used_for]
+    if data in DATA and data not in names:
+        raise RegardError(
+            f"{data} has no {rows}; it is for {DATA[data].used_for}. Data with {rows}: "
+            f"{', '.join(names)}"
+        )
+    look_up(dict.fromkeys(names), data, "data set or file")
+
+
+def parts_of(data: str, used_for: str, rows: str) -> dict[Side, list[Any]] | None:
     """Return the rows of a data set by part; None for a file, or a data set with its own reader.
 
     ``rows`` describes the rows for errors: "texts with labels". Raises: a data set for another
@@ -273,10 +293,10 @@ def parts_of(data: str, used_for: str, rows: str) -> dict[str, list[Any]] | None
     try:
         rows_read = data_set.read()
         parts = rows_read if isinstance(rows_read, Mapping) else {"train": rows_read}
-        read = {part: list(rows) for part, rows in parts.items()}
+        read: dict[Any, list[Any]] = {part: list(rows) for part, rows in parts.items()}
     except Exception as error:  # whatever a user's code raises
         raise RegardError(f"{data} cannot be read: {one_line(error)}") from error
-    if not read.get("train") or not {*read} <= {"train", "validation", "test"}:
+    if not read.get("train") or not {*read} <= {*SIDES}:
         raise RegardError(
             f"{data} has the parts {', '.join(read) or 'none'}; return rows, or rows by part: "
             "train, test and perhaps validation, train not empty"
@@ -284,7 +304,7 @@ def parts_of(data: str, used_for: str, rows: str) -> dict[str, list[Any]] | None
     return read
 
 
-def examples_of(data: str, used_for: str, rows: str) -> dict[str, list[Example]] | None:
+def examples_of(data: str, used_for: str, rows: str) -> dict[Side, list[Example]] | None:
     """Return the labelled texts of a data set by part; see `parts_of`."""
     parts = parts_of(data, used_for, rows)
     if parts is None:

@@ -17,27 +17,24 @@ them the source. All but a zip may also be .gz. Texts are UTF-8; surrounding whi
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from regard.core.errors import RegardError
 from regard.lab.data.archives import open_member, open_zip
+from regard.lab.data.data_source import DataSource, Limits
 from regard.lab.data.examples import BadRow
 from regard.lab.data.files import TOLERATED
 from regard.lab.data.lines import FILE_LIMIT, open_binary, path_of
 from regard.lab.data.pair_rows import STREAMED, Row, rows_of, side_by_side
 from regard.lab.data.pairs import Pair
 from regard.lab.data.records import KINDS, table_kind
+from regard.lab.data.spelling import counted
 from regard.lab.data.titles import listed
 
 PAIR_KINDS = {**KINDS, ".txt": "tsv"}
-LONGEST = 2_000  # characters of a text: the longest of Multi30k has 255
 MOST = 2_000_000  # maximum pairs in memory: some 1 GB
 PACKED = 4  # assumed compression ratio
-
-
-TooLong = Literal["drop", "refuse"]
 
 
 class TooManyError(RegardError):
@@ -53,12 +50,11 @@ class PairStream:
 
     name: str
     scan: Callable[[], Iterator[Row]] = field(repr=False)
-    longest: int = LONGEST
-    too_long: TooLong = "drop"
+    limits: Limits
     notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Pair]:
-        good = empty = long = 0
+        longest, good, empty, long = self.limits.longest, 0, 0, 0
         first = first_empty = first_long = ""
         for row in self.scan():
             if isinstance(row, BadRow):
@@ -69,11 +65,11 @@ class PairStream:
                 first_empty = first_empty or row.source
                 continue
             size = max(len(row.source), len(row.target))
-            if 0 < self.longest < size:
-                if self.too_long == "refuse":
+            if 0 < longest < size:
+                if self.limits.too_long == "refuse":
                     raise RegardError(
                         f"{row.place}: a text of {size:,} characters exceeds the limit of "
-                        f"{self.longest:,}; shorten it or increase longest="
+                        f"{longest:,}; shorten it or increase longest="
                     )
                 long += 1
                 first_long = first_long or row.place
@@ -87,74 +83,47 @@ class PairStream:
                 "fix them, the files may be misaligned"
             )
         if not good:
-            why = f": all {long:,} are longer than {self.longest:,} characters" if long else ""
+            why = f": all {long:,} are longer than {longest:,} characters" if long else ""
             raise RegardError(f"{self.name}: contains no text pairs{why}")
         self.notes = tuple(
-            f"{_pairs(count)} skipped, {why}, first {place}"
+            f"{counted(count, 'pair')} skipped, {why}, first {place}"
             for count, place, why in (
                 (empty, first_empty, "with an empty side"),
-                (long, first_long, f"longer than {self.longest:,} characters"),
+                (long, first_long, f"longer than {longest:,} characters"),
             )
             if count
         )
 
 
-def iterate_pairs(
-    data: Path | str,
-    target: Path | str | None = None,
-    *,
-    source_name: str = "",
-    target_name: str = "",
-    longest: int = LONGEST,
-    too_long: TooLong = "drop",
-) -> PairStream:
+def iterate_pairs(source: DataSource | Path | str) -> PairStream:
     """Return a stream of the pairs of a file (or of two) that can be iterated repeatedly.
 
-    `target` is the second of two aligned files; the names are columns, keys or the suffixes of two
-    files. A pair with a text of more than `longest` characters (0: no limit) is skipped and noted,
-    or refused.
+    ``target`` is the second of two aligned files; the columns text and label are those of the two
+    sides, keys or the suffixes of two files.
 
     Raises, with file:line: two files of different length; bytes that are not UTF-8; a row that is
     not a pair; more than 1 % of the pairs with an empty side (fewer are skipped and noted; two
     empty lines are ignored); no pairs at all.
     """
-    path, target_path = files_of(str(data), str(target or ""), source_name, target_name)
-    if target_path is not None:
-        second = target_path
+    source = DataSource.of(source)
+    path, target = files_of(source)
 
-        def scan() -> Iterator[Row]:
-            with open_binary(path) as left, open_binary(second) as right:
-                yield from side_by_side(left, path.name, right, second.name)
-    else:
+    def scan() -> Iterator[Row]:
+        if target is None:
+            yield from _scan_one(path, (source.columns.text, source.columns.label))
+            return
+        with open_binary(path) as left, open_binary(target) as right:
+            yield from side_by_side(left, path.name, right, target.name)
 
-        def scan() -> Iterator[Row]:
-            yield from _scan_one(path, source_name, target_name)
-
-    return PairStream(path.name, scan, longest, too_long)
+    return PairStream(path.name, scan, source.limits)
 
 
-def read_pairs(
-    data: Path | str,
-    target: Path | str | None = None,
-    *,
-    source_name: str = "",
-    target_name: str = "",
-    longest: int = 0,
-    most: int = MOST,
-) -> list[Pair]:
-    """Return all pairs of a file in order, in memory; see `iterate_pairs`.
+def read_pairs(source: DataSource | Path | str, *, most: int = MOST) -> list[Pair]:
+    """Return all pairs of a file in order, of any length, in memory; see `iterate_pairs`.
 
     Raises: as `iterate_pairs`, and more than `most` pairs.
     """
-    stream = iterate_pairs(
-        data,
-        target,
-        source_name=source_name,
-        target_name=target_name,
-        longest=longest,
-        too_long="refuse",
-    )
-    return collect(stream, most)
+    return collect(iterate_pairs(replace(DataSource.of(source), limits=Limits(longest=0))), most)
 
 
 def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
@@ -170,26 +139,25 @@ def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
     return pairs
 
 
-def files_of(
-    data: str, target: str, source_name: str, target_name: str
-) -> tuple[Path, Path | None]:
-    """Return the one or two files that `data` names."""
+def files_of(source: DataSource) -> tuple[Path, Path | None]:
+    """Return the one or two files that a source names."""
+    data, names = source.name, (source.columns.text, source.columns.label)
     path = path_of(data)
-    if target:
-        return path, path_of(target)
+    if source.target:
+        return path, path_of(source.target)
     if path.is_file() or _member(path) is not None:
         return path, None
-    aligned = source_name and target_name and not path.is_dir()
-    sides = [_plain_or_packed(path, name) for name in (source_name, target_name) if aligned]
+    aligned = all(names) and not path.is_dir()
+    sides = [_plain_or_packed(path, name) for name in names if aligned]
     if "," in data and not any(sides):
         first, _, second = data.partition(",")
         return path_of(first.strip()), path_of(second.strip())
     if aligned:
         if sides[0] is None and sides[1] is None:
             raise RegardError(
-                f"{path}: no such file, nor {path.name}.{source_name} and {path.name}.{target_name}"
+                f"{path}: no such file, nor {path.name}.{names[0]} and {path.name}.{names[1]}"
             )
-        for side, name, other in zip(sides, (source_name, target_name), sides[::-1], strict=True):
+        for side, name, other in zip(sides, names, sides[::-1], strict=True):
             if side is None:
                 raise RegardError(f"{path}.{name}: no such file next to {other}")
         assert sides[0] is not None
@@ -215,14 +183,14 @@ def called(path: Path) -> str:
     return named[1] if named else "".join(path.suffixes).lower()
 
 
-def bytes_of(data: str, target: str, source_name: str, target_name: str) -> int:
+def bytes_of(source: DataSource) -> int:
     """Return the bytes of text in one or two files; for .gz an estimate."""
     total = 0
-    for path in files_of(data, target, source_name, target_name):
+    for path in files_of(source):
         if path is None or not holding(path).is_file():
             continue
         if holding(path).suffix.lower() == ".zip":
-            total += _unpacked(path, (source_name, target_name))
+            total += _unpacked(path, (source.columns.text, source.columns.label))
         else:
             total += path.stat().st_size * (PACKED if path.suffix.lower() == ".gz" else 1)
     return total
@@ -244,8 +212,7 @@ def _member(path: Path) -> tuple[Path, str] | None:
     return None
 
 
-def _scan_one(path: Path, source_name: str, target_name: str) -> Iterator[Row]:
-    names = source_name, target_name
+def _scan_one(path: Path, names: tuple[str, str]) -> Iterator[Row]:
     named = _member(path)
     if named is None and path.suffix.lower() != ".zip":
         kind = _kind(path.name)
@@ -311,7 +278,3 @@ def _unpackable(path: Path, member: str) -> str:
 def _kind(name: str) -> str | None:
     """Return tsv, csv or jsonl by the name, or None."""
     return table_kind(name, PAIR_KINDS)
-
-
-def _pairs(count: int) -> str:
-    return f"{count:,} pair" + ("s" if count != 1 else "")

@@ -67,3 +67,8 @@ def repeats(row: Sequence[str], header: Sequence[str]) -> bool:
         len(cell) < len(name) + 9 and likeness(cell) == likeness(name)  # no key of a long text
         for cell, name in zip(row, header, strict=True)
     )
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number and a noun: "1 row", "2 rows"."""
+    return f"{count:,} {what}" + ("s" if count != 1 else "")

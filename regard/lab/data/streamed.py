@@ -6,19 +6,21 @@ reads tokens that were written to the disk once: Multi30k's 29,000 pairs take 2 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
-
-import numpy as np
+from typing import Any, Final
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import DataSource
 from regard.lab.data.fetch import cache
-from regard.lab.data.pair_files import PairStream
+from regard.lab.data.pair_files import called, collect, files_of, holding, iterate_pairs
 from regard.lab.data.pairs import Pair, PairCorpus, StreamedPairs
+from regard.lab.data.spelling import likeness
+from regard.lab.data.splits import SIDES, Side, chosen, moved, side_of, without_later
 from regard.lab.data.token_store import (
     ShardWriter,
     StoredTexts,
@@ -31,10 +33,9 @@ from regard.lab.data.tokenizers import Tokenizer
 LARGE = 200_000_000  # bytes of text above which train is not kept in memory
 HELD = 5_000  # approximate pairs of validation and of test
 BYTES = 100  # approximate bytes of a pair
-SIDES: Final = ("source", "target")
+PAIR: Final = ("source", "target")
+SHARE = 0.05  # of the pairs, held out for validation and for test
 CHUNK = 4_096  # pairs tokenised at once
-
-Split = Callable[[str], str]
 
 
 def share_of(size: int, usual: float) -> float:
@@ -46,109 +47,84 @@ def share_of(size: int, usual: float) -> float:
     return min(usual, HELD * BYTES / max(size, 1))
 
 
-def stream_corpus(
-    name: str,
-    stream: PairStream,
-    paths: Sequence[Path],
-    *,
-    side_of: Callable[[str], str],
-    key: Callable[[str], str],
-    given: Mapping[str, Sequence[Pair]],
-    notes: Iterable[str],
-    examples: int,
-    seed: int,
-    says: str,
-    languages: tuple[str, str],
-) -> PairCorpus:
-    """Return a corpus whose training pairs stay on the disk.
+def held_pairs(source: DataSource) -> tuple[dict[Side, list[Pair]], list[str]]:
+    """Return the pairs of the files of validation and test, and notes."""
+    streams = {side: iterate_pairs(source.at(file)) for side, file in source.splits.files.items()}
+    pairs: dict[Any, list[Pair]] = {side: collect(stream) for side, stream in streams.items()}
+    return pairs, [note for stream in streams.values() for note in stream.notes]
 
-    `side_of` returns the split of a source text; `key` is the same for equivalent sources. `given`
-    are the pairs of validation and test files, with their `notes`: they are dropped from train, and
-    test pairs also from validation. `says` has the settings that enter the fingerprint in addition
-    to the files. Raises: a split without pairs.
+
+def stream_corpus(source: DataSource, size: int) -> PairCorpus:
+    """Return a corpus whose training pairs stay on the disk; small parts are held out.
+
+    `size`: bytes of the files. Pairs of validation and test files are dropped from train, and test
+    pairs also from validation. Raises: a split without pairs.
     """
-    tested = {key(pair.source) for pair in given.get("test", ())}
-    checked = [pair for pair in given.get("validation", ()) if key(pair.source) not in tested]
-    later = tested | {key(pair.source) for pair in checked}
-    held: dict[str, list[Pair]] = {"validation": checked, "test": list(given.get("test", ()))}
-    count = dropped = 0
-    for pair in stream:
-        side = side_of(pair.source)
-        if later and key(pair.source) in later:
-            dropped += 1
-        elif side == "train":
-            count += 1
-        else:
+    stream, splits, names = iterate_pairs(source), source.splits, source.columns
+    given, notes = held_pairs(source)
+    test = 0.0 if "test" in given else share_of(size, SHARE)
+    validation = 0.0 if "validation" in given else splits.share or share_of(size, SHARE)
+    kept, twice = without_later(given, lambda pair: pair.source, row="pair", what="source")
+    later = {likeness(pair.source) for pairs in kept.values() for pair in pairs}
+
+    def sides() -> Iterator[tuple[Side | None, Pair]]:
+        """Yield the split of each pair; None if its source is in a given split."""
+        for pair in stream:
+            known = later and likeness(pair.source) in later
+            shares = {"test": test, "validation": validation}
+            yield None if known else side_of(pair.source, seed=splits.seed, **shares), pair
+
+    counts: Counter[Side | None] = Counter()
+    held: dict[Any, list[Pair]] = {"validation": [], "test": [], **kept}
+    for side, pair in sides():
+        counts[side] += 1
+        if side in held:
             held[side].append(pair)
-    for side, pairs_count in (
-        ("train", count),
-        *((side, len(some)) for side, some in held.items()),
+    for side, count, remedy in (
+        ("train", counts["train"], "add pairs"),
+        ("validation", len(held["validation"]), "set a larger fraction, validation=0.1"),
+        ("test", len(held["test"]), "give a test file with test=FILE"),
     ):
-        if not pairs_count:
-            raise RegardError(
-                f"{name}: no pairs for {side}; "
-                + ("set a larger fraction, validation=0.1" if side == "validation" else "")
-                + ("give a test file with test=FILE" if side == "test" else "")
-                + ("add pairs" if side == "train" else "")
-            )
-    chosen = _chosen(count, examples, seed)
+        if not count:
+            raise RegardError(f"{source.name}: no pairs for {side}; {remedy}")
+    order = chosen(source.limits.examples, counts["train"], splits.seed)
 
     def read() -> Iterator[Pair]:
-        place = 0
-        wanted = iter(chosen if chosen is not None else ())
-        next_ = next(wanted, None)
-        for pair in stream:
-            if side_of(pair.source) != "train" or (later and key(pair.source) in later):
-                continue
-            if chosen is None:
-                yield pair
-            elif place == next_:
-                yield pair
-                next_ = next(wanted, None)
-                if next_ is None:
-                    return
-            place += 1
+        train = (pair for side, pair in sides() if side == "train")
+        if order is None:
+            yield from train
+            return
+        last = -1
+        for place in order.tolist():
+            yield next(islice(train, place - last - 1, None))
+            last = place
 
-    digest = hashlib.sha256(f"{fingerprint_of(*paths)} {says} {examples} {seed}".encode())
+    paths = [path for path in files_of(source) if path is not None]
+    says = f"{(names.text, names.label)} {(test, validation)} {source.limits.longest} "
+    says += f"{[called(path) for path in paths]} {source.limits.examples} {splits.seed}"
+    digest = hashlib.sha256(f"{fingerprint_of(*map(holding, paths))} {says}".encode())
     for side, pairs in given.items():
         digest.update(f"{side} {len(pairs)}".encode())
         for pair in pairs:
             digest.update(repr((pair.source, pair.target)).encode())
-    used = len(chosen) if chosen is not None else count
-    all_notes = [
-        *stream.notes,
-        *notes,
-        f"{used:,} pairs of train are streamed from the disk",
-    ]
-    all_notes += [
-        f"{len(some):,} pairs split off as {side}, by a hash of the source"
-        for side, some in held.items()
+    used = counts["train"] if order is None else len(order)
+    notes = [*stream.notes, *notes, f"{used:,} pairs of train are streamed from the disk"]
+    notes += [
+        f"{len(held[side]):,} pairs split off as {side}, by a hash of the source"
+        for side in SIDES[1:]
         if side not in given
     ]
-    if dropped:
-        others = " or ".join(given)
-        all_notes.append(f"{dropped:,} pairs of train dropped: source also in {others}")
-    if many := len(given.get("validation", ())) - len(checked):
-        all_notes.append(f"{many:,} pairs of validation dropped: source also in test")
+    if counts[None]:
+        notes.append(moved(counts[None], "train", given, "pair", "source"))
     return PairCorpus(
-        name,
+        source.name,
         StreamedPairs(used, digest.hexdigest(), read),
         held["validation"],
         held["test"],
         digest.hexdigest(),
-        tuple(all_notes),
-        languages,
+        (*notes, *twice),
+        (names.text, names.label),
     )
-
-
-def _chosen(
-    count: int, examples: int, seed: int
-) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
-    """Return the indexes of the selected pairs, in order; None for all."""
-    if not 0 < examples < count:
-        return None
-    random = np.random.Generator(np.random.PCG64(seed))
-    return np.sort(random.permutation(count)[:examples])
 
 
 @dataclass(frozen=True)
@@ -182,9 +158,9 @@ def store_pairs(
     end, left = len(tokenizer), iter(pairs)
 
     def write() -> None:
-        with closing(ShardWriter(place, 0, fingerprint, end, SIDES)) as writer:
+        with closing(ShardWriter(place, 0, fingerprint, end, PAIR)) as writer:
             while some := list(islice(left, CHUNK)):
-                for side in SIDES:
+                for side in PAIR:
                     writer.add(side, tokenizer.encode([getattr(pair, side) for pair in some]))
             if not writer.documents["source"]:
                 raise RegardError(f"{place}: no pairs to store")
@@ -198,7 +174,7 @@ def open_stored(folder: Path | str) -> StoredPairs:
     """Return pairs stored by `store_pairs`. Raises: no such folder, files of a wrong length."""
     folder = Path(folder)
     index = open_index(folder)
-    source, target = (StoredTexts.open(folder, index, side) for side in SIDES)
+    source, target = (StoredTexts.open(folder, index, side) for side in PAIR)
     return StoredPairs(source, target, folder)
 
 

@@ -22,14 +22,15 @@ from regard.core.errors import RegardError, look_up
 from regard.core.names import short
 from regard.lab.data import arrow
 from regard.lab.data.conllu import FIELDS, NO_BREAK, BadSentence, is_conllu, no_comment, sentences
-from regard.lab.data.data_source import NAMED, Columns
+from regard.lab.data.data_source import NAMED, Columns, DataSource, refuse
 from regard.lab.data.examples import Example
 from regard.lab.data.files import TOLERATED
 from regard.lab.data.lines import Lines, open_binary, path_of
-from regard.lab.data.named import DATA, examples_of
+from regard.lab.data.named import examples_of, must_be_found
 from regard.lab.data.near_copies import leak
-from regard.lab.data.sources import TEST_SHARE, Corpus, corpus_of, split_by_hash
+from regard.lab.data.sources import TEST_SHARE, Corpus, corpus_of
 from regard.lab.data.spelling import label_of
+from regard.lab.data.splits import split_by_hash
 
 __all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans", "words_of"]
 
@@ -297,48 +298,36 @@ def _place(given: str, width: int, here: str) -> int:
     return int(given) - 1
 
 
-def load_tagged(
-    data: str,
-    *,
-    test: str = "",
-    validation: str = "",
-    word: str = "",
-    tag: str = "",
-    group: str = "",
-    seed: int = 0,
-    duplicates: str = "drop",
-) -> Corpus:
+def load_tagged(source: DataSource | Path | str) -> Corpus:
     """Return tagged sentences by name ("entities") or from files, with a test part.
 
-    Without a ``test`` file a fifth is split off by a hash of each sentence, or of its ``group``.
-    Sentences in two parts are dropped from the earlier unless ``duplicates`` is "keep".
+    Without a test file a fifth is split off by a hash of each sentence, or of its group. Sentences
+    in two parts are dropped from the earlier unless ``duplicates`` is "keep".
     Raises: as `read_tagged`; a single tag; an unknown name.
 
     >>> corpus = load_tagged("entities")
     >>> len(corpus.train), len(corpus.test)
     (2400, 600)
     """
-    own_parts = examples_of(data, "tagging", "tags")
-    if own_parts is not None and (test or validation or word or tag or group):
-        raise RegardError(f"{data} has all its parts; remove test, validation, text, label, group")
-    for example in chain.from_iterable((own_parts or {}).values()):
-        words, tags = (len(side.split(" ")) for side in (example.text, example.label))
-        if words != tags:
-            raise RegardError(f"{example.source}: {words} words and {tags} tags; give one for each")
-    path = path_of(data)
-    if own_parts is None and not path.exists() and not path.suffix and len(path.parts) == 1:
-        if data in DATA:
-            raise RegardError(
-                f"{data} has no tags; it is for {DATA[data].used_for}; use entities or a file"
-            )
-        look_up({"entities": None}, data, "data set or file")
-    places = {"train": data, "validation": validation, "test": test}
-    parts: dict[str, list[Example]] = own_parts or {}
-    notes: list[str] = []
-    for part, place in places.items():
-        if place and own_parts is None:
-            loaded = read_tagged(place, Columns(word, tag, group))
-            parts[part] = loaded.examples
+    source = DataSource.of(source)
+    data, columns, splits = source.name, source.columns, source.splits
+    path, notes = path_of(data), []
+    parts = examples_of(data, "tagging", "tags")
+    name = path.name if parts is None else short(data)
+    if parts is not None:
+        refuse(data, "has all its parts", **splits.files, **vars(columns))
+        for example in chain.from_iterable(parts.values()):
+            words, tags = (len(side.split(" ")) for side in (example.text, example.label))
+            if words != tags:
+                raise RegardError(
+                    f"{example.source}: {words} words and {tags} tags; give one for each"
+                )
+    else:
+        must_be_found(data, "tagging", "tags")
+        parts = {}
+        for part, place in {"train": data, **splits.files}.items():
+            loaded = read_tagged(place, columns)
+            parts[part] = loaded.examples  # type: ignore[index]
             notes += loaded.notes
     counts = Counter(name for example in parts["train"] for name in example.label.split(" "))
     if len(counts) < 2:
@@ -346,18 +335,17 @@ def load_tagged(
         raise RegardError(f"{path}: all {times:,} words have the tag {only}; two tags are needed")
     if "test" not in parts:
         whole = parts["train"]
-        parts["train"], parts["test"] = split_by_hash(whole, TEST_SHARE, f"test {seed}")
+        parts["train"], parts["test"] = split_by_hash(whole, TEST_SHARE, f"test {splits.seed}")
         if not parts["train"] or not parts["test"]:
             raise RegardError(
                 f"{path}: {len(whole)} sentences are too few to split off a test part; set test="
             )
         notes.append(
             f"{len(parts['test']):,} of {len(whole):,} sentences split off as the test part, by a "
-            f"hash of the {group or 'sentence'}"
+            f"hash of the {columns.group or 'sentence'}"
         )
         notes += leak(parts["train"], parts["test"], "test", "test=FILE")
-    name = path.name if own_parts is None else short(data)
-    return corpus_of(name, parts, notes, duplicates=duplicates, numbers=True)
+    return corpus_of(name, parts, notes, splits.duplicates, numbers=True)
 
 
 def tags_by_name(path: Path | str) -> bool:

@@ -8,25 +8,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from regard.core.errors import RegardError, look_up
+from regard.core.errors import RegardError
 from regard.core.names import short
 from regard.lab.data import biographies, synthetic
 from regard.lab.data.archives import tar_files
 from regard.lab.data.birthplaces import load_birthplaces
-from regard.lab.data.data_source import Columns
+from regard.lab.data.data_source import DataSource
 from regard.lab.data.files import read_examples
 from regard.lab.data.imdb import find, is_packed
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, open_binary, path_of
-from regard.lab.data.named import DATA, SEED_OF_REVIEWS, parts_of
+from regard.lab.data.named import DATA, SEED_OF_REVIEWS, must_be_found, parts_of
 from regard.lab.data.records import table_kind
-from regard.lab.data.sources import find_imdb, leaves, load_corpus
+from regard.lab.data.sources import find_imdb, load_corpus
 from regard.lab.data.spelling import likeness
+from regard.lab.data.splits import chosen, in_three
 from regard.lab.data.text_files import files_at, is_address, is_pattern
 from regard.lab.data.text_rows import documents, is_plain, text_rows
 
 NAMES: Final = ("pydoc", "biographies", "birthplaces", "reviews", "imdb")
 REVIEWS = 20_000  # generated reviews, in addition to the labelled ones
-TEST_SHARE = 0.05
+TEST_SHARE, VALIDATION_SHARE = 0.05, 0.05
 
 _more = re.compile(r"(?:\./)?aclImdb/train/unsup/\d{1,9}_\d{1,2}\.txt")
 
@@ -55,17 +56,7 @@ class TextCorpus:
         return digest.hexdigest()
 
 
-def load_texts(
-    data: str = "pydoc",
-    *,
-    text: str = "",
-    data_dir: Path | str | None = None,
-    validation: float = 0.05,
-    seed: int = 0,
-    examples: int = 0,
-    without: str = "",
-    without_text: str = "",
-) -> TextCorpus:
+def load_texts(source: DataSource | Path | str = "pydoc") -> TextCorpus:
     """Return documents by name or from a file, in train, validation and test.
 
     * "pydoc": Python's own help text; "biographies": invented people; "reviews": 20,000 generated
@@ -73,34 +64,37 @@ def load_texts(
     * "birthplaces": the 2,937 lines of ``wiki.txt``; "imdb": the 75,000 reviews outside the test
       part, without labels and without duplicates of test;
     * a ``.txt`` file: passages separated by empty lines, or one per line if no line is empty;
-      ``.jsonl``, ``.csv``, ``.tsv``: the column `text` (by common names if not given). All may be
+      ``.jsonl``, ``.csv``, ``.tsv``: the column text (by common names if not given). All may be
       .gz. Also ``.parquet``, a pattern (``texts/*.jsonl``) and an address (``s3://…``).
 
-    A fraction `validation` is held out by a hash of each text, and a twentieth for test; with
-    ``validation=0`` nothing is held out and each split has all documents: for a corpus of facts to
-    memorise. `examples` (0: all) limits the documents, chosen by `seed`. Texts of `without` are
-    excluded first: for a file all texts of its column `without_text`, for "reviews" and "imdb"
-    their test part.
+    A share for validation (default: a twentieth) is held out by a hash of each text, and a
+    twentieth for test; with ``validation=0`` nothing is held out and each split has all documents:
+    for a corpus of facts to memorise. Texts of ``without`` are excluded first: all texts of a file,
+    for "reviews" and "imdb" their test part.
 
-    >>> corpus = load_texts("biographies", validation=0)
+    >>> from regard.lab.data.data_source import Splits
+    >>> corpus = load_texts(DataSource("biographies", splits=Splits(validation=0)))
     >>> len(corpus.train), corpus.test[0]
     (360, 'Lena Cormann was born in Harlem and became a singer in later years .')
     """
-    texts, notes = read_texts(data, text, data_dir)
-    if without:
-        known, before = labelled_texts(without, without_text, data_dir), len(texts)
+    source = DataSource.of(source)
+    data, seed, examples = source.name, source.splits.seed, source.limits.examples
+    texts, notes = read_texts(source)
+    if source.without:
+        known, before = labelled_texts(source.without), len(texts)
         texts = [text for text in texts if likeness(text) not in known]
         count = before - len(texts)
-        notes.append(f"{count:,} texts excluded that also occur in {Path(without).name}")
-    if examples and examples < len(texts):
-        texts = _chosen(texts, examples, seed)
+        others = Path(source.without.name).name
+        notes.append(f"{count:,} texts excluded that also occur in {others}")
+    order = chosen(examples, len(texts), seed)
+    if order is not None:
+        texts = [texts[i] for i in order]
         notes.append(f"{examples:,} documents used, chosen by seed")
     name = short(data) if data in DATA else Path(data).name
-    if not validation:
+    share = VALIDATION_SHARE if source.splits.share is None else source.splits.share
+    if not share:
         return TextCorpus(name, texts, texts, texts, tuple(notes))
-    parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
-    for document in texts:
-        parts[part_of(document, TEST_SHARE, validation, seed)].append(document)
+    parts = in_three(texts, str, test=TEST_SHARE, validation=share, seed=seed)
     if empty := [split for split, documents in parts.items() if not documents]:
         raise RegardError(
             f"{data}: {len(texts)} documents are too few to hold some out for {empty[0]}; add "
@@ -109,24 +103,16 @@ def load_texts(
     return TextCorpus(name, parts["train"], parts["validation"], parts["test"], tuple(notes))
 
 
-def part_of(text: str, test: float, validation: float, seed: int) -> str:
-    """Return the split of a document, by a hash of it that ignores case and whitespace."""
-    unit = likeness(text)
-    if leaves(unit, test, f"test {seed}"):
-        return "test"
-    return "validation" if leaves(unit, validation, f"validation {seed}") else "train"
-
-
-def read_texts(
-    data: str, column: str = "", data_dir: Path | str | None = None
-) -> tuple[list[str], list[str]]:
+def read_texts(source: DataSource | Path | str) -> tuple[list[str], list[str]]:
     """Return all documents by name or of a file, and notes on what was dropped."""
+    source = DataSource.of(source)
+    data, column, data_dir = source.name, source.columns.text, source.data_dir
     if column and (is_plain(data) or data in DATA):
         raise RegardError(f"{data} has no columns; remove text={column}")
     if data == "biographies":
         return biographies.passages(), []
     if data == "birthplaces":
-        return list(load_birthplaces("birthplaces", data_dir=data_dir).texts), []
+        return list(load_birthplaces("birthplaces", data_dir=data_dir or None).texts), []
     if data == "reviews":
         tested = {example.text for example in load_corpus("reviews").test}
         generated = synthetic.reviews(REVIEWS, SEED_OF_REVIEWS + 1)
@@ -136,9 +122,7 @@ def read_texts(
     if (parts := parts_of(data, "pretraining", "texts to pretrain on")) is not None:
         return [str(text) for rows in parts.values() for text in rows], []
     if not (is_address(data) or is_pattern(data)):
-        path = path_of(data)
-        if not path.exists() and not path.suffix and len(path.parts) == 1:
-            look_up(dict.fromkeys(NAMES), data, "text or file")
+        must_be_found(data, "pretraining", "texts to pretrain on", NAMES)
     files = files_at(data)
     if (size := sum(file.text_bytes for file in files)) > FILE_LIMIT:
         raise RegardError(
@@ -152,16 +136,16 @@ def read_texts(
     return texts, []
 
 
-def labelled_texts(data: str, column: str = "", data_dir: Path | str | None = None) -> set[str]:
+def labelled_texts(source: DataSource) -> set[str]:
     """Return the `likeness` of texts reserved for evaluation: all of a file, or the test part of
     named data and of an IMDB folder or archive.
     """
-    path = path_of(data)
-    if data in ("reviews", "imdb") or is_packed(path) or (path.is_dir() and find(path)):
-        return {likeness(example.text) for example in load_corpus(data, data_dir=data_dir).test}
+    path = path_of(source.name)
+    if source.name in ("reviews", "imdb") or is_packed(path) or (path.is_dir() and find(path)):
+        return {likeness(example.text) for example in load_corpus(source).test}
     if path.is_dir() or table_kind(path) is None:
-        return {likeness(example.text) for example in read_examples(path, Columns(column))}
-    return {likeness(text) for text in text_rows(path, column)}
+        return {likeness(example.text) for example in read_examples(path, source.columns)}
+    return {likeness(text) for text in text_rows(path, source.columns.text)}
 
 
 def imdb_texts(place: Path) -> tuple[list[str], list[str]]:
@@ -210,10 +194,3 @@ def _decoded(content: bytes, here: str) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None
-
-
-def _chosen(documents: Sequence[str], count: int, seed: int) -> list[str]:
-    import numpy as np
-
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(documents))
-    return [documents[i] for i in np.sort(order[:count]).tolist()]

@@ -16,6 +16,7 @@ from typing import Any
 
 from regard.core.errors import RegardError
 from regard.core.memory import cores
+from regard.lab.data.data_source import DataSource
 from regard.lab.data.fetch import Show, progress_lines
 from regard.lab.data.text_files import files_at
 from regard.lab.data.token_store import (
@@ -46,17 +47,10 @@ HERE = "memory://"  # addresses that other processes cannot read
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Texts to tokenise: their place, the splits and the tokenizer to learn."""
+class Learned:
+    """A tokenizer to learn: its kind, and limits of its vocabulary."""
 
-    data: str
-    text: str = ""
-    data_dir: str = ""
-    validation: float = 0.05
-    seed: int = 0
-    without: str = ""
-    without_text: str = ""
-    tokenizer: str = "characters"
+    kind: str = "characters"
     vocabulary: int = 8_000
     minimum: int = 2
 
@@ -86,47 +80,41 @@ class TokenCorpus:
 
 
 def load_tokens(
-    texts: Texts,
-    tokenizer: Tokenizer | None = None,
+    source: DataSource,
+    tokenizer: Tokenizer | Learned = Learned(),
     *,
     processes: int = 0,
     show: Show | None = None,
 ) -> TokenCorpus:
     """Return the tokens of texts, which are written first if they are not on the disk.
 
-    `tokenizer`: by default, one is learned from a sample of the training documents. `processes`: 0
-    means one per processor, but not more than files. If a file has changed, its tokens are written
-    again, to another folder.
+    A tokenizer is learned from a sample of the training documents, unless it is given.
+    `processes`: 0 means one per processor, but not more than files. If a file has changed, its
+    tokens are written again, to another folder.
 
     Raises: no file; an unreadable file, by file:line; a split without documents; no space; damaged
     shards.
     """
-    listed = files_at(texts.data)
+    data = source.name
+    listed = files_at(data)
     files = [file for file in listed if file.size]
     if not files:
-        raise RegardError(f"{texts.data}: the file is empty")
-    if not texts.validation:
+        raise RegardError(f"{data}: the file is empty")
+    if source.splits.share == 0:
         raise RegardError(
-            f"validation=0 evaluates on all training texts, which are too many in {texts.data}; "
+            f"validation=0 evaluates on all training texts, which are too many in {data}; "
             "set validation=0.05 (for large data, less is held out)"
         )
-    recipe = recipe_of(
-        files,
-        text=texts.text,
-        validation=texts.validation,
-        seed=texts.seed,
-        without=texts.without,
-        without_text=texts.without_text,
-        data_dir=texts.data_dir,
+    recipe = recipe_of(files, source)
+    origin = (
+        list(vars(tokenizer).values()) if isinstance(tokenizer, Learned) else [tokenizer.sha256]
     )
-    of_tokenizer = (
-        [texts.tokenizer, texts.vocabulary, texts.minimum] if tokenizer is None
-        else [tokenizer.sha256]
-    )  # fmt: skip
-    folder = place_of(texts.data_dir) / recipe.name(of_tokenizer)
+    folder = place_of(source.data_dir) / recipe.name(origin)
 
     def write() -> None:
-        known = tokenizer or _learned(folder, recipe, texts, show)
+        known = tokenizer
+        if isinstance(known, Learned):
+            known = _learned(folder, recipe, known, show)
         work = Tokenising.begin(folder, recipe, known)
         _write(work, processes, show or progress_lines("tokenise"))
 
@@ -134,11 +122,11 @@ def load_tokens(
     if empty := [split for split in SPLITS if not index.total("documents", split)]:
         count = sum(index.total("documents", split) for split in SPLITS)
         raise RegardError(
-            f"{texts.data}: {count:,} documents are too few to hold some out for {empty[0]}; add "
+            f"{data}: {count:,} documents are too few to hold some out for {empty[0]}; add "
             "documents"
         )
     corpus = TokenCorpus(
-        Path(texts.data).name,
+        Path(data).name,
         folder,
         index,
         Tokenizer.load(folder / TOKENIZER),
@@ -149,12 +137,12 @@ def load_tokens(
     return corpus
 
 
-def _learned(folder: Path, recipe: Recipe, texts: Texts, show: Show | None) -> Tokenizer:
+def _learned(folder: Path, recipe: Recipe, wanted: Learned, show: Show | None) -> Tokenizer:
     """Return the tokenizer of an incomplete folder, or learn it."""
     if (folder / TOKENIZER).is_file():
         return Tokenizer.load(folder / TOKENIZER)
     tell = show or progress_lines("learn the tokenizer")
-    return learn(recipe, texts.tokenizer, texts.vocabulary, texts.minimum, tell)
+    return learn(recipe, wanted.kind, wanted.vocabulary, wanted.minimum, tell)
 
 
 def _notes(index: Index, empty: int) -> Iterator[str]:

@@ -15,12 +15,14 @@ import numpy as np
 
 from regard.core.atomic_io import write_json
 from regard.core.reading import checked, read_json
+from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.fetch import Show, cache
 from regard.lab.data.spelling import likeness
+from regard.lab.data.splits import side_of
 from regard.lab.data.streamed import LARGE
 from regard.lab.data.text_files import TextFile, is_address, is_pattern
 from regard.lab.data.text_rows import documents
-from regard.lab.data.texts import TEST_SHARE, labelled_texts, part_of
+from regard.lab.data.texts import TEST_SHARE, VALIDATION_SHARE, labelled_texts
 from regard.lab.data.token_store import SPLITS, Shard, ShardWriter
 from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
 from regard.nn.layers.special_tokens import SpecialTokens
@@ -78,7 +80,8 @@ class Recipe:
         """Return the `likeness` of excluded texts."""
         if not self.without:
             return frozenset()
-        return frozenset(labelled_texts(self.without, self.without_text, self.data_dir or None))
+        columns = Columns(self.without_text)
+        return frozenset(labelled_texts(DataSource(self.without, "", self.data_dir, columns)))
 
     def name(self, tokenizer: Sequence[Any]) -> str:
         """Return the name of the folder: a hash of the recipe and of the tokenizer's origin."""
@@ -92,7 +95,8 @@ class Recipe:
         """Yield the split and the text of each document of a file."""
         for text in documents(file, self.text, MOST_TEXT):
             if not self.excluded or likeness(text) not in self.excluded:
-                yield part_of(text, self.test, self.validation, self.seed), text
+                shares = {"test": self.test, "validation": self.validation}
+                yield side_of(text, seed=self.seed, **shares), text
 
     def sample(self) -> Iterator[str]:
         """Yield training documents of some files, chosen by the seed: 50 million characters.
@@ -114,24 +118,24 @@ class Recipe:
                             break
 
 
-def recipe_of(
-    files: Sequence[TextFile],
-    *,
-    text: str,
-    validation: float,
-    seed: int,
-    without: str = "",
-    without_text: str = "",
-    data_dir: str = "",
-) -> Recipe:
+def recipe_of(files: Sequence[TextFile], source: DataSource) -> Recipe:
     """Return the recipe for these files; from large ones, about 1 MB is held out per split."""
     most = HELD / max(sum(file.text_bytes for file in files), 1)
-    shares = min(TEST_SHARE, most), min(validation, most)
-    identities = [(file.address, file.size, file.version) for file in files]
-    return Recipe(identities, text, *shares, seed, without, without_text, data_dir)
+    share = VALIDATION_SHARE if source.splits.share is None else source.splits.share
+    without, text = source.without or DataSource(""), source.columns.text
+    return Recipe(
+        [(file.address, file.size, file.version) for file in files],
+        text,
+        min(TEST_SHARE, most),
+        min(share, most),
+        source.splits.seed,
+        without.name,
+        without.columns.text,
+        str(source.data_dir),
+    )
 
 
-def place_of(data_dir: str) -> Path:
+def place_of(data_dir: Path | str) -> Path:
     """Return the folder of all token streams: in `data_dir`, REGARD_DATA or the cache."""
     root = data_dir or os.environ.get("REGARD_DATA") or cache()
     return Path(root).expanduser() / "tokens"

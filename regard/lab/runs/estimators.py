@@ -24,7 +24,8 @@ from regard.core.errors import ArgumentError, RegardError, value_errors
 from regard.core.settings import pairs
 from regard.lab.data.examples import Example
 from regard.lab.data.labels import MOST
-from regard.lab.data.sources import corpus_of, hold_out
+from regard.lab.data.sources import corpus_of
+from regard.lab.data.splits import Side, hold_out
 from regard.lab.data.tokenizers import sound
 from regard.lab.runs.opening import load, open_or_start
 from regard.lab.runs.run import Run
@@ -136,7 +137,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
             [Example(text, answer, f"row {row}") for row, (text, answer) in enumerate(rows)]
         )
         # A run needs a test split at its end; here the caller tests the estimator.
-        parts = {"train": train, "validation": held, "test": held}
+        parts: dict[Side, list[Example]] = {"train": train, "validation": held, "test": held}
         numbers = self.task == TextRegressor.task
         corpus = corpus_of(DATA, parts, [], duplicates="keep", numbers=numbers)
         corpus = replace(corpus, notes=())  # on texts that are in both

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from regard.core.settings import Settings
+from regard.lab.data.data_source import Columns, DataSource, Limits, Splits
 
 
 def _share_or_file(value: object) -> object:
@@ -115,6 +116,16 @@ class TextSettings(Settings):
         "never reduced)",
     )
 
+    @property
+    def source(self) -> DataSource:
+        """Return where the texts come from."""
+        return DataSource(
+            self.data,
+            data_dir=self.data_dir,
+            columns=Columns(self.text, self.label, self.group, getattr(self, "labels", "")),
+            splits=Splits(self.validation, self.test, self.split_seed, self.duplicates),
+        )
+
 
 class ClassificationSettings(TextSettings):
     """Settings of labelled texts, their tokenization and the splits."""
@@ -187,6 +198,18 @@ class SequencesSettings(Settings):
         0, ge=0, description="number of training pairs; 0: all (reverse: 320,000, dates: 100,000)"
     )
 
+    @property
+    def source(self) -> DataSource:
+        """Return where the pairs come from."""
+        return DataSource(
+            self.data,
+            self.target,
+            self.data_dir,
+            Columns(self.source_name, self.target_name),
+            Splits(self.validation or None, self.test, self.split_seed),
+            Limits(self.examples, self.longest),
+        )
+
 
 class PretrainingSettings(Settings):
     """Settings of unlabelled texts, their tokenization and chunk length."""
@@ -217,6 +240,21 @@ class PretrainingSettings(Settings):
         "a name, its test texts) are excluded",
     )
     without_text: str = Field("", description="text column of the file given by without")
+
+    @property
+    def source(self) -> DataSource:
+        """Return where the texts come from."""
+        without = DataSource(
+            self.without, data_dir=self.data_dir, columns=Columns(self.without_text)
+        )
+        return DataSource(
+            self.data,
+            data_dir=self.data_dir,
+            columns=Columns(self.text),
+            splits=Splits(self.validation, seed=self.split_seed),
+            limits=Limits(self.examples),
+            without=without if self.without else None,
+        )
 
 
 class MaskedModelingSettings(PretrainingSettings):

@@ -22,7 +22,8 @@ from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
 from regard.lab.data.named import is_own
 from regard.lab.data.near_copies import leak
-from regard.lab.data.sources import Corpus, hold_out, load_corpus
+from regard.lab.data.sources import Corpus, load_corpus
+from regard.lab.data.splits import hold_out
 from regard.lab.data.text_rows import parsed_sentences
 from regard.lab.data.tokenizers import LEARN, UNKNOWN, Tokenizer, must_be_known, train_tokenizer
 from regard.lab.tasks.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
@@ -68,20 +69,7 @@ class TextTask(Task[Batch]):
     @cached_property
     def corpus(self) -> Corpus:
         """Load the data, split into train and test."""
-        settings = self.settings
-        return load_corpus(
-            settings.data,
-            data_dir=settings.data_dir or None,
-            test=settings.test or None,
-            validation=settings.validation if isinstance(settings.validation, str) else None,
-            text=settings.text or None,
-            label=settings.label or None,
-            group=settings.group or None,
-            labels=getattr(settings, "labels", ""),
-            numbers=self.numbers,
-            seed=settings.split_seed,
-            duplicates=settings.duplicates,
-        )
+        return load_corpus(self.settings.source, numbers=self.numbers)
 
     @cached_property
     def tokenizer(self) -> Tokenizer | EncoderTokenizer:

@@ -87,8 +87,8 @@ def test_rows_by_name_and_by_number(tmp_path, kind):
         ("fine", "1", f"{path.name}:2", "b"),
         ("good", "1", f"{path.name}:3", "c"),
     ]
-    assert read_examples(path, Columns(text="2", label="1"))[1].label == "2"
-    assert read(path, Columns(text="2", label="3")).remarks == []
+    assert read_examples(path, Columns("2", "1"))[1].label == "2"
+    assert read(path, Columns("2", "3")).remarks == []
     assert f"{path.name}: unknown column 'x'" in refused(path, text="x")
 
 

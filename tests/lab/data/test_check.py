@@ -4,6 +4,7 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.data.check import check
+from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.sources import load_corpus
 from tests.lab.data.archives import archive
 
@@ -30,7 +31,7 @@ def files(tmp_path):
 
 
 def test_everything_that_is_wrong_is_found(files):
-    findings = check(files[0], test=files[1], length=4)
+    findings = check(DataSource(files[0], splits=Splits(test=files[1])), length=4)
     train, test = findings.parts
     assert (train.name, train.rows, train.labels) == ("train", 8, {"neg": 4, "pos": 2})
     assert (test.name, test.rows, test.labels) == ("test", 2, {"mixed": 1, "neg": 1})
@@ -67,7 +68,7 @@ def test_lengths_and_the_price_of_cutting(files):
 
 
 def test_text_for_people(files):
-    lines = check(files[0], test=files[1], length=4).lines()
+    lines = check(DataSource(files[0], splits=Splits(test=files[1])), length=4).lines()
     assert lines[0] == "train.csv"
     assert lines[2].split() == ["train", "test"]
     assert lines[3].split() == ["rows", "8", "2"]
@@ -81,7 +82,7 @@ def test_text_for_people(files):
 
 
 def test_json_is_plain(files):
-    findings = check(files[0], test=files[1])
+    findings = check(DataSource(files[0], splits=Splits(test=files[1])))
     result = json.loads(json.dumps(findings.json(), allow_nan=False))
     assert result["parts"][0]["bad"][0]["source"] == "train.csv:6"
     assert result["shared"][0]["labels"] == ["neg", "neg"]
@@ -128,17 +129,19 @@ def test_a_group_in_train_and_test_is_a_leak(tmp_path):
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text("text,label,customer\na,1,ann\nb,2,bob\nc,1,ann\nd,2,\n")
     test.write_text("text,label,customer\ne,1,eve\nf,2,ann\ng,1,ann\nh,2,\n")
-    findings = check(train, test=str(test), group="customer")
+    findings = check(
+        DataSource(train, columns=Columns(group="customer"), splits=Splits(test=str(test)))
+    )
     assert findings.groups == {"ann": ["train.csv:2", "test.csv:3"]}
     assert findings.problems == ["1 group in both train and test; training keeps them in both"]
     lines = findings.lines()
     assert "test.csv:3: same group as train.csv:2, 'ann'" in lines
     assert [line.split() for line in lines if line.startswith("groups")] == [["groups", "2", "2"]]
-    assert check(train, test=str(test)).groups == {}
+    assert check(DataSource(train, splits=Splits(test=str(test)))).groups == {}
     with pytest.raises(RegardError, match=r"unknown column 'custmer'; did you mean 'customer'\?"):
-        check(train, group="custmer")
+        check(DataSource(train, columns=Columns(group="custmer")))
     with pytest.raises(RegardError, match="reviews has no columns"):
-        check("reviews", group="film")
+        check(DataSource("reviews", columns=Columns(group="film")))
 
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "mine.de,mine.en", "essay.txt"])
@@ -152,7 +155,7 @@ def test_pairs_and_bare_texts_are_not_for_it(tmp_path, name):
         "checked when regard train reads them"
     )
     with pytest.raises(RegardError) as caught:  # columns that were named are meant
-        check(str(tmp_path / "pairs.tsv"), text="words", label="2")
+        check(DataSource(str(tmp_path / "pairs.tsv"), columns=Columns("words", "2")))
     assert "unknown column 'words'" in str(caught.value)
     assert "regard data check only" not in str(caught.value)
 
@@ -164,16 +167,16 @@ def test_columns_with_other_names_are_guessed(tmp_path):
         check(str(path))
     assert "cannot find the label column; columns: 'body', 'my verdict'" in str(caught.value)
     assert str(caught.value).endswith("they seem to be --text body --label 'my verdict'")
-    assert check(str(path), text="body", label="my verdict").parts[0].rows == 6
+    assert check(DataSource(str(path), columns=Columns("body", "my verdict"))).parts[0].rows == 6
 
 
 def test_imdb_has_no_columns(tmp_path):
     archive(tmp_path / "aclImdb_v1.tar.gz")
     assert check(tmp_path / "aclImdb_v1.tar.gz").parts[0].rows == 5
     with pytest.raises(RegardError, match="has no columns; remove the column names"):
-        check(tmp_path / "aclImdb_v1.tar.gz", group="film")
+        check(DataSource(tmp_path / "aclImdb_v1.tar.gz", columns=Columns(group="film")))
     with pytest.raises(RegardError, match="has its own test part; remove --test and --validation"):
-        check(tmp_path / "aclImdb_v1.tar.gz", test="mine.csv")
+        check(DataSource(tmp_path / "aclImdb_v1.tar.gz", splits=Splits(test="mine.csv")))
 
 
 def test_only_bad_rows(tmp_path):
@@ -202,7 +205,7 @@ def test_real_archive(real):
 def test_a_validation_file_is_a_part(files, tmp_path):
     dev = tmp_path / "dev.csv"
     dev.write_text("text,label\nA dull  film,neg\nbrand new,Pos\n")
-    findings = check(files[0], validation=str(dev), test=files[1])
+    findings = check(DataSource(files[0], splits=Splits(validation=str(dev), test=files[1])))
     assert [part.name for part in findings.parts] == ["train", "validation", "test"]
     assert [(p.first, p.second) for p in findings.shared] == [
         ("train.csv:2", "dev.csv:2"),
@@ -215,12 +218,14 @@ def test_a_validation_file_is_a_part(files, tmp_path):
         "number format ('Pos' is 'pos' in train); labels=Pos:pos renames it (--labels for data "
         "check and evaluate)"
     ) in findings.problems
-    renamed = check(files[0], validation=str(dev), labels="Pos:pos")
+    renamed = check(
+        DataSource(files[0], columns=Columns(labels="Pos:pos"), splits=Splits(validation=str(dev)))
+    )
     assert renamed.parts[1].labels == {"neg": 1, "pos": 1}
     with pytest.raises(RegardError, match="no row has the label 'other'"):
-        check(files[0], labels="other:pos")
-    with pytest.raises(RegardError, match="reviews has its own validation part"):
-        check("reviews", validation=str(dev))
+        check(DataSource(files[0], columns=Columns(labels="other:pos")))
+    with pytest.raises(RegardError, match="reviews has its own parts; remove validation"):
+        check(DataSource("reviews", splits=Splits(validation=str(dev))))
 
 
 def test_folders_and_what_was_taken_of_a_text_file(tmp_path):
@@ -256,7 +261,9 @@ def test_phrases_of_one_sentence_are_a_problem(tmp_path):
     assert "of the validation texts are nearly contained in training texts" in problem
     assert problem.endswith("with their origin, or give validation=FILE")
     assert (
-        check(path, validation=str(path)).problems[-1].startswith("360 texts in both train and val")
+        check(DataSource(path, splits=Splits(validation=str(path))))
+        .problems[-1]
+        .startswith("360 texts in both train and val")
     )
 
 
@@ -276,7 +283,11 @@ def test_the_likely_cause_of_other_labels_is_told(tmp_path, rows, says):
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text("text,label\na goal,Sport\nan election,News\na poll,news\n")
     test.write_text(f"text,label\n{rows}\n")
-    (problem,) = [p for p in check(str(train), test=str(test)).problems if "in test only" in p]
+    (problem,) = [
+        p
+        for p in check(DataSource(str(train), splits=Splits(test=str(test)))).problems
+        if "in test only" in p
+    ]
     assert says in problem
     assert problem.endswith("'weather'") == ("weather" in says)
 
@@ -285,7 +296,10 @@ def test_numbers_in_another_form_are_told(tmp_path):
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text("text,label\na goal,1\nan election,2\n")
     test.write_text("text,label\na match,1.0\na vote,2.0\n")
-    assert any("('1.0' is '1' in train)" in p for p in check(str(train), test=str(test)).problems)
+    assert any(
+        "('1.0' is '1' in train)" in p
+        for p in check(DataSource(str(train), splits=Splits(test=str(test)))).problems
+    )
 
 
 def test_of_many_strange_labels_ten_are_told(tmp_path):
@@ -293,7 +307,7 @@ def test_of_many_strange_labels_ten_are_told(tmp_path):
     train.write_text("text,label\na goal,sport\nan election,news\n")
     labels = [f"{'a very long label ' * 9}{i:03}" for i in range(500)]
     test.write_text("text,label\n" + "".join(f"text {i},{x}\n" for i, x in enumerate(labels)))
-    found = check(str(train), test=str(test))
+    found = check(DataSource(str(train), splits=Splits(test=str(test))))
     (problem,) = [p for p in found.problems if "in test only" in p]
     assert len(problem) < 500
     assert problem.count("'a very long label") == 10

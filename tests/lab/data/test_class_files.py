@@ -4,7 +4,7 @@ import os
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.data_source import Columns
+from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.examples import Remark
 from regard.lab.data.files import read, read_examples, scan
 from regard.lab.data.sources import load_corpus
@@ -68,7 +68,7 @@ def test_a_folder_is_a_data_set_with_a_test_folder(tmp_path):
         for label in ("neg", "pos"):
             texts = "\n".join(f"{label} {part} {i}" for i in range(count))
             put(tmp_path / part, **{label: texts})
-    corpus = load_corpus(str(tmp_path / "a"), test=str(tmp_path / "b"))
+    corpus = load_corpus(DataSource(str(tmp_path / "a"), splits=Splits(test=str(tmp_path / "b"))))
     assert (len(corpus.train), len(corpus.test), corpus.labels) == (80, 18, ("neg", "pos"))
 
 
@@ -187,11 +187,9 @@ def test_bad_text_files(tmp_path):
 def test_columns_by_number_say_that_the_first_row_is_data(tmp_path):
     path = tmp_path / "r.tsv"
     path.write_text("good one\t5\nbad one\t1\n")
-    assert read(path, Columns(text="1", label="2")).remarks == [
-        "r.tsv:1 is read as data, not as a header"
-    ]
+    assert read(path, Columns("1", "2")).remarks == ["r.tsv:1 is read as data, not as a header"]
     path.write_text("text\tlabel\ngood one\t5\n")
-    assert read(path, Columns(text="1", label="2")).remarks == []
+    assert read(path, Columns("1", "2")).remarks == []
 
 
 def test_a_class_may_be_called_train(tmp_path):

@@ -57,7 +57,7 @@ def test_every_reader_of_tables_finds_the_delimiter(tmp_path: Path) -> None:
         return path
 
     path = put("sep=;\ntext, all;label\nWell, good;pos\nWell, bad;neg\n")
-    assert [(x.text, x.source) for x in read(path, Columns(text="text, all")).examples] == [
+    assert [(x.text, x.source) for x in read(path, Columns("text, all")).examples] == [
         ("Well, good", "x.csv:3"),
         ("Well, bad", "x.csv:4"),
     ]

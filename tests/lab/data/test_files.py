@@ -55,21 +55,21 @@ def test_source_is_the_line_where_the_row_begins(tmp_path):
 def test_columns_by_name_and_by_number(tmp_path):
     path = write(tmp_path, "r.csv", "title,Body,score\nx,good one,5\ny,bad one,1\n")
     assert [e.label for e in read_examples(path, Columns(label="SCORE"))] == ["5", "1"]
-    assert read_examples(path, Columns(text="title", label="3"))[0].text == "x"
+    assert read_examples(path, Columns("title", "3"))[0].text == "x"
     bare = write(tmp_path, "bare.tsv", "good one\t5\nbad one\t1\n")
-    assert read_examples(bare, Columns(text="1", label="2")) == [
+    assert read_examples(bare, Columns("1", "2")) == [
         Example("good one", "5", "bare.tsv:1"),
         Example("bad one", "1", "bare.tsv:2"),
     ]
     titled = write(tmp_path, "titled.tsv", "text\tlabel\ngood one\t5\nbad one\t1\n")
-    assert len(read_examples(titled, Columns(text="1", label="2"))) == 2
+    assert len(read_examples(titled, Columns("1", "2"))) == 2
     ones = write(tmp_path, "ones.csv", "good,1\nbad,0\n")
-    assert [x.label for x in read_examples(ones, Columns(text="1", label="2"))] == ["1", "0"]
+    assert [x.label for x in read_examples(ones, Columns("1", "2"))] == ["1", "0"]
     for columns in ({"text": "text", "label": "2"}, {"text": "1", "label": "2", "group": "who"}):
         mixed = write(tmp_path, "mixed.csv", "text,y,who\ngood one,5,a\nbad one,1,b\n")
         assert [x.label for x in read_examples(mixed, Columns(**columns))] == ["5", "1"]
     pandas = write(tmp_path, "pandas.csv", "0,1\npos,good\nneg,bad\n")
-    assert [x.text for x in read_examples(pandas, Columns(text="1", label="0"))] == ["good", "bad"]
+    assert [x.text for x in read_examples(pandas, Columns("1", "0"))] == ["good", "bad"]
 
 
 def test_usual_name_that_comes_first_in_the_list_wins(tmp_path):

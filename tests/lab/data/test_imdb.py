@@ -7,6 +7,7 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.data import imdb
+from regard.lab.data.data_source import DataSource
 from regard.lab.data.files import read_examples
 from regard.lab.data.sources import load_corpus
 from tests.lab.data.archives import REVIEWS, archive, folder
@@ -47,7 +48,7 @@ def test_every_shape_gives_the_same_corpus(tmp_path):
     ]
     assert [e.label for e in first.test] == ["negative", "negative", "positive"]
     assert first.labels == ("negative", "positive")
-    assert first.notes == ("1 text in train and test: 1 row of train dropped",)
+    assert first.notes == ("1 row of train dropped: text also in test",)
     assert first.train[1].source == "aclImdb_v1.tar.gz:aclImdb/train/neg/2_4.txt"
     assert corpora[1].train[1].source == "train/neg/2_4.txt"
     assert corpora[2].train[1].source == "train.jsonl.gz:2"
@@ -77,7 +78,7 @@ def test_the_film_is_the_group_in_every_shape(tmp_path):
 
 def test_imdb_is_looked_for_by_name(tmp_path, monkeypatch):
     archive(tmp_path / "aclImdb_v1.tar.gz")
-    assert len(load_corpus("imdb", data_dir=tmp_path).train) == 4
+    assert len(load_corpus(DataSource("imdb", data_dir=tmp_path)).train) == 4
     (tmp_path / "root").mkdir()
     folder(tmp_path / "root" / "imdb" / "aclImdb")
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "root"))
@@ -209,9 +210,9 @@ def test_sample_of_the_real_archive(real):
 
 
 def test_real_reviews(real):
-    corpus = load_corpus("imdb", data_dir=real)
+    corpus = load_corpus(DataSource("imdb", data_dir=real))
     assert (len(corpus.train), len(corpus.test)) == (24_877, 25_000)
-    assert corpus.notes == ("123 texts in train and test: 123 rows of train dropped",)
+    assert corpus.notes == ("123 rows of train dropped: text also in test",)
     assert sum(e.label == "positive" for e in corpus.test) == 12_500
     assert not {e.text for e in corpus.train} & {e.text for e in corpus.test}
     assert corpus.fingerprint.startswith("797eb7cf")

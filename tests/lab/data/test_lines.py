@@ -13,6 +13,7 @@ from regard.lab.cli.predict import lines as typed
 from regard.lab.data.birthplaces import read_answers
 from regard.lab.data.class_files import rows
 from regard.lab.data.columns import read_columns
+from regard.lab.data.data_source import DataSource
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read
 from regard.lab.data.guess import guess
@@ -73,7 +74,10 @@ def test_files_whose_lines_end_with_a_carriage_return_alone(tmp_path: Path) -> N
     assert guess(str(tmp_path / "a.csv")).settings == {"text": "text", "label": "label"}
     assert [*text_rows(tmp_path / "a.csv")][::2] == ["good", "bad"]
     source, target = put("p.de", "eins\nzwei\ndrei\n"), put("p.en.gz", "one\ntwo\nthree\n")
-    assert [(x.source, x.target) for x in read_pairs(source, target)][1] == ("zwei", "two")
+    assert [(x.source, x.target) for x in read_pairs(DataSource(source, target=target))][1] == (
+        "zwei",
+        "two",
+    )
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
         archive.writestr("p.txt", "eins\tone\rzwei\ttwo\r")
     assert len(read_pairs(tmp_path / "p.zip")) == 2
@@ -110,7 +114,7 @@ def test_two_kinds_of_line_end_are_refused(tmp_path: Path, content: bytes) -> No
     with pytest.raises(RegardError, match=says):
         list(typed(tmp_path / "x.txt"))
     with pytest.raises(RegardError, match=says):
-        read_pairs(tmp_path / "x.txt", tmp_path / "x.txt")
+        read_pairs(DataSource(tmp_path / "x.txt", target=tmp_path / "x.txt"))
     (tmp_path / "x.csv").write_bytes(b'text,label\n"a\rb",pos\nfine,pos\rbad,neg\n')
     with pytest.raises(RegardError, match=r"x\.csv:4: the line ends with \\r alone"):
         read(tmp_path / "x.csv")

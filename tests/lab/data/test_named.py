@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.named import DATA, DataSet, Source, is_own, parts_of, source_of
 from regard.lab.data.parallel import load_pairs
 from regard.lab.data.sources import load_corpus
@@ -31,7 +32,7 @@ def test_rows_are_split_as_those_of_a_file(named: Any, tmp_path: Path) -> None:
     assert (len(corpus.train) + len(corpus.test), corpus.labels) == (60, ("even", "odd"))
     file = tmp_path / "mine.csv"
     file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS))
-    of_file = load_corpus(str(file), text="text", label="label")
+    of_file = load_corpus(DataSource(str(file), columns=Columns("text", "label")))
     assert [x.text for x in corpus.test] == [x.text for x in of_file.test]
 
 
@@ -52,7 +53,7 @@ def test_every_kind_of_task_reads_them(named: Any) -> None:
     named("translation", lambda: [(f"a {i}", f"b {i}") for i in range(60)])
     assert load_pairs("mine").train[0].target.startswith("b ")
     named("pretraining", lambda: [f"text {i}" for i in range(60)])
-    assert "text 7" in load_texts("mine", validation=0).train
+    assert "text 7" in load_texts(DataSource("mine", splits=Splits(validation=0))).train
 
 
 def refused(read: Any, used_for: str = "classification") -> str:
@@ -85,8 +86,8 @@ def test_data_of_another_task(named: Any) -> None:
     with pytest.raises(RegardError, match="mine has no texts with labels; it is for pretraining"):
         load_corpus("mine")
     named("classification", lambda: ROWS)
-    with pytest.raises(RegardError, match="mine has its own test part"):
-        load_corpus("mine", test="b.csv")
+    with pytest.raises(RegardError, match="mine has its own parts; remove test"):
+        load_corpus(DataSource("mine", splits=Splits(test="b.csv")))
 
 
 def test_names() -> None:

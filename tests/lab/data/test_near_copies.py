@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.examples import Example
 from regard.lab.data.near_copies import leak, near_copies
-from regard.lab.data.sources import hold_out, load_corpus
+from regard.lab.data.sources import load_corpus
+from regard.lab.data.splits import hold_out
 
 
 def test_phrases_and_texts_with_a_word_changed_are_near_copies():
@@ -81,7 +83,7 @@ def test_a_split_of_phrases_is_told_with_the_remedy(phrases):
     assert 20 < share < 50
     first = note.partition("first ")[2].partition(": ")[0]
     assert first in {example.source for example in corpus.test}
-    grouped = load_corpus(str(phrases), group="sentence")
+    grouped = load_corpus(DataSource(str(phrases), columns=Columns(group="sentence")))
     assert not [note for note in grouped.notes if "nearly contained" in note]
 
 

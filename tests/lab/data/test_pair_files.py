@@ -7,6 +7,7 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.data import pair_files, pair_rows
+from regard.lab.data.data_source import Columns, DataSource, Limits
 from regard.lab.data.pair_files import PairStream, iterate_pairs, read_pairs
 from regard.lab.data.pairs import Pair
 
@@ -32,9 +33,9 @@ def texts(pairs):
     return [(pair.source, pair.target) for pair in pairs]
 
 
-def refused(data, *more, **settings):
+def refused(source):
     with pytest.raises(RegardError) as caught:
-        list(iterate_pairs(data, *more, **settings))
+        list(iterate_pairs(source))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -62,21 +63,23 @@ def test_two_files_side_by_side(tmp_path):
     write(tmp_path, "a.en.gz", "A dog.\r\nTwo dogs.\n\n")
     beside = tmp_path / "a.en.gz"
     expected = [Pair("Ein Hund.", "A dog.", "a.de:1"), Pair("Zwei Hunde.", "Two dogs.", "a.de:2")]
-    assert read_pairs(tmp_path / "a.de", beside) == expected
+    assert read_pairs(DataSource(tmp_path / "a.de", target=beside)) == expected
     assert read_pairs(f"{tmp_path / 'a.de'},{beside}") == expected
-    assert read_pairs(tmp_path / "a", source_name="de", target_name="en") == expected
-    back = read_pairs(str(tmp_path / "a"), source_name="en", target_name="de")
+    assert read_pairs(DataSource(tmp_path / "a", columns=Columns("de", "en"))) == expected
+    back = read_pairs(DataSource(str(tmp_path / "a"), columns=Columns("en", "de")))
     assert texts(back) == [pair[::-1] for pair in TEXTS]
     assert back[1].place == "a.en.gz:2"
 
 
 def test_columns_by_name_and_by_number(tmp_path):
     path = write(tmp_path, "x.csv", "Frage,antwort,de\nWer?,Ich.,x\n")
-    assert texts(read_pairs(path, source_name="antwort", target_name="FRAGE")) == [("Ich.", "Wer?")]
+    assert texts(read_pairs(DataSource(path, columns=Columns("antwort", "FRAGE")))) == [
+        ("Ich.", "Wer?")
+    ]
     bare = write(tmp_path, "x.tsv", "A dog.\tEin Hund.\n")
-    assert texts(read_pairs(bare, source_name="2", target_name="1")) == TEXTS[:1]
+    assert texts(read_pairs(DataSource(bare, columns=Columns("2", "1")))) == TEXTS[:1]
     lines = write(tmp_path, "x.jsonl", '{"one": "A", "two": "B"}\n')
-    assert texts(read_pairs(lines, source_name="two", target_name="one")) == [("B", "A")]
+    assert texts(read_pairs(DataSource(lines, columns=Columns("two", "one")))) == [("B", "A")]
 
 
 def test_first_pair_is_no_line_of_names(tmp_path):
@@ -105,7 +108,7 @@ def test_zip_members_are_streamed(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["x.zip"]
     two = {"B.de-en.de": "Ein Hund.\nZwei Hunde.\n", "B.de-en.en": "A dog.\nTwo dogs.\n"}
     sides = archive(tmp_path, "y.zip", two)
-    assert texts(read_pairs(sides, source_name="de", target_name="en")) == TEXTS
+    assert texts(read_pairs(DataSource(sides, columns=Columns("de", "en")))) == TEXTS
     archive(tmp_path, "z.zip", {"a.tsv": table, "b.jsonl": "{}"})
     says = refused(tmp_path / "z.zip")
     assert "cannot tell which member contains the pairs" in says
@@ -169,33 +172,37 @@ def test_files_of_unequal_length(tmp_path):
     left = write(tmp_path, "a.de", "eins\nzwei\n")
     right = write(tmp_path, "a.en", "one\ntwo\nthree\nfour\n")
     says = "a.en:3: line without a counterpart: a.de has 2 lines, a.en 4"
-    assert says in refused(left, right)
-    assert says in refused(right, left)
+    assert says in refused(DataSource(left, target=right))
+    assert says in refused(DataSource(right, target=left))
     write(tmp_path, "a.de", "eins\nzwei\n\n\n\n\n\n")
     write(tmp_path, "a.en", "one\ntwo\n\n")
-    assert len(read_pairs(left, right)) == 2
+    assert len(read_pairs(DataSource(left, target=right))) == 2
 
 
 def test_side_that_is_not_utf8(tmp_path):
     left = write(tmp_path, "a.de", "eins\nzw\xf6lf\n".encode("latin-1"))
     right = write(tmp_path, "a.en", "one\ntwelve\n")
-    assert "a.de:2: not UTF-8 (byte 0xf6 at 3); save the file as UTF-8 (" in refused(left, right)
+    assert "a.de:2: not UTF-8 (byte 0xf6 at 3); save the file as UTF-8 (" in refused(
+        DataSource(left, target=right)
+    )
 
 
 def test_files_that_are_not_there(tmp_path):
     write(tmp_path, "a.de", "eins\n")
     assert "no such file" in refused(tmp_path / "b.tsv")
     assert "a.en: no such file next to" in refused(
-        tmp_path / "a", source_name="de", target_name="en"
+        DataSource(tmp_path / "a", columns=Columns("de", "en"))
     )
-    assert "nor b.de and b.en" in refused(tmp_path / "b", source_name="de", target_name="en")
+    assert "nor b.de and b.en" in refused(DataSource(tmp_path / "b", columns=Columns("de", "en")))
     assert "unknown column 'fr'" in refused(
-        write(tmp_path, "x.csv", "de,en\na,b\n"), source_name="de", target_name="fr"
+        DataSource(write(tmp_path, "x.csv", "de,en\na,b\n"), columns=Columns("de", "fr"))
     )
-    assert "not only 'de'" in refused(tmp_path / "x.csv", source_name="de")
-    assert "are the same column" in refused(tmp_path / "x.csv", source_name="de", target_name="de")
+    assert "not only 'de'" in refused(DataSource(tmp_path / "x.csv", columns=Columns("de")))
+    assert "are the same column" in refused(
+        DataSource(tmp_path / "x.csv", columns=Columns("de", "de"))
+    )
     assert "2 columns, so no column 5" in refused(
-        tmp_path / "x.csv", source_name="1", target_name="5"
+        DataSource(tmp_path / "x.csv", columns=Columns("1", "5"))
     )
 
 
@@ -216,11 +223,18 @@ def test_lines_without_end_are_dropped_or_refused(tmp_path):
     stream = iterate_pairs(path)
     assert texts(stream) == [("Satz", "sentence")]
     assert stream.notes == ("2 pairs skipped, longer than 2,000 characters, first x.tsv:2",)
-    assert len(list(iterate_pairs(path, longest=0))) == len(read_pairs(path)) == 3
+    assert (
+        len(list(iterate_pairs(DataSource(path, limits=Limits(longest=0)))))
+        == len(read_pairs(path))
+        == 3
+    )
     path = write(tmp_path, "x.tsv", "a\tb\nc\td\n" + rows[2])
     says = "x.tsv:3: a text of 2,499 characters exceeds the limit of 2,498"
-    assert says in refused(path, longest=2_498, too_long="refuse")
-    assert len(list(iterate_pairs(path, longest=2_499, too_long="refuse"))) == 3
+    assert says in refused(DataSource(path, limits=Limits(longest=2_498, too_long="refuse")))
+    assert (
+        len(list(iterate_pairs(DataSource(path, limits=Limits(longest=2_499, too_long="refuse")))))
+        == 3
+    )
     path = write(tmp_path, "y.tsv", rows[1])
     assert "contains no text pairs: all 1 are longer than 2,000" in refused(path)
 
@@ -254,7 +268,7 @@ def test_json_round_trip_keeps_every_character(tmp_path):
 def test_the_lone_line_that_is_named_is_the_first_with_a_text(tmp_path):
     write(tmp_path, "a.de", "eins\nzwei\n")
     write(tmp_path, "a.en", "one\ntwo\n\n\nthree\n\n")
-    message = refused(tmp_path / "a", source_name="de", target_name="en")
+    message = refused(DataSource(tmp_path / "a", columns=Columns("de", "en")))
     assert "a.en:5: line without a counterpart: a.de has 2 lines, a.en 6" in message
 
 
@@ -262,7 +276,7 @@ def test_what_else_stands_in_a_zip_is_no_pair(tmp_path):
     lines = {"B.de": "Ein Hund.\nZwei Hunde.\n", "B.en": "A dog.\nTwo dogs.\n"}
     beside = {"__MACOSX/._B.de": "x", "deep/._B.en": "y"}
     path = archive(tmp_path, "a.zip", {**lines, **beside})
-    assert texts(read_pairs(path, source_name="de", target_name="en")) == TEXTS
+    assert texts(read_pairs(DataSource(path, columns=Columns("de", "en")))) == TEXTS
     packed = archive(tmp_path, "b.zip", {"x.tsv.gz": gzip.compress(b"a\tb\n")})
     assert "'x.tsv.gz' is compressed twice; unpack it first" in refused(packed)
 
@@ -311,9 +325,9 @@ def test_names_with_commas_and_columns_by_large_numbers(tmp_path):
     folder.mkdir()
     write(folder, "t.de", "Ein Hund.\nZwei Hunde.\n")
     write(folder, "t.en", "A dog.\nTwo dogs.\n")
-    assert texts(read_pairs(folder / "t", source_name="de", target_name="en")) == TEXTS
+    assert texts(read_pairs(DataSource(folder / "t", columns=Columns("de", "en")))) == TEXTS
     two = write(tmp_path, "two.tsv", "a\tb\n")
-    assert "2 columns, so no column 10" in refused(two, source_name="10", target_name="9")
+    assert "2 columns, so no column 10" in refused(DataSource(two, columns=Columns("10", "9")))
 
 
 def test_marks_and_line_ends_of_other_systems(tmp_path):

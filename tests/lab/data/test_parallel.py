@@ -6,10 +6,12 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.data import parallel
+from regard.lab.data.data_source import Columns, DataSource, Limits, Splits
 from regard.lab.data.named import RemoteFile, source_of
 from regard.lab.data.pairs import Pair
-from regard.lab.data.parallel import load_pairs, references, side_of
+from regard.lab.data.parallel import load_pairs, references
 from regard.lab.data.sources import load_corpus
+from regard.lab.data.splits import side_of
 
 
 def table(path, rows):
@@ -21,9 +23,9 @@ def sentences(count, extra=""):
     return [(f"Satz Nummer {i}{extra}", f"sentence number {i}") for i in range(count)]
 
 
-def refused(data, **settings):
+def refused(source, **settings):
     with pytest.raises(RegardError) as caught:
-        load_pairs(data, **settings)
+        load_pairs(source, **settings)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -35,7 +37,9 @@ def sources(pairs):
 def test_no_source_text_stands_on_two_sides(tmp_path):
     rows = sentences(800)
     copies = [(f"  SATZ nummer {i} ", f"another sentence {i}") for i in range(400)]
-    corpus = load_pairs(table(tmp_path / "x.tsv", rows + copies), validation=0.1)
+    corpus = load_pairs(
+        DataSource(table(tmp_path / "x.tsv", rows + copies), splits=Splits(validation=0.1))
+    )
     parts = corpus.train, corpus.validation, corpus.test
     assert sum(map(len, parts)) == 1200
     assert 30 < len(corpus.test) < 100
@@ -45,9 +49,14 @@ def test_no_source_text_stands_on_two_sides(tmp_path):
         f"{len(corpus.validation)} pairs split off as validation, by a hash of the source",
         f"{len(corpus.test)} pairs split off as test, by a hash of the source",
     )
-    assert load_pairs(str(tmp_path / "x.tsv"), validation=0.1) == corpus
-    assert load_pairs(str(tmp_path / "x.tsv"), seed=1).fingerprint != corpus.fingerprint
-    fewer = load_pairs(table(tmp_path / "y.tsv", rows[::2]), validation=0.1)
+    assert load_pairs(DataSource(str(tmp_path / "x.tsv"), splits=Splits(validation=0.1))) == corpus
+    assert (
+        load_pairs(DataSource(str(tmp_path / "x.tsv"), splits=Splits(seed=1))).fingerprint
+        != corpus.fingerprint
+    )
+    fewer = load_pairs(
+        DataSource(table(tmp_path / "y.tsv", rows[::2]), splits=Splits(validation=0.1))
+    )
     assert sources(fewer.test) <= sources(corpus.test)
 
 
@@ -62,7 +71,7 @@ def test_own_test_file_takes_its_sources_from_train(tmp_path):
     rows = sentences(300)
     train = table(tmp_path / "train.tsv", [*rows, ("satz  nummer 7", "again")])
     test = table(tmp_path / "test.tsv", [rows[7], ("Neu.", "New.")])
-    corpus = load_pairs(train, test=test)
+    corpus = load_pairs(DataSource(train, splits=Splits(test=test)))
     assert [pair.target for pair in corpus.test] == ["sentence number 7", "New."]
     assert "satz nummer 7" not in sources(corpus.train) | sources(corpus.validation)
     assert len(corpus.train) + len(corpus.validation) == 299
@@ -74,24 +83,26 @@ def test_two_files_and_what_was_skipped(tmp_path):
     rows = sentences(300)
     (tmp_path / "x.de").write_text("\n".join([a for a, _ in rows] + ["zu lang " * 999, " \n"]))
     (tmp_path / "x.en").write_text("\n".join([b for _, b in rows] + ["too long", "alone"]))
-    by_name = load_pairs(str(tmp_path / "x"), source_name="de", target_name="en")
+    by_name = load_pairs(DataSource(str(tmp_path / "x"), columns=Columns("de", "en")))
     assert by_name.notes[:2] == (
         "1 pair skipped, with an empty side, first x.de:302",
         "1 pair skipped, longer than 2,000 characters, first x.de:301",
     )
-    by_file = load_pairs(str(tmp_path / "x.de"), target=str(tmp_path / "x.en"))
+    by_file = load_pairs(DataSource(str(tmp_path / "x.de"), target=str(tmp_path / "x.en")))
     assert by_file.fingerprint == by_name.fingerprint
     assert by_name.languages == ("de", "en")
-    back = load_pairs(str(tmp_path / "x"), source_name="en", target_name="de")
+    back = load_pairs(DataSource(str(tmp_path / "x"), columns=Columns("en", "de")))
     assert back.fingerprint != by_name.fingerprint
     assert "x.de:301: a text of" in refused(
-        str(tmp_path / "x.de"), target=str(tmp_path / "x.en"), too_long="refuse"
+        DataSource(
+            str(tmp_path / "x.de"), target=str(tmp_path / "x.en"), limits=Limits(too_long="refuse")
+        )
     )
 
 
 def test_examples_are_chosen_by_seed(tmp_path):
     path = table(tmp_path / "x.tsv", sentences(500))
-    whole, some = load_pairs(path), load_pairs(path, examples=50)
+    whole, some = load_pairs(path), load_pairs(DataSource(path, limits=Limits(examples=50)))
     assert len(some.train) == 50
     assert set(some.train) < set(whole.train)
     assert some.train != whole.train[:50]
@@ -106,7 +117,7 @@ def test_fingerprint_sees_texts_and_order(tmp_path):
     def fingerprint(*rows):
         test = table(tmp_path / "test.tsv", [("t", "t")])
         path = table(tmp_path / "x.tsv", [*sentences(100), *rows])
-        return load_pairs(path, test=test).fingerprint
+        return load_pairs(DataSource(path, splits=Splits(test=test))).fingerprint
 
     first = fingerprint(("x", "y"), ("z", "w"))
     assert first == fingerprint(("x", "y"), ("z", "w"))
@@ -121,11 +132,17 @@ def test_what_is_no_data(tmp_path):
     assert "no such file" in refused(str(tmp_path / "none.tsv"))
     assert "no pairs for" in refused(table(tmp_path / "few.tsv", sentences(3)))
     same = table(tmp_path / "x.tsv", sentences(30))
-    assert "no pairs for" in refused(same, test=same)
-    assert "reverse is generated; remove" in refused("reverse", test="x.tsv")
-    assert "has both sides" in refused("multi30k", target="x.de")
-    assert "a fraction between 0 and 1, not 1.5" in refused(same, validation=1.5)
-    assert "must be 0 or more, not -1" in refused(same, examples=-1)
+    assert "no pairs for" in refused(DataSource(same, splits=Splits(test=same)))
+    assert "reverse is generated; remove" in refused(
+        DataSource("reverse", splits=Splits(test="x.tsv"))
+    )
+    assert "has both sides" in refused(DataSource("multi30k", target="x.de"))
+    with pytest.raises(RegardError, match=r"a fraction between 0 and 1, not 1\.5"):
+        Splits(validation=1.5)
+    with pytest.raises(RegardError, match="seed must be 0 or more, not -1"):
+        Splits(seed=-1)
+    with pytest.raises(RegardError, match="examples must be 0 or more, not -1"):
+        Limits(examples=-1)
 
 
 def test_pairs_are_no_labelled_texts():
@@ -141,17 +158,24 @@ def test_references_are_gathered_by_source():
 
 
 def test_reverse():
-    corpus = load_pairs("reverse", letters=7, examples=5_000, seed=3)
+    corpus = load_pairs(
+        DataSource("reverse", splits=Splits(seed=3), limits=Limits(examples=5_000)), letters=7
+    )
     assert [len(part) for part in (corpus.train, corpus.validation, corpus.test)] == [
         *(5_000, 2_000, 2_000)
     ]
     assert corpus.test[3].target == corpus.test[3].source[::-1]
     assert corpus.test[3].place == "reverse/test:4"
-    assert load_pairs("reverse", letters=7, examples=5_000, seed=3).fingerprint == (
-        corpus.fingerprint
+    assert load_pairs(
+        DataSource("reverse", splits=Splits(seed=3), limits=Limits(examples=5_000)), letters=7
+    ).fingerprint == (corpus.fingerprint)
+    assert (
+        load_pairs(
+            DataSource("reverse", splits=Splits(seed=4), limits=Limits(examples=5_000)), letters=7
+        ).test[0]
+        != corpus.test[0]
     )
-    assert load_pairs("reverse", letters=7, examples=5_000, seed=4).test[0] != corpus.test[0]
-    short = load_pairs("reverse", letters=3, examples=9_000)
+    short = load_pairs(DataSource("reverse", limits=Limits(examples=9_000)), letters=3)
     parts = [{pair.source for pair in part} for part in (short.train, short.validation, short.test)]
     assert len(set.union(*parts)) == sum(map(len, parts))
     assert short.notes[1] == (
@@ -161,7 +185,7 @@ def test_reverse():
 
 
 def test_dates():
-    corpus = load_pairs("dates", examples=500)
+    corpus = load_pairs(DataSource("dates", limits=Limits(examples=500)))
     assert len(corpus.train) == 500
     trained = {(pair.locale, pair.format) for pair in corpus.train}
     assert not trained & {(pair.locale, pair.format) for pair in corpus.test}
@@ -186,27 +210,34 @@ def test_multi30k_has_its_own_splits(tmp_path):
     plain = tmp_path / "multi30k" / "train.en"
     plain.with_name("train.en.gz").write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
-    corpus = load_pairs("multi30k", data_dir=tmp_path)
+    corpus = load_pairs(DataSource("multi30k", data_dir=tmp_path))
     sizes = [len(part) for part in (corpus.train, corpus.validation, corpus.test)]
     assert sizes == [39, 5, 6]
     assert corpus.notes == ("1 pair of train dropped: source also in validation or test",)
     assert (corpus.languages, corpus.test[1].source) == (("de", "en"), "de test_2016_flickr 1")
-    short = load_pairs("multi30k", data_dir=tmp_path, longest=len("de test_2016_flickr 2"))
+    short = load_pairs(
+        DataSource(
+            "multi30k", data_dir=tmp_path, limits=Limits(longest=len("de test_2016_flickr 2"))
+        )
+    )
     assert len(short.train) == 39
-    assert "no text pairs" in refused("multi30k", data_dir=tmp_path, longest=len("de train 9"))
+    assert "no text pairs" in refused(
+        DataSource("multi30k", data_dir=tmp_path, limits=Limits(longest=len("de train 9")))
+    )
     other = load_pairs(
-        "multi30k",
-        data_dir=tmp_path,
-        source_name="en",
-        target_name="fr",
-        test="test_2017_flickr",
+        DataSource(
+            "multi30k",
+            data_dir=tmp_path,
+            columns=Columns("en", "fr"),
+            splits=Splits(test="test_2017_flickr"),
+        )
     )
     assert (len(other.train), len(other.test)) == (40, 7)
     assert other.test[0].target == "fr test_2017_flickr 0"
-    says = refused("multi30k", data_dir=tmp_path, source_name="de", target_name="cs")
+    says = refused(DataSource("multi30k", data_dir=tmp_path, columns=Columns("de", "cs")))
     assert "needs train.de.gz, train.cs.gz" in says
     assert "not 'de' twice" in refused(
-        "multi30k", data_dir=tmp_path, source_name="de", target_name="de"
+        DataSource("multi30k", data_dir=tmp_path, columns=Columns("de", "de"))
     )
 
 
@@ -219,7 +250,7 @@ def test_multi30k_is_fetched_where_it_is_not(tmp_path, monkeypatch):
         return [tmp_path / "cache" / "train.en.gz"]
 
     monkeypatch.setattr(parallel, "fetch", bring)
-    assert len(load_pairs("multi30k", data_dir=tmp_path).train) == 39
+    assert len(load_pairs(DataSource("multi30k", data_dir=tmp_path)).train) == 39
     assert asked == [("multi30k", tmp_path)]
     names = {file.name for file in source_of("multi30k").files}
     assert {"test_2017_flickr.de.gz", "val.en.gz"} < names
@@ -239,9 +270,14 @@ def test_eng_fra_is_split_by_its_english_side(tmp_path):
     rows = [(f"Sentence {i}.", f"Phrase {i} {k} !", "CC-BY") for i in range(900) for k in (1, 2)]
     rows += [("Only here.", "Phrase 5 1 !", "CC-BY")]
     fra_eng(tmp_path / "eng-fra", rows)
-    there = load_pairs("eng-fra", data_dir=tmp_path, validation=0.1)
+    there = load_pairs(DataSource("eng-fra", data_dir=tmp_path, splits=Splits(validation=0.1)))
     back = load_pairs(
-        "eng-fra", data_dir=tmp_path, validation=0.1, source_name="fr", target_name="en"
+        DataSource(
+            "eng-fra",
+            data_dir=tmp_path,
+            columns=Columns("fr", "en"),
+            splits=Splits(validation=0.1),
+        )
     )
     assert there.languages == back.languages[::-1] == ("en", "fr")
     assert len(there.train) + len(there.validation) + len(there.test) == 1801
@@ -257,12 +293,12 @@ def test_eng_fra_is_split_by_its_english_side(tmp_path):
     assert not sources(back.train) & sources(back.validation)
     assert Counter(Counter(p.source for p in there.test).values()).keys() == {2}
     assert "en to fr or fr to en" in refused(
-        "eng-fra", data_dir=tmp_path, source_name="en", target_name="de"
+        DataSource("eng-fra", data_dir=tmp_path, columns=Columns("en", "de"))
     )
 
 
 def test_eng_fra_that_is_not_there_says_where_to_get_it(tmp_path):
-    says = refused("eng-fra", data_dir=tmp_path)
+    says = refused(DataSource("eng-fra", data_dir=tmp_path))
     assert "download https://www.manythings.org/anki/fra-eng.zip manually" in says
     assert str(tmp_path / "eng-fra") in says
 
@@ -270,7 +306,7 @@ def test_eng_fra_that_is_not_there_says_where_to_get_it(tmp_path):
 def test_real_multi30k(real):
     if not (real / "multi30k" / "train.en.gz").is_file():
         pytest.skip("no Multi30k here")
-    corpus = load_pairs("multi30k", data_dir=real)
+    corpus = load_pairs(DataSource("multi30k", data_dir=real))
     sizes = [len(part) for part in (corpus.train, corpus.validation, corpus.test)]
     assert sizes == [28_999, 1_014, 1_000]
     assert corpus.test[0].target == "A man in an orange hat starring at something."
@@ -281,7 +317,7 @@ def test_real_multi30k(real):
 def test_real_eng_fra(real):
     if not (real / "eng-fra" / "fra-eng.zip").is_file():
         pytest.skip("no English-French pairs here")
-    corpus = load_pairs("eng-fra", data_dir=real)
+    corpus = load_pairs(DataSource("eng-fra", data_dir=real))
     parts = corpus.train, corpus.validation, corpus.test
     assert [len(part) for part in parts] == [160_807, 3_140, 3_183]
     assert corpus.train[0] == Pair("Go.", "Va !", "fra.txt:1")
@@ -300,7 +336,7 @@ def test_a_file_for_validation(tmp_path):
     train = written(tmp_path / "train.tsv", [(f"s{i}", f"t{i}") for i in range(9)])
     held = written(tmp_path / "dev.tsv", [("S1", "t1"), ("x", "y"), ("z", "z")])
     test = written(tmp_path / "test.tsv", [("s2", "t2"), ("Z", "z")])
-    corpus = load_pairs(train, validation=held, test=test)
+    corpus = load_pairs(DataSource(train, splits=Splits(validation=held, test=test)))
     assert [pair.source for pair in corpus.validation] == ["S1", "x"]
     assert [pair.source for pair in corpus.test] == ["s2", "Z"]
     assert [pair.source for pair in corpus.train] == ["s0", *(f"s{i}" for i in range(3, 9))]
@@ -309,9 +345,11 @@ def test_a_file_for_validation(tmp_path):
         "2 pairs of train dropped: source also in validation or test",
     )
     with pytest.raises(RegardError, match=r"none\.tsv: no such file"):
-        load_pairs(train, validation=str(tmp_path / "none.tsv"), test=test)
+        load_pairs(
+            DataSource(train, splits=Splits(validation=str(tmp_path / "none.tsv"), test=test))
+        )
     with pytest.raises(RegardError, match="multi30k has its own validation part"):
-        load_pairs("multi30k", validation=held)
+        load_pairs(DataSource("multi30k", splits=Splits(validation=held)))
 
 
 def test_labelled_texts_given_as_pairs(tmp_path):
@@ -329,7 +367,7 @@ def test_labelled_texts_given_as_pairs(tmp_path):
         RegardError, match=r"t\.tsv:1: the columns 'text', 'label' look like texts w"
     ):
         load_pairs(str(titled))
-    assert load_pairs(str(titled), source_name="text", target_name="label").notes[0] == (
+    assert load_pairs(DataSource(str(titled), columns=Columns("text", "label"))).notes[0] == (
         f"400 pairs have only 2 distinct target texts ('pos', 'neg', first t.tsv:2); for texts "
         f"with labels use regard train classification --data {titled}"
     )

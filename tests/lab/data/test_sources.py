@@ -1,8 +1,10 @@
 import pytest
 
 from regard.core.errors import RegardError
+from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.examples import Example
-from regard.lab.data.sources import hold_out, load_corpus
+from regard.lab.data.sources import load_corpus
+from regard.lab.data.splits import hold_out
 from tests.lab.data.archives import folder
 
 
@@ -27,7 +29,7 @@ def test_a_fifth_is_split_off_and_copies_stay_together(tmp_path):
     assert corpus.notes == (
         f"{len(corpus.test)} of 750 texts split off as the test part, by a hash of the text",
     )
-    other = load_corpus(str(tmp_path / "r.csv"), seed=1)
+    other = load_corpus(DataSource(str(tmp_path / "r.csv"), splits=Splits(seed=1)))
     assert other.fingerprint != corpus.fingerprint
     assert load_corpus(str(tmp_path / "r.csv")) == corpus
 
@@ -35,10 +37,10 @@ def test_a_fifth_is_split_off_and_copies_stay_together(tmp_path):
 def test_own_test_file_and_shared_texts(tmp_path):
     train = table(tmp_path / "train.csv", [("x", "1"), ("y", "2"), ("y", "2"), ("z", "2")])
     test = table(tmp_path / "test.csv", [("y", "2"), ("w", "1")])
-    corpus = load_corpus(train, test=test)
+    corpus = load_corpus(DataSource(train, splits=Splits(test=test)))
     assert [e.text for e in corpus.train] == ["x", "z"]
     assert [e.text for e in corpus.test] == ["y", "w"]
-    assert corpus.notes == ("1 text in train and test: 2 rows of train dropped",)
+    assert corpus.notes == ("2 rows of train dropped: text also in test",)
 
 
 def test_labels_are_sorted_as_numbers_where_they_are(tmp_path):
@@ -54,7 +56,7 @@ def test_fingerprint_sees_texts_labels_and_order(tmp_path):
     def fingerprint(*rows):
         train = table(tmp_path / "train.csv", rows)
         test = table(tmp_path / "test.csv", [("t", "a")])
-        return load_corpus(train, test=test).fingerprint
+        return load_corpus(DataSource(train, splits=Splits(test=test))).fingerprint
 
     first = fingerprint(("x", "a"), ("y", "b"))
     assert first == fingerprint(("x", "a"), ("y", "b"))
@@ -70,10 +72,10 @@ def test_fingerprint_sees_texts_labels_and_order(tmp_path):
 def test_duplicates_are_kept_where_asked(tmp_path):
     train = table(tmp_path / "train.csv", [*films(10), ("Seen  twice", "a")])
     test = table(tmp_path / "test.csv", [("seen twice", "a"), ("y", "b")])
-    assert len(load_corpus(train, test=test).train) == 10
-    kept = load_corpus(train, test=test, duplicates="keep")
+    assert len(load_corpus(DataSource(train, splits=Splits(test=test))).train) == 10
+    kept = load_corpus(DataSource(train, splits=Splits(test=test, duplicates="keep")))
     assert len(kept.train) == 11
-    assert kept.notes == ("1 text in train and test: kept",)
+    assert kept.notes == ("1 row of train kept: text also in test",)
 
 
 def test_empty_rows_are_noted(tmp_path):
@@ -81,9 +83,9 @@ def test_empty_rows_are_noted(tmp_path):
     assert corpus.notes[0] == "1 row skipped, without text or label, first r.csv:302"
 
 
-def refused(data, **settings):
+def refused(source, **settings):
     with pytest.raises(RegardError) as caught:
-        load_corpus(str(data), **settings)
+        load_corpus(source, **settings)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -96,7 +98,7 @@ def test_one_class_only(tmp_path):
 def test_label_in_test_only(tmp_path):
     train = table(tmp_path / "train.csv", films(10))
     test = table(tmp_path / "test.csv", [("x", "a"), ("y", "neutral")])
-    assert refused(train, test=test) == (
+    assert refused(DataSource(train, splits=Splits(test=test))) == (
         "test.csv:3: the label 'neutral' occurs only in test; train has 'a', 'b'; regard data "
         "check reports likely causes"
     )
@@ -119,7 +121,10 @@ def test_too_small_to_split(tmp_path):
 
 def test_nothing_left_of_train(tmp_path):
     path = table(tmp_path / "r.csv", films(10))
-    assert refused(path, test=path) == "r.csv: train has no rows not also in test"
+    assert (
+        refused(DataSource(path, splits=Splits(test=path)))
+        == "r.csv: train has no rows not also in test"
+    )
 
 
 def test_a_column_of_names_is_no_label(tmp_path):
@@ -132,7 +137,9 @@ def test_what_is_no_data(tmp_path):
     assert "did you mean imdb?" in refused("imbd")
     assert "no such file" in refused(tmp_path / "none.csv")
     assert "the folder is neither aclImdb" in refused(tmp_path)
-    assert "imdb has its own test part" in refused("imdb", test="x.csv")
+    assert "imdb has its own parts; remove test" in refused(
+        DataSource("imdb", splits=Splits(test="x.csv"))
+    )
     assert "invalid path '~nobody-of-that-name/x.csv'" in refused("~nobody-of-that-name/x.csv")
     assert ": File name too long" in refused("good " * 60)
     assert "no such file" in refused(tmp_path / "none.tgz")
@@ -141,9 +148,11 @@ def test_what_is_no_data(tmp_path):
 def test_what_goes_with_files_alone_is_refused_of_a_folder_of_reviews(tmp_path):
     place = str(folder(tmp_path / "aclImdb"))
     assert len(load_corpus(place).test) == 3
-    assert "aclImdb has its own test part" in refused(place, test="mine.csv")
+    assert "aclImdb has its own parts; remove test" in refused(
+        DataSource(place, splits=Splits(test="mine.csv"))
+    )
     for column in ("text", "label", "group"):
-        assert "no columns" in refused(place, **{column: "x"})
+        assert "no columns" in refused(DataSource(place, columns=Columns(**{column: "x"})))
 
 
 def test_hold_out_is_stable_and_keeps_copies_together():
@@ -179,7 +188,7 @@ def test_a_group_stays_on_one_side_of_every_split(tmp_path):
     path = tmp_path / "r.csv"
     rows = [f"text {i},{'ab'[i % 2]},film {i // 6}" for i in range(1200)]
     path.write_text("\n".join(["text,label,film", *rows]))
-    corpus = load_corpus(str(path), group="film")
+    corpus = load_corpus(DataSource(str(path), columns=Columns(group="film")))
     train, held = hold_out(corpus.train)
     parts = [{example.group for example in part} for part in (train, held, corpus.test)]
     assert [len(part) > 5 for part in parts] == [True] * 3
@@ -189,51 +198,72 @@ def test_a_group_stays_on_one_side_of_every_split(tmp_path):
     with pytest.raises(
         RegardError, match=r"r\.csv:1: unknown column 'films'; did you mean 'film'\?"
     ):
-        load_corpus(str(path), group="films")
+        load_corpus(DataSource(str(path), columns=Columns(group="films")))
 
 
 def test_a_file_for_validation_takes_the_place_of_the_share(tmp_path):
     train = table(tmp_path / "train.csv", [("x", "a"), ("y", "b"), ("z", "b"), ("v", "a")])
     held = table(tmp_path / "dev.csv", [("Y", "b"), ("w", "a"), ("t", "a")])
     test = table(tmp_path / "test.csv", [("v", "a"), ("t", "b")])
-    corpus = load_corpus(train, validation=held, test=test)
+    corpus = load_corpus(DataSource(train, splits=Splits(validation=held, test=test)))
     assert [e.text for e in corpus.train] == ["x", "z"]
     assert [e.text for e in corpus.validation] == ["Y", "w"]
     assert [e.text for e in corpus.test] == ["v", "t"]
     assert corpus.notes == (
-        "1 text in validation and test: 1 row of validation dropped",
-        "1 text in train and test: 1 row of train dropped",
-        "1 text in train and validation: 1 row of train dropped",
+        "1 row of validation dropped: text also in test",
+        "2 rows of train dropped: text also in validation or test",
     )
-    kept = load_corpus(train, validation=held, test=test, duplicates="keep")
+    kept = load_corpus(
+        DataSource(train, splits=Splits(validation=held, test=test, duplicates="keep"))
+    )
     assert (len(kept.train), len(kept.validation)) == (4, 3)
-    assert len({c.fingerprint for c in (corpus, kept, load_corpus(train, test=test))}) == 3
-    assert load_corpus(train, test=test).validation is None
+    assert (
+        len(
+            {
+                c.fingerprint
+                for c in (corpus, kept, load_corpus(DataSource(train, splits=Splits(test=test))))
+            }
+        )
+        == 3
+    )
+    assert load_corpus(DataSource(train, splits=Splits(test=test))).validation is None
 
 
 def test_bad_validation_files(tmp_path):
     train, test = table(tmp_path / "train.csv", films(10)), table(tmp_path / "t.csv", [("t", "a")])
     held = table(tmp_path / "dev.csv", [("x", "a"), ("y", "B ")])
-    assert refused(train, validation=held, test=test) == (
+    assert refused(DataSource(train, splits=Splits(validation=held, test=test))) == (
         "dev.csv:3: the label 'B' occurs only in validation; train has 'a', 'b'; did you mean 'b'? "
         "labels=B:b renames it (--labels for data check and evaluate)"
     )
-    assert refused(train, validation=tmp_path / "none.csv").endswith("no such file")
-    assert "all validation texts also occur in test" in refused(train, validation=test, test=test)
-    assert refused(train, validation=train, test=test) == (
+    assert refused(DataSource(train, splits=Splits(str(tmp_path / "none.csv")))).endswith(
+        "no such file"
+    )
+    assert "all validation texts also occur in test" in refused(
+        DataSource(train, splits=Splits(validation=test, test=test))
+    )
+    assert refused(DataSource(train, splits=Splits(validation=train, test=test))) == (
         "train.csv: train has no rows not also in validation and test"
     )
-    assert "has its own validation part" in refused("reviews", validation=held)
+    assert "has its own parts; remove validation" in refused(
+        DataSource("reviews", splits=Splits(validation=held))
+    )
 
 
 def test_labels_are_renamed_in_every_file(tmp_path):
     train = table(tmp_path / "train.csv", films(10))
     test = table(tmp_path / "test.csv", [("t", "0"), ("u", "1")])
-    corpus = load_corpus(train, test=test, labels="a:0,b:1")
+    corpus = load_corpus(
+        DataSource(train, columns=Columns(labels="a:0,b:1"), splits=Splits(test=test))
+    )
     assert (corpus.labels, [e.label for e in corpus.test]) == (("0", "1"), ["0", "1"])
     assert {e.label for e in corpus.train} == {"0", "1"}
-    assert "no row has the label 'c'" in refused(train, test=test, labels="c:0")
-    assert "remove text, label, group and labels" in refused("reviews", labels="negative:0")
+    assert "no row has the label 'c'" in refused(
+        DataSource(train, columns=Columns(labels="c:0"), splits=Splits(test=test))
+    )
+    assert "reviews has no columns; remove labels" in refused(
+        DataSource("reviews", columns=Columns(labels="negative:0"))
+    )
 
 
 def test_labels_that_are_none_or_several(tmp_path):

@@ -6,6 +6,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from regard.lab.data.chinese import CHINESE, reviews_zh
+from regard.lab.data.data_source import DataSource, Splits
 from regard.lab.data.sources import load_corpus
 from regard.lab.data.synthetic import CHOICES, SENTENCES, SHARES, WORDS, reviews
 
@@ -88,7 +89,9 @@ def test_corpus(corpus):
     assert (len(corpus.train), len(corpus.test)) == (4000, 1000)
     assert corpus.labels == ("negative", "positive")
     assert not {e.text for e in corpus.train} & {e.text for e in corpus.test}
-    assert load_corpus("reviews", seed=7).fingerprint == corpus.fingerprint
+    assert (
+        load_corpus(DataSource("reviews", splits=Splits(seed=7))).fingerprint == corpus.fingerprint
+    )
 
 
 def test_chinese_reviews_are_decided_by_order_too():

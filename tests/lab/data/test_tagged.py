@@ -7,7 +7,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.data import entities
 from regard.lab.data.check import check
-from regard.lab.data.data_source import Columns
+from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.tagged import Span, load_tagged, mark_spans, read_tagged, spans, words_of
 
 CONLL = (
@@ -119,7 +119,7 @@ def test_numbers_of_words_are_not_read_as_words(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         with pytest.raises(RegardError, match=f"{name}:.: the first column numbers the words; set"):
             read_tagged(tmp_path / name)
-    found = read_tagged(tmp_path / "b.conll", Columns(text="2")).examples
+    found = read_tagged(tmp_path / "b.conll", Columns("2")).examples
     assert [x.text for x in found] == ["John runs", "Mary"]
 
 
@@ -182,9 +182,16 @@ def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
     assert "split off as the test part, by a hash of the sentence" in corpus.notes[0]
     held = tmp_path / "b.conll"
     held.write_text(blocks[0])
-    corpus = load_tagged(str(path), test=str(held))
+    corpus = load_tagged(DataSource(str(path), splits=Splits(test=str(held))))
     assert (len(corpus.train), len(corpus.test)) == (49, 1)
-    assert len(load_tagged(str(path), test=str(held), duplicates="keep").train) == 50
+    assert (
+        len(
+            load_tagged(
+                DataSource(str(path), splits=Splits(test=str(held), duplicates="keep"))
+            ).train
+        )
+        == 50
+    )
     path.write_text("a O\nb O\n")
     with pytest.raises(RegardError, match="all 2 words have the tag O"):
         load_tagged(str(path))
@@ -193,7 +200,7 @@ def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="did you mean entities"):
         load_tagged("entitis")
     with pytest.raises(RegardError, match="entities has all its parts"):
-        load_tagged("entities", test=str(held))
+        load_tagged(DataSource("entities", splits=Splits(test=str(held))))
 
 
 def test_the_built_in_names_are_ambiguous() -> None:
@@ -217,5 +224,5 @@ def test_tags_are_looked_through(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(path.read_text())
     assert check(tmp_path / "a.txt", tags=True).parts[0].rows == 2
     with pytest.raises(RegardError, match="--labels does not rename tags"):
-        check(path, labels="a:b")
+        check(DataSource(path, columns=Columns(labels="a:b")))
     assert check("entities").parts[1].rows == 600

@@ -9,6 +9,7 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.data import text_files
+from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.text_files import TextFile, files_at, is_pattern
 from regard.lab.data.text_rows import documents
 from regard.lab.data.texts import read_texts
@@ -63,16 +64,16 @@ def test_an_address_is_read_like_a_file(memory):
 
 def test_parquet_is_read_from_disk_and_address(tmp_path, memory):
     path = parquet(tmp_path / "a.parquet", n=[1, 2, 3], body=["x", None, "z"])
-    assert read_texts(str(path), "body")[0] == ["x", "z"]
+    assert read_texts(DataSource(str(path), columns=Columns("body")))[0] == ["x", "z"]
     memory.pipe("/b/a.parquet", path.read_bytes())
-    assert read_texts("memory://b/a.parquet", "body")[0] == ["x", "z"]
+    assert read_texts(DataSource("memory://b/a.parquet", columns=Columns("body")))[0] == ["x", "z"]
     with pytest.raises(RegardError, match="unknown column 'text'; columns: 'n', 'body'"):
-        read_texts(str(path), "text")
+        read_texts(DataSource(str(path), columns=Columns("text")))
     with pytest.raises(RegardError, match=r"a\.parquet:1: 'n' must be a string, not 1"):
-        read_texts(str(path), "n")
+        read_texts(DataSource(str(path), columns=Columns("n")))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(RegardError, match=r"a\.parquet: damaged or in another format"):
-        read_texts(str(path), "body")
+        read_texts(DataSource(str(path), columns=Columns("body")))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.data import biographies, pydoc
 from regard.lab.data.birthplaces import counted
+from regard.lab.data.data_source import Columns, DataSource, Limits, Splits
 from regard.lab.data.text_rows import passages
 from regard.lab.data.texts import labelled_texts, load_texts, read_texts
 from tests.lab.data.archives import REVIEWS, archive, folder
@@ -36,14 +37,19 @@ def test_empty_lines_at_the_ends_are_none_between(tmp_path):
 
 def test_a_column_by_its_number_is_of_a_table_without_a_header(tmp_path):
     bare = write(tmp_path / "n.csv", '"a film, good",1\nbad,0\n')
-    assert read_texts(bare, "1")[0] == ["a film, good", "bad"]
-    assert labelled_texts(bare, "1") == {"a film, good", "bad"}
+    assert read_texts(DataSource(bare, columns=Columns("1")))[0] == ["a film, good", "bad"]
+    assert labelled_texts(DataSource(bare, columns=Columns("1"))) == {"a film, good", "bad"}
     with pytest.raises(RegardError, match="unknown column '3'"):
-        read_texts(bare, "3")
+        read_texts(DataSource(bare, columns=Columns("3")))
     titled = write(tmp_path / "t.csv", "0,1\npos,a good film\nneg,a bad one\n")
-    assert read_texts(titled, "1")[0] == ["a good film", "a bad one"], "a name before a number"
+    assert read_texts(DataSource(titled, columns=Columns("1")))[0] == [
+        "a good film",
+        "a bad one",
+    ], "a name before a number"
     usual = write(tmp_path / "u.csv", "id,text,verdict\n1,a good film,pos\n")
-    assert read_texts(usual, "2")[0] == ["a good film"], "what is always called text is a name"
+    assert read_texts(DataSource(usual, columns=Columns("2")))[0] == ["a good film"], (
+        "what is always called text is a name"
+    )
 
 
 def test_one_column_of_a_table_or_of_json_lines(tmp_path):
@@ -52,7 +58,9 @@ def test_one_column_of_a_table_or_of_json_lines(tmp_path):
     assert read_texts(write(tmp_path / "a.jsonl", lines))[0] == ["a", "c"]
     table = 'label,Review\n1,"x, y"\n0,z\n'
     assert read_texts(write(tmp_path / "a.csv", table))[0] == ["x, y", "z"]
-    assert read_texts(write(tmp_path / "b.csv", table), "label")[0] == ["1", "0"]
+    assert read_texts(DataSource(write(tmp_path / "b.csv", table), columns=Columns("label")))[
+        0
+    ] == ["1", "0"]
     assert read_texts(write(tmp_path / "a.tsv", "first\nsecond\n"))[0] == ["first", "second"]
 
 
@@ -70,7 +78,7 @@ def test_one_column_of_a_table_or_of_json_lines(tmp_path):
 def test_what_is_wrong_is_said_by_file_and_line(tmp_path, name, content, says):
     path = write(tmp_path / name, content)
     with pytest.raises(RegardError, match=says.replace("(", r"\(")):
-        read_texts(path, "body" if "body" in says else "")
+        read_texts(DataSource(path, columns=Columns("body" if "body" in says else "")))
 
 
 def test_a_line_that_is_not_utf8_is_named(tmp_path):
@@ -81,19 +89,25 @@ def test_a_line_that_is_not_utf8_is_named(tmp_path):
 
 def test_splits_share_nothing_and_are_stable(tmp_path):
     path = write(tmp_path / "a.txt", "\n".join(f"line {i}" for i in range(2_000)))
-    corpus = load_texts(path, validation=0.1)
+    corpus = load_texts(DataSource(path, splits=Splits(validation=0.1)))
     parts = [set(corpus.train), set(corpus.validation), set(corpus.test)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 2_000
     assert 140 < len(corpus.validation) < 250
     assert 60 < len(corpus.test) < 140
     fewer = write(tmp_path / "b.txt", "\n".join(f"line {i}" for i in range(1_000)))
-    assert set(load_texts(fewer, validation=0.1).test) <= parts[2]
-    assert load_texts(path, validation=0.1).fingerprint == corpus.fingerprint
-    assert load_texts(path, validation=0.1, seed=1).fingerprint != corpus.fingerprint
+    assert set(load_texts(DataSource(fewer, splits=Splits(validation=0.1))).test) <= parts[2]
+    assert (
+        load_texts(DataSource(path, splits=Splits(validation=0.1))).fingerprint
+        == corpus.fingerprint
+    )
+    assert (
+        load_texts(DataSource(path, splits=Splits(validation=0.1, seed=1))).fingerprint
+        != corpus.fingerprint
+    )
 
 
 def test_nothing_held_out_is_the_whole_three_times():
-    corpus = load_texts("biographies", validation=0)
+    corpus = load_texts(DataSource("biographies", splits=Splits(validation=0)))
     assert corpus.train == corpus.validation == corpus.test == biographies.passages()
     assert counted(corpus.train) == "data has 24267 characters, 49 unique."
 
@@ -104,14 +118,16 @@ def test_too_few_documents(tmp_path):
 
 
 def test_some_of_the_documents():
-    corpus = load_texts("biographies", validation=0, examples=20)
+    corpus = load_texts(
+        DataSource("biographies", splits=Splits(validation=0), limits=Limits(examples=20))
+    )
     assert len(corpus.train) == 20
     assert corpus.notes == ("20 documents used, chosen by seed",)
     assert corpus.train == sorted(corpus.train, key=biographies.passages().index)
 
 
 def test_a_name_that_is_none():
-    with pytest.raises(RegardError, match="no text or file is called 'pydocs'; did you mean pydoc"):
+    with pytest.raises(RegardError, match="or file is called 'pydocs'; did you mean pydoc"):
         load_texts("pydocs")
 
 
@@ -127,20 +143,35 @@ def test_reviews_hold_no_review_of_the_labelled_test():
 def test_texts_that_a_model_will_be_judged_by_are_left_out(tmp_path):
     texts = write(tmp_path / "a.txt", "One film\ntwo\nthree\nfour\n")
     table = write(tmp_path / "few.csv", "says,label\none  FILM,1\nfour,0\nfive,0\n")
-    corpus = load_texts(texts, validation=0, without=table, without_text="says")
+    corpus = load_texts(
+        DataSource(
+            texts, splits=Splits(validation=0), without=DataSource(table, columns=Columns("says"))
+        )
+    )
     assert corpus.train == ["two", "three"]
     assert corpus.notes == ("2 texts excluded that also occur in few.csv",)
     with pytest.raises(RegardError, match=r"few\.csv:1: cannot find the text column"):
-        load_texts(texts, validation=0, without=table)
+        load_texts(DataSource(texts, splits=Splits(validation=0), without=DataSource(table)))
     with pytest.raises(RegardError, match=r"none\.csv"):
-        load_texts(texts, validation=0, without=str(tmp_path / "none.csv"))
+        load_texts(
+            DataSource(
+                texts, splits=Splits(validation=0), without=DataSource(tmp_path / "none.csv")
+            )
+        )
 
 
 def test_the_test_of_data_by_name_is_left_out(tmp_path):
     reviews(tmp_path, "train", ["good", "bad"], 0)
     reviews(tmp_path, "test", ["in  test", "other"], 1)
     texts = write(tmp_path / "a.txt", "In test\ngood\nnew\n")
-    corpus = load_texts(texts, data_dir=tmp_path, validation=0, without="imdb")
+    corpus = load_texts(
+        DataSource(
+            texts,
+            data_dir=tmp_path,
+            splits=Splits(validation=0),
+            without=DataSource("imdb", data_dir=tmp_path),
+        )
+    )
     assert corpus.train == ["good", "new"]
 
 
@@ -151,7 +182,9 @@ def test_the_test_of_a_folder_of_reviews_is_left_out(tmp_path):
             folder.mkdir(parents=True)
             write(folder / "0_9.txt", f"film {name}")
     texts = write(tmp_path / "a.txt", "film a\nfilm c\nFILM  d\n")
-    corpus = load_texts(texts, validation=0, without=str(tmp_path / "aclImdb"))
+    corpus = load_texts(
+        DataSource(texts, splits=Splits(validation=0), without=DataSource(tmp_path / "aclImdb"))
+    )
     assert corpus.train == ["film a"]
 
 
@@ -177,7 +210,7 @@ def test_imdb_without_what_stands_in_test(tmp_path):
     reviews(tmp_path, "train", ["good", "bad", "In test"], 0)
     reviews(tmp_path, "test", ["in  test", "other"], 1)
     reviews(tmp_path, "unsup", ["free", "OTHER"], None)
-    texts, notes = read_texts("imdb", "", tmp_path)
+    texts, notes = read_texts(DataSource("imdb", data_dir=tmp_path))
     assert texts == ["good", "bad", "free"]
     assert notes == ["2 texts excluded that also occur in test"]
 
@@ -186,7 +219,9 @@ def test_unlabelled_reviews_come_by_number_from_every_shape(tmp_path):
     free = {f"train/unsup/{i}_0": f"review {i}" for i in (0, 1, 10, 11, 2)}
     place = folder(tmp_path / "folder" / "aclImdb", REVIEWS | free)
     packed = archive(tmp_path / "aclImdb_v1.tar.gz", REVIEWS | free)
-    found = [read_texts("imdb", "", where)[0] for where in (place.parent, packed.parent)]
+    found = [
+        read_texts(DataSource("imdb", data_dir=where))[0] for where in (place.parent, packed.parent)
+    ]
     assert found[0] == found[1]
     assert found[0][-5:] == [f"review {i}" for i in (0, 1, 2, 10, 11)]
 

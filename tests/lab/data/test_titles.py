@@ -10,7 +10,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.data.check import check
 from regard.lab.data.columns import read_columns
-from regard.lab.data.data_source import Columns
+from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.files import read
 from regard.lab.data.guess import guess
 from regard.lab.data.pair_files import read_pairs
@@ -56,7 +56,11 @@ READERS: list[tuple[str, Callable[[Path], Any], tuple[str, ...]]] = [
     ("text,text", lambda path: list(text_rows(path)), (".csv", ".tsv", ".jsonl")),
     ("source,target,source", read_pairs, (".csv", ".tsv", ".txt", ".jsonl")),
     ("en,de,en", read_pairs, (".csv", ".tsv", ".jsonl")),
-    ("SRC,Src,tgt", lambda path: read_pairs(path, source_name="src", target_name="tgt"), (".csv",)),
+    (
+        "SRC,Src,tgt",
+        lambda path: read_pairs(DataSource(path, columns=Columns("src", "tgt"))),
+        (".csv",),
+    ),
     ("label,predicted,predicted", read_predictions, (".csv", ".tsv", ".jsonl")),
     ("Label,LABEL,predicted", read_predictions, (".csv", ".tsv", ".jsonl")),
     ("x,y,x", read_columns, (".csv", ".tsv", ".jsonl")),
@@ -99,7 +103,7 @@ def test_a_title_as_written_comes_before_one_in_another_case(tmp_path: Path) -> 
                 assert list(text_rows(path, name)) == texts
         assert [x.text for x in read(path).examples] == ["clean", "clear"]
     pairs = put(tmp_path / "p.csv", "De,de,EN", "x,ja,yes")
-    (pair,) = read_pairs(pairs, source_name="de", target_name="en")
+    (pair,) = read_pairs(DataSource(pairs, columns=Columns("de", "en")))
     assert (pair.source, pair.target) == ("ja", "yes")
     (row,) = read_predictions(put(tmp_path / "r.jsonl", "Label,label,PREDICTED", "x,y,z"))
     assert (row.label, row.predicted) == ("y", "z")
@@ -109,7 +113,7 @@ def test_a_title_as_written_comes_before_one_in_another_case(tmp_path: Path) -> 
 
 def test_columns_without_a_title_may_be_several(tmp_path: Path) -> None:
     spam = put(tmp_path / "s.csv", "v1,v2,,,", "ham,hello,,,", "spam,buy,,,")
-    assert [x.text for x in read(spam, Columns(text="v2", label="v1")).examples] == ["hello", "buy"]
+    assert [x.text for x in read(spam, Columns("v2", "v1")).examples] == ["hello", "buy"]
     rows = [f"{i},a longer text {i},{'yes' if i % 2 else 'no'}" for i in range(8)]
     for header, settings in (
         (",,kind", {"text": "2", "label": "kind"}),
@@ -126,7 +130,7 @@ def test_columns_without_a_title_may_be_several(tmp_path: Path) -> None:
 
 def test_columns_by_number_may_have_any_title(tmp_path: Path) -> None:
     path = put(tmp_path / "x.csv", "text,label,text", "raw,a,clean", "ruin,b,clear")
-    assert [x.text for x in read(path, Columns(text="3", label="2")).examples] == ["clean", "clear"]
+    assert [x.text for x in read(path, Columns("3", "2")).examples] == ["clean", "clear"]
     pairs = put(tmp_path / "p.csv", "source,target,source", "x,yes,ja")
-    (pair,) = read_pairs(pairs, source_name="3", target_name="2")
+    (pair,) = read_pairs(DataSource(pairs, columns=Columns("3", "2")))
     assert (pair.source, pair.target) == ("ja", "yes")

@@ -265,7 +265,7 @@ def test_a_file_for_validation(task: Classification, tmp_path: Path) -> None:
     own = make(tmp_path, validation=held)
     assert [e.text for e in own.validation.examples] == [row["text"] for row in rows]
     assert len(own.train) == 119, "all of train but what validation has too"
-    assert "1 text in train and validation: 1 row of train dropped" in own.notes
+    assert "1 row of train dropped: text also in validation or test" in own.notes
     few = make(tmp_path, validation=held, examples=50)
     assert (len(few.train), len(few.validation)) == (50, 4)
     held.write_text('{"text": "x", "label": "Good"}')

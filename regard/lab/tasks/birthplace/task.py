@@ -32,8 +32,8 @@ from regard.lab.data.birthplaces import (
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
-from regard.lab.data.sources import leaves
 from regard.lab.data.spelling import likeness
+from regard.lab.data.splits import leaves
 from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
 from regard.lab.tasks.birthplace.evaluation import answer_evaluation
 from regard.lab.tasks.evaluation import Evaluation

@@ -17,7 +17,7 @@ from regard.decoding import Limits
 from regard.lab.data.birthplaces import MASK_CHARACTER, PAD_CHARACTER
 from regard.lab.data.fetch import Show
 from regard.lab.data.texts import TextCorpus
-from regard.lab.data.token_corpus import Texts, TokenCorpus, load_tokens
+from regard.lab.data.token_corpus import Learned, TokenCorpus, load_tokens
 from regard.lab.data.token_store import TokenStream
 from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.data.tokenizing import is_on_disk
@@ -142,20 +142,9 @@ class LanguageModeling(NextToken):
                 f"examples={settings.examples} chooses among texts in memory, and those of "
                 f"{settings.data} stay on the disk; name fewer files"
             )
-        texts = Texts(
-            settings.data,
-            settings.text,
-            settings.data_dir,
-            settings.validation,
-            settings.split_seed,
-            settings.without,
-            settings.without_text,
-            settings.tokenizer,
-            settings.vocabulary,
-            settings.minimum,
-        )
-        own = vars(self).get("tokenizer")  # set for a run
-        return load_tokens(texts, own, processes=processes, show=show)
+        learned = Learned(settings.tokenizer, settings.vocabulary, settings.minimum)
+        known = vars(self).get("tokenizer", learned)  # set for a run
+        return load_tokens(settings.source, known, processes=processes, show=show)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -19,7 +19,7 @@ from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.core.errors import RegardError
 from regard.lab.data.birthplaces import counted
-from regard.lab.data.data_source import NAMED, Columns
+from regard.lab.data.data_source import NAMED, Columns, DataSource
 from regard.lab.data.examples import Example
 from regard.lab.data.records import table_kind
 from regard.lab.data.texts import TextCorpus, load_texts, read_texts
@@ -115,17 +115,7 @@ class Pretraining(Task[B], Generic[B]):
     @cached_property
     def corpus(self) -> TextCorpus:
         """Load the texts in three splits."""
-        settings = self.settings
-        return load_texts(
-            settings.data,
-            text=settings.text,
-            data_dir=settings.data_dir or None,
-            validation=settings.validation,
-            seed=settings.split_seed,
-            examples=settings.examples,
-            without=settings.without,
-            without_text=settings.without_text,
-        )
+        return load_texts(self.settings.source)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -320,7 +310,7 @@ class Pretraining(Task[B], Generic[B]):
                 f"--label {columns.label}: this task evaluates texts without labels; leave it out"
             )
         named = self.settings.text if table_kind(data) else ""
-        texts = read_texts(str(data), columns.text or named)[0]
+        texts = read_texts(DataSource(data, columns=Columns(columns.text or named)))[0]
         return self.with_texts(texts).answer(model)
 
     def prompt(self, text: str) -> str:

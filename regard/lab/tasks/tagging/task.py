@@ -82,17 +82,7 @@ class Tagging(TextTask):
     @cached_property
     def corpus(self) -> Corpus:
         """Load the data, split into train and test."""
-        settings = self.settings
-        return load_tagged(
-            settings.data,
-            test=settings.test,
-            validation=settings.validation if isinstance(settings.validation, str) else "",
-            word=settings.text,
-            tag=settings.label,
-            group=settings.group,
-            seed=settings.split_seed,
-            duplicates=settings.duplicates,
-        )
+        return load_tagged(self.settings.source)
 
     @cached_property
     def tokenizer(self) -> Tokenizer | EncoderTokenizer:

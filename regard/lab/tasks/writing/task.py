@@ -18,10 +18,11 @@ from regard.analysis.layer_attention import LayerAttention
 from regard.attention.packing import places_of
 from regard.core.errors import RegardError
 from regard.decoding import Limits
-from regard.lab.data.data_source import NAMED, Columns
+from regard.lab.data.data_source import NAMED, Columns, DataSource
 from regard.lab.data.examples import Example
+from regard.lab.data.pair_files import read_pairs
 from regard.lab.data.pairs import Pair, PairCorpus, StreamedPairs
-from regard.lab.data.parallel import load_pairs, read_pairs
+from regard.lab.data.parallel import load_pairs
 from regard.lab.data.strings import FIRST, Reversals
 from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
 from regard.lab.tasks.evaluation import Evaluation
@@ -257,7 +258,7 @@ class Sequences(Writes[PairBatch]):
         no_labels(columns)
         language = columns.label or self.settings.target_name
         source = columns.text or self.settings.source_name
-        pairs = read_pairs(data, source_name=source, target_name=language)
+        pairs = read_pairs(DataSource(data, columns=Columns(source, language)))
         predicted = self.predict(model, [pair.source for pair in pairs])
         examples = [pair.example for pair in pairs]
         return text_evaluation(self.metric, examples, predicted, language=language)
@@ -352,17 +353,5 @@ def spread(count: int, most: int) -> list[int]:
 
 def load(settings: SequencesSettings) -> PairCorpus:
     """Load the pairs of a named data set or of files, according to the settings."""
-    return load_pairs(
-        settings.data,
-        target=settings.target,
-        test=settings.test,
-        source_name=settings.source_name,
-        target_name=settings.target_name,
-        data_dir=settings.data_dir or None,
-        letters=settings.letters,
-        locales=[name.strip() for name in settings.locales.split(",") if name.strip()],
-        validation=settings.validation or None,
-        seed=settings.split_seed,
-        examples=settings.examples,
-        longest=settings.longest,
-    )
+    locales = [name.strip() for name in settings.locales.split(",") if name.strip()]
+    return load_pairs(settings.source, letters=settings.letters, locales=locales)
