@@ -6,7 +6,7 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from regard.core.errors import RegardError
 from regard.lab.data import imdb
 from regard.lab.data.balance import ADVICE, imbalance
 from regard.lab.data.class_files import name_of
-from regard.lab.data.data_source import Columns, DataSource
-from regard.lab.data.examples import BadRow, Example, Remark
+from regard.lab.data.data_source import DataSource
+from regard.lab.data.examples import BadRow, Example
 from regard.lab.data.fetch import Show
-from regard.lab.data.files import is_folder, scan
+from regard.lab.data.files import collect, is_folder
 from regard.lab.data.guess import guess
 from regard.lab.data.labels import (
     advice,
@@ -37,7 +37,6 @@ from regard.lab.data.named import DATA, is_own
 from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import (
     Corpus,
-    find_imdb,
     load_corpus,
     must_be_classes,
     split_test,
@@ -279,24 +278,15 @@ def _advice(data: str) -> str:
 def _gather(source: DataSource, remarks: list[str], numbers: bool) -> tuple[str, list[Found]]:
     data, columns, files = source.name, source.columns, source.splits.files
     path = path_of(data)
-    archive = imdb.is_packed(path)
-    if data == "imdb" or path.is_dir() or archive:
-        place = (
-            find_imdb(source.data_dir) if data == "imdb" else path if archive else imdb.find(path)
-        )
-        if place is not None:
-            if files:
-                raise RegardError(f"{data} has its own test part; remove --test and --validation")
-            if columns.named or columns.labels:
-                raise RegardError(f"{data} has no columns; remove the column names and --labels")
-            train, held = imdb.load(place)
-            return data, [("train", train, []), ("test", held, [])]
-    if data in DATA or not (path.is_file() or is_folder(path)):
-        corpus = load_corpus(source, numbers=numbers)
+    if data in DATA or imdb.find(path) or not (path.is_file() or is_folder(path)):
+        whole = replace(source, splits=replace(source.splits, duplicates="keep"))
+        corpus = load_corpus(whole, numbers=numbers)
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
-    places = {"train" if files else "rows": data, **files}
-    names = parse_labels(columns.labels)
-    parts = [_scan(part, path_of(place), columns, remarks) for part, place in places.items()]
+    names, parts = parse_labels(columns.labels), []
+    for part, place in {"train" if files else "rows": data, **files}.items():
+        rows = collect(path_of(place), columns)
+        parts.append((part, rows.examples, rows.bad))
+        remarks += rows.remarks
     rename([example for _, examples, _ in parts for example in examples], names)  # errors
     return name_of(path), [
         (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in parts
@@ -316,19 +306,6 @@ def _tagged(source: DataSource, remarks: list[str]) -> tuple[str, list[Found]]:
         remarks += read.notes
         parts.append((part, read.examples, []))
     return name_of(path_of(data)), parts
-
-
-def _scan(title: str, path: Path, columns: Columns, remarks: list[str]) -> Found:
-    examples: list[Example] = []
-    bad: list[BadRow] = []
-    for row in scan(path, columns):
-        if isinstance(row, Example):
-            examples.append(row)
-        elif isinstance(row, Remark):
-            remarks.append(row.says)
-        else:
-            bad.append(row)
-    return title, examples, bad
 
 
 def _with_numbers(examples: list[Example], bad: list[BadRow]) -> tuple[list[Example], list[BadRow]]:

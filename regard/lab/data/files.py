@@ -30,10 +30,10 @@ DECIDING = 1_000  # rows of a .txt file that decide which column is the label
 
 
 class Read(NamedTuple):
-    """The examples of a file, the empty rows skipped, and remarks on how it was read."""
+    """The examples of a file, the bad rows, and remarks on how it was read."""
 
     examples: list[Example]
-    empty: list[BadRow]
+    bad: list[BadRow]
     remarks: list[str]
 
 
@@ -52,27 +52,31 @@ def read_examples(path: Path | str, columns: Columns = NAMED) -> list[Example]:
 
 def read(path: Path | str, columns: Columns = NAMED) -> Read:
     """Return the examples with skipped rows and remarks; the first bad row is an error."""
-    examples: list[Example] = []
-    empty: list[BadRow] = []
-    remarks: list[str] = []
+    rows = collect(path, columns)
+    if wrong := next((row for row in rows.bad if not row.empty), None):
+        raise RegardError(f"{wrong.source}: {wrong.why}")
+    if not rows.examples:
+        raise RegardError(f"{path}: no row has a text and a label")
+    count = len(rows.examples) + len(rows.bad)
+    if len(rows.bad) > TOLERATED * count:
+        raise RegardError(
+            f"{rows.bad[0].source}: {rows.bad[0].why}; {len(rows.bad)} of {count} rows are empty, "
+            f"more than {TOLERATED:.0%}; fix them (regard data check {path} lists them)"
+        )
+    return rows
+
+
+def collect(path: Path | str, columns: Columns = NAMED) -> Read:
+    """Return all rows of a file. Only errors of the whole file are raised."""
+    rows = Read([], [], [])
     for row in scan(path, columns):
         if isinstance(row, Example):
-            examples.append(row)
+            rows.examples.append(row)
         elif isinstance(row, Remark):
-            remarks.append(row.says)
-        elif row.empty:
-            empty.append(row)
+            rows.remarks.append(row.says)
         else:
-            raise RegardError(f"{row.source}: {row.why}")
-    if not examples:
-        raise RegardError(f"{path}: no row has a text and a label")
-    if len(empty) > TOLERATED * (len(examples) + len(empty)):
-        rows = len(examples) + len(empty)
-        raise RegardError(
-            f"{empty[0].source}: {empty[0].why}; {len(empty)} of {rows} rows are empty, more than "
-            f"{TOLERATED:.0%}; fix them (regard data check {path} lists them)"
-        )
-    return Read(examples, empty, remarks)
+            rows.bad.append(row)
+    return rows
 
 
 def scan(path: Path | str, columns: Columns = NAMED) -> Iterator[Row]:

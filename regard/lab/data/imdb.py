@@ -29,7 +29,9 @@ _file = re.compile(r"(\d{1,9})_(\d{1,2})\.txt")
 
 
 def find(folder: Path) -> Path | None:
-    """Return the folder or archive under `folder` that contains the reviews, or None."""
+    """Return the folder or archive at or under a path that contains the reviews, or None."""
+    if is_packed(folder) or not folder.is_dir():
+        return folder if is_packed(folder) else None
     for place in (folder, folder / "aclImdb"):
         if is_folder(place):
             return place

@@ -68,7 +68,7 @@ def load_corpus(
     task, rows = ("regression", "numbers") if numbers else ("classification", "texts with labels")
     own_parts = examples_of(data, task, rows)
     path = path_of(data)
-    place = imdb.find(path) if path.is_dir() else path if imdb.is_packed(path) else None
+    place = imdb.find(path)
     if own_parts is not None or data == "imdb" or place:
         refuse(data, "has its own parts", **splits.files)
         refuse(data, "has no columns", **vars(columns))
@@ -91,8 +91,8 @@ def load_corpus(
         loaded = read(path_of(file), columns)
         parts[part] = loaded.examples  # type: ignore[index]
         notes += loaded.remarks
-        if loaded.empty:
-            first, count = loaded.empty[0].source, counted(len(loaded.empty), "row")
+        if loaded.bad:
+            first, count = loaded.bad[0].source, counted(len(loaded.bad), "row")
             notes.append(f"{count} skipped, without text or label, first {first}")
     names = parse_labels(columns.labels)
     rename([example for part in parts.values() for example in part], names)  # errors

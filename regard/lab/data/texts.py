@@ -15,7 +15,7 @@ from regard.lab.data.archives import tar_files
 from regard.lab.data.birthplaces import load_birthplaces
 from regard.lab.data.data_source import DataSource
 from regard.lab.data.files import read_examples
-from regard.lab.data.imdb import find, is_packed
+from regard.lab.data.imdb import find, load
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, open_binary, path_of
 from regard.lab.data.named import DATA, SEED_OF_REVIEWS, must_be_found, parts_of
 from regard.lab.data.records import table_kind
@@ -141,7 +141,7 @@ def labelled_texts(source: DataSource) -> set[str]:
     named data and of an IMDB folder or archive.
     """
     path = path_of(source.name)
-    if source.name in ("reviews", "imdb") or is_packed(path) or (path.is_dir() and find(path)):
+    if source.name in ("reviews", "imdb") or find(path):
         return {likeness(example.text) for example in load_corpus(source).test}
     if path.is_dir() or table_kind(path) is None:
         return {likeness(example.text) for example in read_examples(path, source.columns)}
@@ -150,7 +150,7 @@ def labelled_texts(source: DataSource) -> set[str]:
 
 def imdb_texts(place: Path) -> tuple[list[str], list[str]]:
     """Return all reviews outside the test part, without duplicates of test, and a note."""
-    train, test = (part for part in _labelled(place))
+    train, test = ([example.text for example in part] for part in load(place))
     known, dropped, texts = {likeness(text) for text in test}, 0, []
     for text in (*train, *_unlabelled(place)):
         if likeness(text) in known:
@@ -158,13 +158,6 @@ def imdb_texts(place: Path) -> tuple[list[str], list[str]]:
         else:
             texts.append(text)
     return texts, [f"{dropped:,} texts excluded that also occur in test"]
-
-
-def _labelled(place: Path) -> Iterator[list[str]]:
-    from regard.lab.data.imdb import load
-
-    for part in load(place):
-        yield [example.text for example in part]
 
 
 def _unlabelled(place: Path) -> Iterator[str]:

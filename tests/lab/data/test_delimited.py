@@ -108,5 +108,5 @@ def test_empty_rows_at_the_end_are_omitted(tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("x,y\n1,2\n3,4\n" + ",\n" * 10)
     assert read_columns(tmp_path / "n.csv").missing == 0
     (tmp_path / "t.tsv").write_text("text\tlabel\ngood\tpos\nbad\tneg\n" + "\t\n" * 10)
-    assert not read(tmp_path / "t.tsv").empty
+    assert not read(tmp_path / "t.tsv").bad
     assert list(text_rows(tmp_path / "t.tsv", empty=True)) == ["good", "bad"]

@@ -234,7 +234,7 @@ def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
     rows += ['{"text": "no label"}', '{"text": "none", "label": null}']
     path = write(tmp_path, "r.jsonl", "\n".join(rows).encode())
     found = read(path)
-    assert (len(found.examples), [row.source for row in found.empty]) == (
+    assert (len(found.examples), [row.source for row in found.bad]) == (
         200,
         ["r.jsonl:201", "r.jsonl:202"],
     )
