@@ -14,7 +14,6 @@ from typing import Final
 
 from regard.core.errors import RegardError
 from regard.lab.data.biographies import passages, people
-from regard.lab.data.examples import BadRow
 from regard.lab.data.fetch import fetch, present
 from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.pairs import Pair
@@ -132,13 +131,7 @@ def read_lines(path: Path) -> list[str]:
     """Return the non-empty lines of a UTF-8 file. Raises: by file:line."""
     path = placed(path)
     with open_binary(path) as file:
-        lines = Lines(file, path.name)
-        texts = []
-        for line in lines:
-            if says := lines.complaint():
-                raise RegardError(f"{lines.here}: {says}")
-            if line.strip():
-                texts.append(line.rstrip("\r\n"))
+        texts = [line for line in Lines(file, path.name).sound() if line.strip()]
     if not texts:
         raise RegardError(f"{path}: contains no text")
     return texts
@@ -146,36 +139,25 @@ def read_lines(path: Path) -> list[str]:
 
 def read_answers(path: Path, *, answered: bool = True) -> list[Pair]:
     """Return tab-separated questions and answers; the answer is optional unless `answered`."""
-    pairs = []
-    for row in _rows(path):
-        if isinstance(row, BadRow):
-            raise RegardError(f"{row.source}: {row.why}")
-        if answered and not row.target:
-            raise RegardError(f"{row.place}: the question has no tab and answer")
-        pairs.append(row)
-    return pairs
-
-
-def _rows(path: Path) -> list[Pair | BadRow]:
-    rows: list[Pair | BadRow] = []
-    path = placed(path)
+    pairs, path = [], placed(path)
     with open_binary(path) as file:
         lines = Lines(file, path.name)
-        for line in lines:
-            parts = [part.strip() for part in line.rstrip("\r\n").split("\t")]
-            if problem := lines.complaint():
-                rows.append(BadRow(lines.here, problem))
-            elif not any(parts):
-                continue
-            elif len(parts) > 2 or not parts[0]:
-                why = f"expected a question, a tab and an answer, found {len(parts)} fields"
-                why = why if parts[0] else "the question is empty"
-                rows.append(BadRow(lines.here, why))
-            else:
-                rows.append(Pair(parts[0], parts[1] if len(parts) > 1 else "", lines.here))
-    if not rows:
+        for line in lines.sound():
+            question, *answers = (part.strip() for part in line.split("\t"))
+            if len(answers) > 1 and (question or any(answers)):
+                raise RegardError(
+                    f"{lines.here}: expected a question, a tab and an answer, found "
+                    f"{len(answers) + 1} fields"
+                )
+            if not question and any(answers):
+                raise RegardError(f"{lines.here}: the question is empty")
+            if answered and question and not any(answers):
+                raise RegardError(f"{lines.here}: the question has no tab and answer")
+            if question:
+                pairs.append(Pair(question, "".join(answers), lines.here))
+    if not pairs:
         raise RegardError(f"{path}: contains no questions")
-    return rows
+    return pairs
 
 
 def _biographies() -> Birthplaces:

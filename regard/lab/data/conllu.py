@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.core.errors import RegardError
+from regard.lab.data.lines import Lines
 from regard.lab.data.titles import listed
 from regard.lab.data.tokenizers import UNKNOWN, Tokenizer, of_counts, pipeline
 
@@ -95,6 +96,16 @@ def sentences(lines: Iterable[str], tags: int | None = None) -> Iterator[Sentenc
             block = []
     if block:
         yield _sentence(block, lasting, tags)
+
+
+def read_sentences(
+    lines: Lines, tags: int | None = None
+) -> Iterator[tuple[str, Sentence | BadSentence]]:
+    """Yield the sentences of a file by file:line; one with a line in error is bad."""
+    for sentence in sentences(lines, tags):
+        if problem := lines.complaint():
+            sentence = BadSentence(sentence.line, problem)
+        yield f"{lines.name}:{sentence.line}", sentence
 
 
 def _sentence(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from regard.core.errors import RegardError
 from regard.lab.data import arrow, class_files
-from regard.lab.data.conllu import BadSentence, Sentence, is_conllu, no_comment, sentences
+from regard.lab.data.conllu import BadSentence, is_conllu, no_comment, read_sentences
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import BadRow, Example, Remark, Row, example_of
 from regard.lab.data.lines import Lines, open_binary
@@ -127,13 +127,9 @@ def _parsed_rows(lines: Lines, columns: Columns) -> Iterator[Example | BadRow]:
     if columns.group:
         keys["group"] = columns.group
     first, headless = True, False
-    for sentence in sentences(lines):
-        here, line_error = f"{lines.name}:{sentence.line}", lines.complaint()
-        if isinstance(sentence, BadSentence) or line_error:
-            why, empty = (
-                ("", False) if isinstance(sentence, Sentence) else (sentence.why, sentence.empty)
-            )
-            yield BadRow(here, line_error or why, empty and not line_error)
+    for here, sentence in read_sentences(lines):
+        if isinstance(sentence, BadSentence):
+            yield BadRow(here, sentence.why, sentence.empty)
             continue
         values = {what: sentence.comment(key) for what, key in keys.items()}
         if first and (missing := [what for what, value in values.items() if value is None]):

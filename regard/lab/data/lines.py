@@ -182,6 +182,13 @@ class Lines:
         for line in self._raw.ahead():
             yield line.removeprefix(codecs.BOM_UTF8).decode(errors="replace")
 
+    def sound(self) -> Iterator[str]:
+        """Yield the lines without their ends. Raises: the first error, by file:line."""
+        for line in self:
+            if problem := self.complaint():
+                raise RegardError(f"{self.here}: {problem}")
+            yield line.rstrip("\r\n")
+
     @property
     def here(self) -> str:
         return f"{self.name}:{self.number}"

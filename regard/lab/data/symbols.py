@@ -62,6 +62,13 @@ class Puzzle(ABC):
     def answers(self) -> list[str]:
         """Return the name of each answer."""
 
+    @staticmethod
+    def answered(rows: Symbols, answers: NDArray[np.integer]) -> Rows:
+        """Return rows that have answers at their last positions only."""
+        targets = np.full(rows.shape, UNASKED, np.int32)
+        targets[:, -answers.shape[1] :] = answers
+        return Rows(rows, targets)
+
     @abstractmethod
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         """Draw examples of a length. Raises: a length that the other sizes do not allow."""
@@ -131,23 +138,29 @@ class Recall(Puzzle):
 
 
 @dataclass(frozen=True)
-class Induction(Puzzle):
+class Alike(Puzzle):
+    """A puzzle whose answers are its ``symbols``."""
+
+    symbols: int
+
+    @property
+    def words(self) -> list[str]:
+        return self.answers
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"s{i}" for i in range(self.symbols)]
+
+
+@dataclass(frozen=True)
+class Induction(Alike):
     """Different symbols, then a repeated part of them: predict its next symbol.
 
     The repetition is a third of the ``length`` and begins at a random symbol, so that its distance
     from the original differs between examples. Olsson et al. 2022 repeat the whole sequence.
     """
 
-    symbols: int
     contains_answers = True
-
-    @property
-    def words(self) -> list[str]:
-        return [f"s{i}" for i in range(self.symbols)]
-
-    @property
-    def answers(self) -> list[str]:
-        return self.words
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         again = length // 3
@@ -162,29 +175,22 @@ class Induction(Puzzle):
         rows = distinct(rng, count, first, self.symbols)
         places = rng.integers(0, first - again, (count, 1)) + np.arange(again + 1)
         repeated = np.take_along_axis(rows, places, 1)
-        targets = np.full((count, length), UNASKED, np.int32)
-        targets[:, first:] = repeated[:, 1:]
-        return Rows(np.concatenate([rows, repeated[:, :-1]], 1), targets)
+        return self.answered(np.concatenate([rows, repeated[:, :-1]], 1), repeated[:, 1:])
 
 
 @dataclass(frozen=True)
-class SelectiveCopying(Puzzle):
+class SelectiveCopying(Alike):
     """Symbols among noise, then as many "write": repeat the symbols in order, without the noise.
 
     ``copied`` symbols are at random positions among ``length``. Gu & Dao 2023 (Mamba), section 4.1:
     16 symbols to copy among 4,096.
     """
 
-    symbols: int
     copied: int
 
     @property
     def words(self) -> list[str]:
         return [*self.answers, "noise", "write"]
-
-    @property
-    def answers(self) -> list[str]:
-        return [f"s{i}" for i in range(self.symbols)]
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         if length < self.copied:
@@ -197,30 +203,23 @@ class SelectiveCopying(Puzzle):
         drawn = rng.integers(0, self.symbols, (count, self.copied), dtype=np.int32)
         places = np.sort(distinct(rng, count, self.copied, length), 1)
         np.put_along_axis(rows, places, drawn, 1)
-        targets = np.full_like(rows, UNASKED)
-        targets[:, length:] = drawn
-        return Rows(rows, targets)
+        return self.answered(rows, drawn)
 
 
 @dataclass(frozen=True)
-class Sorting(Puzzle):
+class Sorting(Alike):
     """Symbols in random order, with repetitions, then "sort" and the same symbols in order.
 
     The model predicts each symbol of the result from the previous ones. An example is right if all
     are, which means that the model generates the result.
     """
 
-    symbols: int
     contains_answers = True
     verb: ClassVar[str] = "sort"
 
     @property
     def words(self) -> list[str]:
         return [*self.answers, self.verb]
-
-    @property
-    def answers(self) -> list[str]:
-        return [f"s{i}" for i in range(self.symbols)]
 
     def result(self, drawn: Symbols) -> Symbols:
         """Return the symbols in the order of the result."""
@@ -230,9 +229,7 @@ class Sorting(Puzzle):
         drawn = rng.integers(0, self.symbols, (count, length), dtype=np.int32)
         result = self.result(drawn)
         verb = np.full((count, 1), self.symbols, np.int32)
-        targets = np.full((count, 2 * length), UNASKED, np.int32)
-        targets[:, length:] = result
-        return Rows(np.concatenate([drawn, verb, result[:, :-1]], 1), targets)
+        return self.answered(np.concatenate([drawn, verb, result[:, :-1]], 1), result)
 
 
 @dataclass(frozen=True)
@@ -278,30 +275,23 @@ class MaxRetrieval(Puzzle):
         classes = rng.integers(0, self.classes, (count, length))
         rows = np.full((count, length + 1), self.levels * self.classes, np.int32)
         rows[:, :length] = levels * self.classes + classes
-        targets = np.full_like(rows, UNASKED)
-        targets[:, -1:] = np.take_along_axis(classes, place, 1)
-        return Rows(rows, targets)
+        return self.answered(rows, np.take_along_axis(classes, place, 1))
 
 
 @dataclass(frozen=True)
-class IndirectIndexing(Puzzle):
+class IndirectIndexing(Alike):
     """Different symbols, one of them again, and a shift: the symbol at this distance from it.
 
     "s3 s7 s1 s4 s7 right2" has the answer s4. Shifts are from 1 to ``reach`` places, to the left
     or to the right. Gopalakrishnan et al. 2025 (PoPE).
     """
 
-    symbols: int
     reach: int
 
     @property
     def words(self) -> list[str]:
         shifts = range(1, self.reach + 1)
         return [*self.answers, *(f"left{i}" for i in shifts), *(f"right{i}" for i in shifts)]
-
-    @property
-    def answers(self) -> list[str]:
-        return [f"s{i}" for i in range(self.symbols)]
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         if not 2 <= length <= self.symbols:
@@ -319,9 +309,7 @@ class IndirectIndexing(Puzzle):
         rows[:, :length], row = drawn, np.arange(count)
         rows[:, length] = drawn[row, place]
         rows[:, -1] = self.symbols + np.where(shift < 0, 0, self.reach) + np.abs(shift) - 1
-        targets = np.full_like(rows, UNASKED)
-        targets[:, -1] = drawn[row, other]
-        return Rows(rows, targets)
+        return self.answered(rows, drawn[row, other][:, None])
 
 
 @dataclass(frozen=True)
@@ -349,9 +337,7 @@ class ModularAddition(Puzzle):
         pairs = rng.permutation(p * p)[:count]
         a, b = pairs // p, pairs % p
         rows = np.stack([a, b, np.full_like(a, p)], 1).astype(np.int32)
-        targets = np.full_like(rows, UNASKED)
-        targets[:, -1] = (a + b) % p
-        return Rows(rows, targets)
+        return self.answered(rows, ((a + b) % p)[:, None])
 
     def parts(self, sizes: Sizes, seed: int) -> Mapping[str, list[Rows]]:
         """Return train, validation and test, which share no pair."""

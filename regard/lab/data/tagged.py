@@ -21,7 +21,14 @@ from typing import NamedTuple
 from regard.core.errors import RegardError, look_up
 from regard.core.names import short
 from regard.lab.data import arrow
-from regard.lab.data.conllu import FIELDS, NO_BREAK, BadSentence, is_conllu, no_comment, sentences
+from regard.lab.data.conllu import (
+    FIELDS,
+    NO_BREAK,
+    BadSentence,
+    is_conllu,
+    no_comment,
+    read_sentences,
+)
 from regard.lab.data.data_source import NAMED, Columns, DataSource, refuse
 from regard.lab.data.examples import Example
 from regard.lab.data.files import TOLERATED
@@ -155,15 +162,12 @@ def _parsed(lines: Lines, columns: Columns) -> Iterator[Example | str]:
         )
     column = look_up(CONLLU, (columns.label or "upos").lower(), "column of CoNLL-U")
     first = True
-    for sentence in sentences(lines, column):
-        here, line_error = f"{lines.name}:{sentence.line}", lines.complaint()
+    for here, sentence in read_sentences(lines, column):
         if isinstance(sentence, BadSentence):
             if not sentence.empty:
-                raise RegardError(f"{here}: {line_error or sentence.why}")
+                raise RegardError(f"{here}: {sentence.why}")
             yield f"{here}: {sentence.why}"
             continue
-        if line_error:
-            raise RegardError(f"{here}: {line_error}")
         value = sentence.comment(group) if group else ""
         if first and value is None:
             raise no_comment(sentence, here, "group", group)
@@ -273,10 +277,7 @@ def _are_numbers(words: Sequence[str]) -> bool:
 
 def _numbered(lines: Lines) -> Iterator[tuple[int, str]]:
     """Yield each line with its number; lines that end a sentence become empty."""
-    for line in lines:
-        if complaint := lines.complaint():
-            raise RegardError(f"{lines.here}: {complaint}")
-        line = line.rstrip("\r\n")
+    for line in lines.sound():
         ends = not line.strip() or _cells(line)[0] == "-DOCSTART-"
         yield lines.number, "" if ends else line
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.core.errors import RegardError
 from regard.lab.data import arrow
-from regard.lab.data.conllu import Sentence, sentences
+from regard.lab.data.conllu import BadSentence, read_sentences
 from regard.lab.data.examples import BadRow, Example, Remark
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, Lines, open_binary
 from regard.lab.data.records import Record, kind_of, records, selected
@@ -46,7 +46,7 @@ def passages(path: Path | TextFile, most: int = FILE_LIMIT) -> Iterator[str]:
     """
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=most)
-        rows = dropwhile(lambda row: not row.strip(), _plain_lines(lines))
+        rows = dropwhile(lambda row: not row.strip(), lines.sound())
         head, size = [], 0
         while size < DECIDING and (row := next(rows, None)) is not None:
             head.append(row)
@@ -59,13 +59,6 @@ def passages(path: Path | TextFile, most: int = FILE_LIMIT) -> Iterator[str]:
         for filled, block in groupby(chain(head, rows), key=lambda row: bool(row.strip())):
             if filled:
                 yield _passage(block, lines)
-
-
-def _plain_lines(lines: Lines) -> Iterator[str]:
-    for line in lines:
-        if problem := lines.complaint():
-            raise RegardError(f"{lines.here}: {problem}")
-        yield line.rstrip("\r\n")
 
 
 def _passage(rows: Iterator[str], lines: Lines) -> str:
@@ -140,11 +133,7 @@ def _with_empty_lines(rows: Iterator[Record]) -> Iterator[Record]:
 def parsed_sentences(file: Path) -> Iterator[Example]:
     """Yield the sentences of a CoNLL-U file, without labels. Raises: by file:line."""
     with open_binary(file) as opened:
-        read = Lines(opened, file.name)
-        for sentence in sentences(read):
-            if complaint := read.complaint() or getattr(sentence, "why", ""):
-                raise RegardError(f"{file.name}:{sentence.line}: {complaint}")
-            assert isinstance(sentence, Sentence)
-            yield Example(
-                " ".join(sentence.words), "", f"{file.name}:{sentence.line}", "", sentence.parents
-            )
+        for here, sentence in read_sentences(Lines(opened, file.name)):
+            if isinstance(sentence, BadSentence):
+                raise RegardError(f"{here}: {sentence.why}")
+            yield Example(" ".join(sentence.words), "", here, "", sentence.parents)
