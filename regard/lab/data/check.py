@@ -193,10 +193,7 @@ def check(
         name, parts_read = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
         try:
-            if tags:
-                name, parts_read = _tagged(source, remarks)
-            else:
-                name, parts_read = _gather(source, remarks, numbers)
+            name, parts_read = _gather(source, remarks, numbers=numbers, tags=tags)
         except OtherFileError as error:
             raise RegardError(f"{error}; {_advice(named)}") from None
     if (
@@ -275,37 +272,27 @@ def _advice(data: str) -> str:
     )
 
 
-def _gather(source: DataSource, remarks: list[str], numbers: bool) -> tuple[str, list[Found]]:
+def _gather(
+    source: DataSource, remarks: list[str], *, numbers: bool, tags: bool
+) -> tuple[str, list[Found]]:
     data, columns, files = source.name, source.columns, source.splits.files
-    path = path_of(data)
-    if data in DATA or imdb.find(path) or not (path.is_file() or is_folder(path)):
+    path, read = path_of(data), read_tagged if tags else collect
+    if tags and columns.labels:
+        raise RegardError("--labels does not rename tags; remove --labels")
+    labelled = not tags and (imdb.find(path) or not (path.is_file() or is_folder(path)))
+    if data in DATA or labelled:
         whole = replace(source, splits=replace(source.splits, duplicates="keep"))
-        corpus = load_corpus(whole, numbers=numbers)
+        corpus = load_tagged(whole) if tags else load_corpus(whole, numbers=numbers)
         return data, [("train", corpus.train, []), ("test", corpus.test, [])]
     names, parts = parse_labels(columns.labels), []
     for part, place in {"train" if files else "rows": data, **files}.items():
-        rows = collect(path_of(place), columns)
+        rows = read(path_of(place), columns)
         parts.append((part, rows.examples, rows.bad))
         remarks += rows.remarks
     rename([example for _, examples, _ in parts for example in examples], names)  # errors
     return name_of(path), [
         (part, rename(examples, names, must_occur=False), bad) for part, examples, bad in parts
     ]
-
-
-def _tagged(source: DataSource, remarks: list[str]) -> tuple[str, list[Found]]:
-    data, columns, files = source.name, source.columns, source.splits.files
-    if columns.labels:
-        raise RegardError("--labels does not rename tags; remove --labels")
-    if data == "entities":
-        corpus = load_tagged(data)
-        return data, [("train", corpus.train, []), ("test", corpus.test, [])]
-    parts: list[Found] = []
-    for part, place in {"train" if files else "rows": data, **files}.items():
-        read = read_tagged(place, columns)
-        remarks += read.notes
-        parts.append((part, read.examples, []))
-    return name_of(path_of(data)), parts
 
 
 def _with_numbers(examples: list[Example], bad: list[BadRow]) -> tuple[list[Example], list[BadRow]]:

@@ -16,7 +16,7 @@ from regard.core.errors import RegardError
 from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.numbers import parse_number, remedy
 from regard.lab.data.records import kind_of, records, sound
-from regard.lab.data.titles import listed, must_be_distinct, numbered, place_of
+from regard.lab.data.titles import column, must_be_distinct
 
 #: Markers of missing numbers, in lower case.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
@@ -133,10 +133,10 @@ def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: st
 
     By default, columns without a title are omitted, since pandas writes row numbers there.
     """
-    inputs = [_place(file, names, name) for name in x]
+    inputs = [column(file, names, name) for name in x]
     here, fields = first
     numeric = [place for place, x in enumerate(fields) if names[place] and _is_numeric(x)]
-    target = _place(file, names, y) if y else None
+    target = column(file, names, y) if y else None
     if target in inputs:
         raise RegardError(f"y={y} is also in x={','.join(x)}; remove it from x")
     if twice := next((name for i, name in enumerate(x) if inputs[i] in inputs[:i]), ""):
@@ -152,16 +152,6 @@ def _chosen(file: str, names: Sequence[str], first: Row, x: Sequence[str], y: st
             f"{here}: no numeric column to predict {names[target]!r} from; set x=NAME,NAME"
         )
     return [*inputs, target]
-
-
-def _place(file: str, names: Sequence[str], name: str) -> int:
-    """Return the index of a column by its title, or by its number from 1."""
-    place = place_of(file, names, name)
-    if place is None:
-        place = numbered(name, names)
-    if place is None or not 0 <= place < len(names):
-        raise RegardError(f"{file}: unknown column {name!r}; columns: {listed(names, 12)}")
-    return place
 
 
 def _is_numeric(field: Any) -> bool:

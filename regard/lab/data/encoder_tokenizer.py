@@ -1,13 +1,12 @@
 """The unmodified tokenizer of a pretrained encoder: BERT's, RoBERTa's, DistilBERT's."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.core.errors import RegardError
 from regard.interop.tokenizer_files import panics
-from regard.lab.data.tokenizers import sound, unknown_pieces
+from regard.lab.data.tokenizers import Stored, sound, unknown_pieces
 from regard.nn.layers.special_tokens import SpecialTokens
 
 #: Names of the symbols before and after a text, and of the mask symbol.
@@ -16,7 +15,7 @@ PROBE = "a"
 LARGEST = 10_000_000  # largest token id
 
 
-class EncoderTokenizer:
+class EncoderTokenizer(Stored):
     """A tokenizer that maps texts to the ids of a pretrained encoder, without special symbols.
 
     A symbol spelt out in a text, such as "[SEP]", is split like any other word, so that no text
@@ -83,28 +82,10 @@ class EncoderTokenizer:
         )
         return [first, *pieces, last]
 
-    def to_bytes(self) -> bytes:
-        """Return the content of ``tokenizer.json``, in Hugging Face's format."""
-        return str(self.inner.to_str(pretty=True)).encode()
-
-    @property
-    def sha256(self) -> str:
-        """Return the sha256 of ``tokenizer.json``."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
-
     @classmethod
     def load(cls, path: Path | str) -> "EncoderTokenizer":
         """Read a file written from `to_bytes`. Raises: no such file, not a tokenizer."""
-        import tokenizers
-
-        path = Path(path)
-        try:
-            content = path.read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise RegardError(f"{path}: cannot read: {error}") from None
-        with panics(f"{path}: not a valid tokenizer"):
-            inner = tokenizers.Tokenizer.from_str(content)
-        return cls(inner, str(path))
+        return cls(cls.read(Path(path)), str(path))
 
 
 def _special_tokens(inner: Any, source: str) -> SpecialTokens:

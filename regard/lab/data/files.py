@@ -23,6 +23,7 @@ from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import BadRow, Example, Remark, Row, example_of
 from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.records import KINDS, kind_of, records, selected
+from regard.lab.data.spelling import counted
 from regard.lab.data.titles import LABEL_NAMES, TEXT_NAMES, Chosen, OtherFileError, columns_of
 
 TOLERATED = 0.01  # fraction of empty rows that is skipped with a note; more is an error
@@ -35,6 +36,14 @@ class Read(NamedTuple):
     examples: list[Example]
     bad: list[BadRow]
     remarks: list[str]
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the remarks, and a note about the rows skipped."""
+        if not self.bad:
+            return self.remarks
+        count, first = counted(len(self.bad), "row"), self.bad[0].source
+        return [*self.remarks, f"{count} skipped, without text or label, first {first}"]
 
 
 def read_examples(path: Path | str, columns: Columns = NAMED) -> list[Example]:

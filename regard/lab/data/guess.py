@@ -19,11 +19,11 @@ from regard.lab.data.titles import (
     LABEL_NAMES,
     TEXT_NAMES,
     OtherFileError,
+    column,
     first_of,
     listed,
     must_be_distinct,
     numbered,
-    place_of,
 )
 
 LOOKED_AT = 1_000  # rows that are read
@@ -112,12 +112,7 @@ def _place(
     """Return the column that the user named, or one with a common name. Raises: unknown."""
     if key not in named:
         return first_of(here, names, usual)
-    place = numbered(named[key], names)
-    if place is None:
-        place = place_of(here, names, named[key])
-    if place is None or not 0 <= place < len(names):
-        raise RegardError(f"{here}: no {key} column {named[key]!r}; columns: {listed(names)}")
-    return place
+    return column(here, names, named[key])
 
 
 def _called(names: Sequence[str], place: int) -> str:

@@ -1,6 +1,6 @@
 """Data sets by name: ``DATA``."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,9 +63,24 @@ class Source(DataSet):
         return sum(file.bytes for file in self.files)
 
 
-def _multi30k(name: str, size: int, sha256: str) -> RemoteFile:
+#: Name, bytes and sha256 of the files of Multi30k.
+MULTI30K = """\
+train.en.gz 568929 d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f
+train.de.gz 637044 726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6
+val.en.gz 21650 14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28
+val.de.gz 24681 f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a
+test_2016_flickr.en.gz 21077 611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9
+test_2016_flickr.de.gz 22890 9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8
+test_2017_flickr.en.gz 19138 76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074
+test_2017_flickr.de.gz 21471 a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee
+"""
+
+
+def _multi30k() -> Iterator[RemoteFile]:
     root = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-    return RemoteFile(f"{root}/{name}", size, sha256)
+    for line in MULTI30K.splitlines():
+        name, size, sha256 = line.split()
+        yield RemoteFile(f"{root}/{name}", int(size), sha256)
 
 
 _SOURCES: dict[str, Source] = {
@@ -100,48 +115,7 @@ _SOURCES: dict[str, Source] = {
     "multi30k": Source(
         "29,000 English image captions and their German translations",
         "translation",
-        (
-            _multi30k(
-                "train.en.gz",
-                568_929,
-                "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
-            ),
-            _multi30k(
-                "train.de.gz",
-                637_044,
-                "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
-            ),
-            _multi30k(
-                "val.en.gz",
-                21_650,
-                "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
-            ),
-            _multi30k(
-                "val.de.gz",
-                24_681,
-                "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
-            ),
-            _multi30k(
-                "test_2016_flickr.en.gz",
-                21_077,
-                "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-            ),
-            _multi30k(
-                "test_2016_flickr.de.gz",
-                22_890,
-                "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-            ),
-            _multi30k(
-                "test_2017_flickr.en.gz",
-                19_138,
-                "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
-            ),
-            _multi30k(
-                "test_2017_flickr.de.gz",
-                21_471,
-                "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
-            ),
-        ),
+        tuple(_multi30k()),
         "research only, non-commercial",
         "Elliott, Frank, Sima'an, Specia, Multi30K, 2016",
         ("train.en.gz",),

@@ -2,23 +2,23 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from regard.core.errors import RegardError
 from regard.core.names import short
 from regard.lab.data import imdb
 from regard.lab.data.class_files import name_of
-from regard.lab.data.data_source import DataSource, Splits, refuse
+from regard.lab.data.data_source import Columns, DataSource, Splits, refuse
 from regard.lab.data.examples import Example
 from regard.lab.data.fetch import Show, fetch, folders
-from regard.lab.data.files import is_folder, read
+from regard.lab.data.files import Read, is_folder, read
 from regard.lab.data.labels import look_over, meant, parse_labels, rename, too_many
 from regard.lab.data.lines import path_of
 from regard.lab.data.named import DATA, examples_of, must_be_found
 from regard.lab.data.near_copies import leak
-from regard.lab.data.spelling import counted
 from regard.lab.data.splits import Side, fingerprint, split_by_hash, without_later
 from regard.lab.data.titles import listed
 
@@ -85,15 +85,7 @@ def load_corpus(
             "one with a .txt file or a folder of .txt files per label (neg.txt, pos.txt; "
             "neg/1.txt, pos/1.txt); use one of these, or a .csv, .tsv or .jsonl file"
         )
-    notes: list[str] = []
-    parts: dict[Side, list[Example]] = {}
-    for part, file in {"train": data, **splits.files}.items():
-        loaded = read(path_of(file), columns)
-        parts[part] = loaded.examples  # type: ignore[index]
-        notes += loaded.remarks
-        if loaded.bad:
-            first, count = loaded.bad[0].source, counted(len(loaded.bad), "row")
-            notes.append(f"{count} skipped, without text or label, first {first}")
+    parts, notes = read_parts(source, read)
     names = parse_labels(columns.labels)
     rename([example for part in parts.values() for example in part], names)  # errors
     parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
@@ -135,17 +127,39 @@ def _from_parts(
     if not numbers:
         must_be_classes(path, rows)
     notes += [] if numbers else look_over(rows)
-    if "test" not in parts:
-        parts["train"], parts["test"] = split_test(
-            path, rows, {} if numbers else counts, splits.seed
-        )
-        notes.append(
-            f"{len(parts['test']):,} of {len(rows):,} texts split off as the test part, by a hash "
-            f"of the {by}"
-        )
-        notes += leak(parts["train"], parts["test"], "test", "test=FILE")
+    known = {} if numbers else counts
+    notes += split_off_test(path, parts, known, splits.seed, by)
     name = short(path) if path in DATA else name_of(Path(path))
     return corpus_of(name, parts, notes, splits.duplicates, numbers=numbers)
+
+
+def read_parts(
+    source: DataSource, read: Callable[[Path, Columns], Read]
+) -> tuple[dict[Side, list[Example]], list[str]]:
+    """Return the examples of the files of a source by part, and notes."""
+    files = {"train": source.name, **source.splits.files}
+    loaded: dict[Any, Read] = {
+        part: read(path_of(file), source.columns) for part, file in files.items()
+    }
+    notes = [note for each in loaded.values() for note in each.notes]
+    return {part: each.examples for part, each in loaded.items()}, notes
+
+
+def split_off_test(
+    path: str,
+    parts: dict[Side, list[Example]],
+    counts: Mapping[str, int],
+    seed: int,
+    by: str,
+    what: str = "texts",
+) -> list[str]:
+    """Split off a test part if there is none, as `split_test`, and return notes."""
+    if "test" in parts:
+        return []
+    rows = parts["train"]
+    parts["train"], parts["test"] = split_test(path, rows, counts, seed)
+    note = f"{len(parts['test']):,} of {len(rows):,} {what} split off as the test part, by a hash "
+    return [f"{note}of the {by}", *leak(parts["train"], parts["test"], "test", "test=FILE")]
 
 
 def must_be_classes(path: str, rows: Sequence[Example]) -> None:
@@ -174,7 +188,7 @@ def split_test(
             f"{path}: {which} with the label {missing[0]!r} would be in the test part, so training "
             "would not see it; add rows of it or remove it, or give a test file with test=FILE"
         )
-    if not test:
+    if not train or not test:
         raise RegardError(
             f"{path}: {len(rows)} rows are too few to split off a test part; give test=FILE"
         )

@@ -13,7 +13,6 @@ space-separated tags.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -31,13 +30,11 @@ from regard.lab.data.conllu import (
 )
 from regard.lab.data.data_source import NAMED, Columns, DataSource, refuse
 from regard.lab.data.examples import Example
-from regard.lab.data.files import TOLERATED
+from regard.lab.data.files import TOLERATED, Read
 from regard.lab.data.lines import Lines, open_binary, path_of
 from regard.lab.data.named import examples_of, must_be_found
-from regard.lab.data.near_copies import leak
-from regard.lab.data.sources import TEST_SHARE, Corpus, corpus_of
+from regard.lab.data.sources import Corpus, corpus_of, read_parts, split_off_test
 from regard.lab.data.spelling import label_of
-from regard.lab.data.splits import split_by_hash
 
 __all__ = ["CONLLU", "Span", "load_tagged", "mark_spans", "read_tagged", "spans", "words_of"]
 
@@ -108,15 +105,7 @@ def words_of(text: str) -> list[str]:
     return _word.findall(text)
 
 
-@dataclass(frozen=True)
-class Tagged:
-    """The sentences of a file, and notes on what was skipped."""
-
-    examples: list[Example]
-    notes: list[str]
-
-
-def read_tagged(path: Path | str, columns: Columns = NAMED) -> Tagged:
+def read_tagged(path: Path | str, columns: Columns = NAMED) -> Read:
     """Return the tagged sentences of a file; see the module.
 
     Words and tags are the columns ``text`` and ``label``, by number from 1; in CoNLL-U the tag is a
@@ -150,7 +139,7 @@ def read_tagged(path: Path | str, columns: Columns = NAMED) -> Tagged:
     if not examples:
         raise RegardError(f"{place}: contains no tagged sentences")
     skipped = f"{len(bad):,} sentence{'s' * (len(bad) > 1)} skipped, first {bad[0]}" if bad else ""
-    return Tagged(examples, [*notes, *([skipped] if skipped else [])])
+    return Read(examples, [], [*notes, *([skipped] if skipped else [])])
 
 
 def _parsed(lines: Lines, columns: Columns) -> Iterator[Example | str]:
@@ -312,7 +301,8 @@ def load_tagged(source: DataSource | Path | str) -> Corpus:
     """
     source = DataSource.of(source)
     data, columns, splits = source.name, source.columns, source.splits
-    path, notes = path_of(data), []
+    path = path_of(data)
+    notes: list[str] = []
     parts = examples_of(data, "tagging", "tags")
     name = path.name if parts is None else short(data)
     if parts is not None:
@@ -325,27 +315,13 @@ def load_tagged(source: DataSource | Path | str) -> Corpus:
                 )
     else:
         must_be_found(data, "tagging", "tags")
-        parts = {}
-        for part, place in {"train": data, **splits.files}.items():
-            loaded = read_tagged(place, columns)
-            parts[part] = loaded.examples  # type: ignore[index]
-            notes += loaded.notes
+        parts, notes = read_parts(source, read_tagged)
     counts = Counter(name for example in parts["train"] for name in example.label.split(" "))
     if len(counts) < 2:
         only, times = next(iter(counts.items()))
         raise RegardError(f"{path}: all {times:,} words have the tag {only}; two tags are needed")
-    if "test" not in parts:
-        whole = parts["train"]
-        parts["train"], parts["test"] = split_by_hash(whole, TEST_SHARE, f"test {splits.seed}")
-        if not parts["train"] or not parts["test"]:
-            raise RegardError(
-                f"{path}: {len(whole)} sentences are too few to split off a test part; set test="
-            )
-        notes.append(
-            f"{len(parts['test']):,} of {len(whole):,} sentences split off as the test part, by a "
-            f"hash of the {columns.group or 'sentence'}"
-        )
-        notes += leak(parts["train"], parts["test"], "test", "test=FILE")
+    by = columns.group or "sentence"
+    notes += split_off_test(data, parts, {}, splits.seed, by, "sentences")
     return corpus_of(name, parts, notes, splits.duplicates, numbers=True)
 
 

@@ -90,6 +90,20 @@ def place_of(here: str, header: Sequence[str], title: str) -> int | None:
     return names.index(title) if title in names else None
 
 
+def column(here: str, header: Sequence[str], name: str) -> int:
+    """Return the index of a column by its number from 1, or by its title. Raises: no such column.
+
+    >>> column("x.csv:1", ["text", "label"], "Label"), column("x.csv:1", ["text", "label"], "1")
+    (1, 0)
+    """
+    place = numbered(name, [title.strip() for title in header])
+    if place is None:
+        place = place_of(here, header, name)
+    if place is None or not 0 <= place < len(header):
+        raise RegardError(f"{here}: unknown column {name!r}; columns: {listed(header, 12)}")
+    return place
+
+
 def first_of(here: str, header: Sequence[str], titles: Sequence[str]) -> int | None:
     """Return the index of the column with the first of these titles, or None; see `place_of`."""
     places = (place_of(here, header, title) for title in titles)

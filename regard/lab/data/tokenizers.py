@@ -94,7 +94,38 @@ UNFIT = "\ufffd"  # the replacement of undecodable bytes
 Item = TypeVar("Item")
 
 
-class Tokenizer:
+class Stored:
+    """A tokenizer that is stored as ``tokenizer.json``, in Hugging Face's format."""
+
+    inner: Any
+
+    def to_bytes(self) -> bytes:
+        """Return the content of ``tokenizer.json``."""
+        return str(self.inner.to_str(pretty=True)).encode()
+
+    @property
+    def sha256(self) -> str:
+        """Return the sha256 of ``tokenizer.json``."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @staticmethod
+    def read(path: Path) -> Any:
+        """Return the ``tokenizers.Tokenizer`` of a file. Raises: no such file, not a tokenizer."""
+        import tokenizers
+
+        try:
+            if path.stat().st_size > FILE_LIMIT:
+                raise RegardError(f"{path}: larger than {FILE_LIMIT:,} bytes")
+            content = path.read_bytes().decode()
+        except OSError as error:
+            raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise RegardError(f"{path}: not a tokenizer: not UTF-8") from None
+        with panics(f"{path}: not a valid tokenizer"):
+            return tokenizers.Tokenizer.from_str(content)
+
+
+class Tokenizer(Stored):
     """A mapping of texts to ids; 0 is padding, 1 a token unknown from the training texts."""
 
     unknown: int | None = UNKNOWN
@@ -200,15 +231,6 @@ class Tokenizer:
             return "".join(names)
         return _needless_space.sub("", " ".join(names))
 
-    def to_bytes(self) -> bytes:
-        """Return the content of ``tokenizer.json``, in Hugging Face's format."""
-        return str(self.inner.to_str(pretty=True)).encode()
-
-    @property
-    def sha256(self) -> str:
-        """Return the sha256 of ``tokenizer.json``."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
-
     def save(self, path: Path | str) -> None:
         """Write ``tokenizer.json`` atomically."""
         write_bytes(Path(path), self.to_bytes())
@@ -216,20 +238,9 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
         """Read a file written by `save`. Raises: no such file, not JSON, not regard's, damaged."""
-        import tokenizers
-
         _one_thread()
         path = Path(path)
-        try:
-            if path.stat().st_size > FILE_LIMIT:
-                raise RegardError(f"{path}: larger than {FILE_LIMIT:,} bytes")
-            content = path.read_bytes().decode()
-        except OSError as error:
-            raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise RegardError(f"{path}: not a tokenizer: not UTF-8") from None
-        with panics(f"{path}: not a valid tokenizer"):
-            inner = tokenizers.Tokenizer.from_str(content)
+        inner = cls.read(path)
         cuts = _how_it_cuts(inner)
         for kind in TOKENIZERS:
             if _how_it_cuts(pipeline(kind)) == cuts:

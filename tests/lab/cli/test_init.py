@@ -129,7 +129,7 @@ def test_mistakes(regard: Command, tmp_path: Path) -> None:
         ((tmp_path / "none.csv",), "no such file"),
         ((empty,), "the file is empty"),
         ((strange,), "unsupported file type"),
-        ((data, "--text", "verdit"), "no text column 'verdit'; columns: 'id'"),
+        ((data, "--text", "verdit"), "unknown column 'verdit'; columns: 'id'"),
         ((data, "--task", "clasification"), "did you mean classification"),
         ((data, "--model", "trasformer"), "did you mean transformer"),
     ):
