@@ -27,7 +27,7 @@ import datetime
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Final
 from unicodedata import category
@@ -230,11 +230,8 @@ def _judged(every: Sequence[Combination]) -> list[Combination]:
             meanings[_name(text)].add(number)
         orders[_shape(combination)].add(_order(combination))
     return [
-        Combination(
-            c.locale,
-            c.format,
-            c.pattern,
-            c.pieces,
+        replace(
+            c,
             barred=frozenset(
                 number
                 for number, text in _months(c).items()

@@ -106,14 +106,14 @@ def iterate_pairs(source: DataSource | Path | str) -> PairStream:
     empty lines are ignored); no pairs at all.
     """
     source = DataSource.of(source)
-    path, target = files_of(source)
+    path, *targets = files_of(source)
 
     def scan() -> Iterator[Row]:
-        if target is None:
-            yield from _scan_one(path, (source.columns.text, source.columns.label))
-            return
-        with open_binary(path) as left, open_binary(target) as right:
-            yield from side_by_side(left, path.name, right, target.name)
+        if not targets:
+            yield from _scan_one(path, _sides(source))
+        for target in targets:
+            with open_binary(path) as left, open_binary(target) as right:
+                yield from side_by_side(left, path.name, right, target.name)
 
     return PairStream(path.name, scan, source.limits)
 
@@ -139,30 +139,29 @@ def collect(stream: PairStream, most: int = MOST) -> list[Pair]:
     return pairs
 
 
-def files_of(source: DataSource) -> tuple[Path, Path | None]:
+def files_of(source: DataSource) -> list[Path]:
     """Return the one or two files that a source names."""
-    data, names = source.name, (source.columns.text, source.columns.label)
+    data, names = source.name, _sides(source)
     path = path_of(data)
     if source.target:
-        return path, path_of(source.target)
-    if path.is_file() or _member(path) is not None:
-        return path, None
+        return [path, path_of(source.target)]
+    if path.is_file() or member_of(path)[1]:
+        return [path]
     aligned = all(names) and not path.is_dir()
     sides = [_plain_or_packed(path, name) for name in names if aligned]
     if "," in data and not any(sides):
         first, _, second = data.partition(",")
-        return path_of(first.strip()), path_of(second.strip())
+        return [path_of(first.strip()), path_of(second.strip())]
     if aligned:
-        if sides[0] is None and sides[1] is None:
+        if not any(sides):
             raise RegardError(
                 f"{path}: no such file, nor {path.name}.{names[0]} and {path.name}.{names[1]}"
             )
         for side, name, other in zip(sides, names, sides[::-1], strict=True):
             if side is None:
                 raise RegardError(f"{path}.{name}: no such file next to {other}")
-        assert sides[0] is not None
-        return sides[0], sides[1]
-    return path, None
+        return [side for side in sides if side is not None]
+    return [path]
 
 
 def _plain_or_packed(prefix: Path, ending: str) -> Path | None:
@@ -171,61 +170,47 @@ def _plain_or_packed(prefix: Path, ending: str) -> Path | None:
     return next((path for path in (plain, packed) if path.is_file()), None)
 
 
-def holding(path: Path) -> Path:
-    """Return the file of a path, or the archive if the path names a member."""
-    named = _member(path)
-    return path if named is None else named[0]
-
-
-def called(path: Path) -> str:
-    """Return the archive member that a path names, or else its suffixes."""
-    named = _member(path)
-    return named[1] if named else "".join(path.suffixes).lower()
+def member_of(path: Path) -> tuple[Path, str]:
+    """Return a path and "", or the archive and the member that ``a.zip/b.tsv`` names."""
+    for parent in path.parents:
+        if parent.suffix.lower() == ".zip" and parent.is_file():
+            return parent, path.relative_to(parent).as_posix()
+    return path, ""
 
 
 def bytes_of(source: DataSource) -> int:
     """Return the bytes of text in one or two files; for .gz an estimate."""
     total = 0
     for path in files_of(source):
-        if path is None or not holding(path).is_file():
+        place, member = member_of(path)
+        if not place.is_file():
             continue
-        if holding(path).suffix.lower() == ".zip":
-            total += _unpacked(path, (source.columns.text, source.columns.label))
+        if place.suffix.lower() == ".zip":
+            with open_zip(place) as archive:
+                chosen = _members(archive, place, member, _sides(source))
+                total += sum(archive.getinfo(name).file_size for name in chosen)
         else:
             total += path.stat().st_size * (PACKED if path.suffix.lower() == ".gz" else 1)
     return total
 
 
-def _unpacked(path: Path, names: tuple[str, str]) -> int:
-    """Return the unpacked bytes of the archive members that are read."""
-    place, member = _member(path) or (path, "")
-    with open_zip(place) as archive:
-        chosen = _members(archive, place, member, names)
-        return sum(archive.getinfo(name).file_size for name in chosen)
-
-
-def _member(path: Path) -> tuple[Path, str] | None:
-    """Return the archive and the member that ``a.zip/b.tsv`` names, or None."""
-    for parent in path.parents:
-        if parent.suffix.lower() == ".zip" and parent.is_file():
-            return parent, path.relative_to(parent).as_posix()
-    return None
+def _sides(source: DataSource) -> tuple[str, str]:
+    return source.columns.text, source.columns.label
 
 
 def _scan_one(path: Path, names: tuple[str, str]) -> Iterator[Row]:
-    named = _member(path)
-    if named is None and path.suffix.lower() != ".zip":
-        kind = _kind(path.name)
-        if kind is None:
-            raise RegardError(
-                f"{path}: unsupported file type; use a .tsv, .txt, .csv, .jsonl or .zip file of "
-                "pairs, or two aligned files: FILE,FILE"
-            )
-        with open_binary(path) as file:
-            yield from rows_of(file, path.name, kind, names, STREAMED)
+    place, member = member_of(path)
+    if place.suffix.lower() == ".zip":
+        yield from _scan_zip(place, member, names)
         return
-    archive, member = named or (path, "")
-    yield from _scan_zip(archive, member, names)
+    kind = table_kind(path, PAIR_KINDS)
+    if kind is None:
+        raise RegardError(
+            f"{path}: unsupported file type; use a .tsv, .txt, .csv, .jsonl or .zip file of "
+            "pairs, or two aligned files: FILE,FILE"
+        )
+    with open_binary(path) as file:
+        yield from rows_of(file, path.name, kind, names, STREAMED)
 
 
 def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
@@ -236,7 +221,7 @@ def _scan_zip(path: Path, member: str, names: tuple[str, str]) -> Iterator[Row]:
         if len(chosen) == 2:
             yield from side_by_side(files[0], titles[0], files[1], titles[1])
         else:
-            kind = _kind(titles[0]) or "tsv"
+            kind = table_kind(titles[0], PAIR_KINDS) or "tsv"
             yield from rows_of(files[0], titles[0], kind, names, FILE_LIMIT)
 
 
@@ -258,7 +243,8 @@ def _members(
             return [_unpackable(path, name) for name in sides[0] + sides[1]]
     tables = [
         name for name in files
-        if _kind(name) and not Path(name).name.lower().startswith(("_", ".", "readme", "license"))
+        if table_kind(name, PAIR_KINDS)
+        and not Path(name).name.lower().startswith(("_", ".", "readme", "license"))
     ]  # fmt: skip
     if len(tables) != 1:
         raise RegardError(
@@ -273,8 +259,3 @@ def _unpackable(path: Path, member: str) -> str:
     if member.lower().endswith((".gz", ".zip")):
         raise RegardError(f"{path}: {member!r:.80} is compressed twice; unpack it first")
     return member
-
-
-def _kind(name: str) -> str | None:
-    """Return tsv, csv or jsonl by the name, or None."""
-    return table_kind(name, PAIR_KINDS)

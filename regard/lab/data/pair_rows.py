@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from regard.core.errors import RegardError
 from regard.lab.data.examples import BadRow, Remark
@@ -68,12 +69,8 @@ def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | 
 def rows_of(file: Binary, name: str, kind: str, names: tuple[str, str], most: int) -> Iterator[Row]:
     """Yield the rows of a table or of JSON lines; `kind` is tsv, csv or jsonl."""
 
-    def choose(here: str, header: list[str]) -> Chosen:
-        source, target, titled = _columns(here, header, kind, names)
-        return Chosen([source, target], titled)
-
     rows = records(Lines(file, name, most=most), kind, quotes=False)
-    for row in selected(_filled(rows), choose):
+    for row in selected(_filled(rows), partial(_columns, kind=kind, asked=names)):
         if isinstance(row, BadRow):
             yield row
         elif not isinstance(row, Remark):
@@ -101,10 +98,8 @@ def _halves(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _columns(
-    here: str, header: Sequence[str], kind: str, asked: tuple[str, str]
-) -> tuple[int, int, bool]:
-    """Return the columns of source and target, and whether this row is a header."""
+def _columns(here: str, header: Sequence[str], *, kind: str, asked: tuple[str, str]) -> Chosen:
+    """Return the columns of source and target."""
     names = [name.strip().casefold() for name in header]
     wanted = [name.strip().casefold() for name in asked]
     if all(wanted):
@@ -114,10 +109,8 @@ def _columns(
         if titled:
             must_be_distinct(here, header)
         elif kind != "jsonl" and all(name.isdecimal() for name in wanted):
-            places, titled = (
-                [int(name) - 1 for name in wanted],
-                _usual_titles(header, kind) is not None,
-            )
+            places = [int(name) - 1 for name in wanted]
+            titled = _usual_titles(header, kind) is not None
             if not all(0 <= place < len(names) for place in places):
                 raise RegardError(
                     f"{here}: {len(names)} columns, so no column {max(map(int, wanted))}"
@@ -127,19 +120,19 @@ def _columns(
             raise RegardError(f"{here}: unknown column {missing!r}; columns: {listed(header)}")
         if places[0] == places[1]:
             raise RegardError(f"{here}: source and target are the same column, {asked[0]!r}")
-        return places[0], places[1], titled
+        return Chosen(places, titled)
     if any(wanted):
         raise RegardError(f"{here}: name both sides or none, not only {asked[0] or asked[1]!r}")
     if usual := usual_sides(here, header, kind):
         must_be_distinct(here, header)
-        return *usual, True
+        return Chosen([*usual], True)
     if set(names) & set(TEXT_NAMES) and set(names) & set(LABEL_NAMES) - {"target"}:
         raise RegardError(
             f"{here}: the columns {listed(header)} look like texts with labels; use regard train "
             "classification, or for pairs set source_name=NAME target_name=NAME"
         )
     if kind == "tsv" and len(names) in (2, 3) and not {*header} <= LANGUAGES:
-        return 0, 1, False
+        return Chosen([0, 1], False)
     if kind == "tsv" and len(names) == 1:
         raise RegardError(f"{here}: no tab, so no second text; give two aligned files as FILE,FILE")
     raise RegardError(

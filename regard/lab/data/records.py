@@ -9,7 +9,7 @@ from regard.core.reading import parse_json
 from regard.lab.data.delimited import table_rows
 from regard.lab.data.examples import BadRow, Remark
 from regard.lab.data.lines import Lines
-from regard.lab.data.spelling import repeats
+from regard.lab.data.spelling import counted, repeats
 from regard.lab.data.titles import Chosen, OtherFileError, listed, unread
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -125,8 +125,8 @@ def selected(
         else:
             yield here, [fields[place] for place in chosen.places]
     if again:
-        count = f"{len(again):,} row" + ("s" if len(again) > 1 else "")
-        yield Remark(f"{again[0]}: the header again, as in joined files; {count} skipped")
+        rows_again = counted(len(again), "row")
+        yield Remark(f"{again[0]}: the header again, as in joined files; {rows_again} skipped")
 
 
 def json_object(line: str) -> dict[str, Any] | str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from regard.core.errors import RegardError
 from regard.lab.data.data_source import DataSource
 from regard.lab.data.fetch import cache
-from regard.lab.data.pair_files import called, collect, files_of, holding, iterate_pairs
+from regard.lab.data.pair_files import collect, files_of, iterate_pairs, member_of
 from regard.lab.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.lab.data.spelling import likeness
 from regard.lab.data.splits import SIDES, Side, chosen, moved, side_of, without_later
@@ -99,10 +99,14 @@ def stream_corpus(source: DataSource, size: int) -> PairCorpus:
             yield next(islice(train, place - last - 1, None))
             last = place
 
-    paths = [path for path in files_of(source) if path is not None]
+    paths = files_of(source)
+    places = {path: member_of(path) for path in paths}
+    kinds = [places[path][1] or "".join(path.suffixes).lower() for path in paths]
     says = f"{(names.text, names.label)} {(test, validation)} {source.limits.longest} "
-    says += f"{[called(path) for path in paths]} {source.limits.examples} {splits.seed}"
-    digest = hashlib.sha256(f"{fingerprint_of(*map(holding, paths))} {says}".encode())
+    says += f"{kinds} {source.limits.examples} {splits.seed}"
+    digest = hashlib.sha256(
+        f"{fingerprint_of(*(places[path][0] for path in paths))} {says}".encode()
+    )
     for side, pairs in given.items():
         digest.update(f"{side} {len(pairs)}".encode())
         for pair in pairs:
