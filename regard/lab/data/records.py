@@ -135,6 +135,6 @@ def json_object(line: str) -> dict[str, Any] | str:
         row = parse_json(line, "it")
     except RegardError as error:
         reason = str(error).removeprefix("it is not valid JSON: ")
-        sound = any(says in reason for says in ("finite", "larger than", "occurs twice"))
-        return reason if sound else f"not JSON: {reason}"
+        is_json = any(says in reason for says in ("finite", "larger than", "occurs twice"))
+        return reason if is_json else f"not JSON: {reason}"
     return row if isinstance(row, dict) else "not a JSON object: {…}"

@@ -76,7 +76,7 @@ def load_corpus(
         return _from_parts(data, own_parts, "text", splits, numbers)
     if data == "imdb":
         return _imdb("imdb", find_imdb(source.data_dir, show=show), splits)
-    must_be_found(data, "classification", "texts with labels")
+    must_be_found(data, task, rows)
     if place is not None:
         return _imdb(path.name, place, splits)
     if path.is_dir() and not is_folder(path):
