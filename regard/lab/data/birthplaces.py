@@ -17,7 +17,7 @@ from regard.lab.data.biographies import passages, people
 from regard.lab.data.fetch import fetch, present
 from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.pairs import Pair
-from regard.lab.data.spelling import likeness
+from regard.lab.data.splits import without_later
 
 MASK_CHARACTER: Final = "⁇"  # as printed in assignment 5: U+2047 and U+25A1
 PAD_CHARACTER: Final = "□"
@@ -94,20 +94,16 @@ def load_birthplaces(
                 "test=FILE, questions that are not in it (or use biographies or birthplaces)"
             )
         paths = {"texts": Path(texts), "train": Path(data), "dev": Path(test)}
-    dev = read_answers(paths["dev"])
-    test_questions = {likeness(pair.source) for pair in dev}
-    every = read_answers(paths["train"])
-    train = [pair for pair in every if likeness(pair.source) not in test_questions]
+    dev, every = read_answers(paths["dev"]), read_answers(paths["train"])
+    kept, notes = without_later(
+        {"train": every, "validation": dev}, lambda pair: pair.source, row="pair", what="question"
+    )
+    train = kept["train"]
     if not train:
         raise RegardError(
             f"{data}: all {len(every)} questions also occur in {paths['dev'].name}, so none is "
             "left to train on; add other questions"
         )
-    notes = (
-        [f"{len(every) - len(train)} questions that also occur in dev dropped from train"]
-        if len(train) < len(every)
-        else []
-    )
     lines = read_lines(paths["texts"])
     return Birthplaces(
         data if data == "birthplaces" else Path(data).name,

@@ -74,7 +74,7 @@ def test_namedata_counts_as_the_assignment_prints(folder):
     found = load_birthplaces("birthplaces", data_dir=folder)
     assert found.counted == "data has 418352 characters, 256 unique."
     assert (len(found.texts), len(found.train), len(found.dev)) == (2_937, 1_999, 500)
-    assert found.notes == ("1 questions that also occur in dev dropped from train",)
+    assert found.notes == ("1 pair of train dropped: question also in validation",)
     assert sum(pair.target == "London" for pair in found.dev) == 25
 
 

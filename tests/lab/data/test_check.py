@@ -155,7 +155,7 @@ def test_pairs_and_bare_texts_are_not_for_it(tmp_path, name):
         "checked when regard train reads them"
     )
     with pytest.raises(RegardError) as caught:  # columns that were named are meant
-        check(DataSource(str(tmp_path / "pairs.tsv"), columns=Columns("words", "2")))
+        check(DataSource(tmp_path / "pairs.tsv", columns=Columns("words", "2")))
     assert "unknown column 'words'" in str(caught.value)
     assert "regard data check only" not in str(caught.value)
 
@@ -167,7 +167,7 @@ def test_columns_with_other_names_are_guessed(tmp_path):
         check(str(path))
     assert "cannot find the label column; columns: 'body', 'my verdict'" in str(caught.value)
     assert str(caught.value).endswith("they seem to be --text body --label 'my verdict'")
-    assert check(DataSource(str(path), columns=Columns("body", "my verdict"))).parts[0].rows == 6
+    assert check(DataSource(path, columns=Columns("body", "my verdict"))).parts[0].rows == 6
 
 
 def test_imdb_has_no_columns(tmp_path):
@@ -285,7 +285,7 @@ def test_the_likely_cause_of_other_labels_is_told(tmp_path, rows, says):
     test.write_text(f"text,label\n{rows}\n")
     (problem,) = [
         p
-        for p in check(DataSource(str(train), splits=Splits(test=str(test)))).problems
+        for p in check(DataSource(train, splits=Splits(test=str(test)))).problems
         if "in test only" in p
     ]
     assert says in problem
@@ -298,7 +298,7 @@ def test_numbers_in_another_form_are_told(tmp_path):
     test.write_text("text,label\na match,1.0\na vote,2.0\n")
     assert any(
         "('1.0' is '1' in train)" in p
-        for p in check(DataSource(str(train), splits=Splits(test=str(test)))).problems
+        for p in check(DataSource(train, splits=Splits(test=str(test)))).problems
     )
 
 
@@ -307,7 +307,7 @@ def test_of_many_strange_labels_ten_are_told(tmp_path):
     train.write_text("text,label\na goal,sport\nan election,news\n")
     labels = [f"{'a very long label ' * 9}{i:03}" for i in range(500)]
     test.write_text("text,label\n" + "".join(f"text {i},{x}\n" for i, x in enumerate(labels)))
-    found = check(DataSource(str(train), splits=Splits(test=str(test))))
+    found = check(DataSource(train, splits=Splits(test=str(test))))
     (problem,) = [p for p in found.problems if "in test only" in p]
     assert len(problem) < 500
     assert problem.count("'a very long label") == 10

@@ -68,7 +68,7 @@ def test_a_folder_is_a_data_set_with_a_test_folder(tmp_path):
         for label in ("neg", "pos"):
             texts = "\n".join(f"{label} {part} {i}" for i in range(count))
             put(tmp_path / part, **{label: texts})
-    corpus = load_corpus(DataSource(str(tmp_path / "a"), splits=Splits(test=str(tmp_path / "b"))))
+    corpus = load_corpus(DataSource(tmp_path / "a", splits=Splits(test=str(tmp_path / "b"))))
     assert (len(corpus.train), len(corpus.test), corpus.labels) == (80, 18, ("neg", "pos"))
 
 

@@ -32,7 +32,7 @@ def test_rows_are_split_as_those_of_a_file(named: Any, tmp_path: Path) -> None:
     assert (len(corpus.train) + len(corpus.test), corpus.labels) == (60, ("even", "odd"))
     file = tmp_path / "mine.csv"
     file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS))
-    of_file = load_corpus(DataSource(str(file), columns=Columns("text", "label")))
+    of_file = load_corpus(DataSource(file, columns=Columns("text", "label")))
     assert [x.text for x in corpus.test] == [x.text for x in of_file.test]
 
 

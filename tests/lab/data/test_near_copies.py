@@ -83,7 +83,7 @@ def test_a_split_of_phrases_is_told_with_the_remedy(phrases):
     assert 20 < share < 50
     first = note.partition("first ")[2].partition(": ")[0]
     assert first in {example.source for example in corpus.test}
-    grouped = load_corpus(DataSource(str(phrases), columns=Columns(group="sentence")))
+    grouped = load_corpus(DataSource(phrases, columns=Columns(group="sentence")))
     assert not [note for note in grouped.notes if "nearly contained" in note]
 
 

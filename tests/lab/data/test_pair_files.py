@@ -66,7 +66,7 @@ def test_two_files_side_by_side(tmp_path):
     assert read_pairs(DataSource(tmp_path / "a.de", target=beside)) == expected
     assert read_pairs(f"{tmp_path / 'a.de'},{beside}") == expected
     assert read_pairs(DataSource(tmp_path / "a", columns=Columns("de", "en"))) == expected
-    back = read_pairs(DataSource(str(tmp_path / "a"), columns=Columns("en", "de")))
+    back = read_pairs(DataSource(tmp_path / "a", columns=Columns("en", "de")))
     assert texts(back) == [pair[::-1] for pair in TEXTS]
     assert back[1].place == "a.en.gz:2"
 

@@ -49,9 +49,9 @@ def test_no_source_text_stands_on_two_sides(tmp_path):
         f"{len(corpus.validation)} pairs split off as validation, by a hash of the source",
         f"{len(corpus.test)} pairs split off as test, by a hash of the source",
     )
-    assert load_pairs(DataSource(str(tmp_path / "x.tsv"), splits=Splits(validation=0.1))) == corpus
+    assert load_pairs(DataSource(tmp_path / "x.tsv", splits=Splits(validation=0.1))) == corpus
     assert (
-        load_pairs(DataSource(str(tmp_path / "x.tsv"), splits=Splits(seed=1))).fingerprint
+        load_pairs(DataSource(tmp_path / "x.tsv", splits=Splits(seed=1))).fingerprint
         != corpus.fingerprint
     )
     fewer = load_pairs(
@@ -83,15 +83,15 @@ def test_two_files_and_what_was_skipped(tmp_path):
     rows = sentences(300)
     (tmp_path / "x.de").write_text("\n".join([a for a, _ in rows] + ["zu lang " * 999, " \n"]))
     (tmp_path / "x.en").write_text("\n".join([b for _, b in rows] + ["too long", "alone"]))
-    by_name = load_pairs(DataSource(str(tmp_path / "x"), columns=Columns("de", "en")))
+    by_name = load_pairs(DataSource(tmp_path / "x", columns=Columns("de", "en")))
     assert by_name.notes[:2] == (
         "1 pair skipped, with an empty side, first x.de:302",
         "1 pair skipped, longer than 2,000 characters, first x.de:301",
     )
-    by_file = load_pairs(DataSource(str(tmp_path / "x.de"), target=str(tmp_path / "x.en")))
+    by_file = load_pairs(DataSource(tmp_path / "x.de", target=str(tmp_path / "x.en")))
     assert by_file.fingerprint == by_name.fingerprint
     assert by_name.languages == ("de", "en")
-    back = load_pairs(DataSource(str(tmp_path / "x"), columns=Columns("en", "de")))
+    back = load_pairs(DataSource(tmp_path / "x", columns=Columns("en", "de")))
     assert back.fingerprint != by_name.fingerprint
     assert "x.de:301: a text of" in refused(
         DataSource(
@@ -367,7 +367,7 @@ def test_labelled_texts_given_as_pairs(tmp_path):
         RegardError, match=r"t\.tsv:1: the columns 'text', 'label' look like texts w"
     ):
         load_pairs(str(titled))
-    assert load_pairs(DataSource(str(titled), columns=Columns("text", "label"))).notes[0] == (
+    assert load_pairs(DataSource(titled, columns=Columns("text", "label"))).notes[0] == (
         f"400 pairs have only 2 distinct target texts ('pos', 'neg', first t.tsv:2); for texts "
         f"with labels use regard train classification --data {titled}"
     )

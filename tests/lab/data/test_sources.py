@@ -29,7 +29,7 @@ def test_a_fifth_is_split_off_and_copies_stay_together(tmp_path):
     assert corpus.notes == (
         f"{len(corpus.test)} of 750 texts split off as the test part, by a hash of the text",
     )
-    other = load_corpus(DataSource(str(tmp_path / "r.csv"), splits=Splits(seed=1)))
+    other = load_corpus(DataSource(tmp_path / "r.csv", splits=Splits(seed=1)))
     assert other.fingerprint != corpus.fingerprint
     assert load_corpus(str(tmp_path / "r.csv")) == corpus
 
@@ -188,7 +188,7 @@ def test_a_group_stays_on_one_side_of_every_split(tmp_path):
     path = tmp_path / "r.csv"
     rows = [f"text {i},{'ab'[i % 2]},film {i // 6}" for i in range(1200)]
     path.write_text("\n".join(["text,label,film", *rows]))
-    corpus = load_corpus(DataSource(str(path), columns=Columns(group="film")))
+    corpus = load_corpus(DataSource(path, columns=Columns(group="film")))
     train, held = hold_out(corpus.train)
     parts = [{example.group for example in part} for part in (train, held, corpus.test)]
     assert [len(part) > 5 for part in parts] == [True] * 3
@@ -198,7 +198,7 @@ def test_a_group_stays_on_one_side_of_every_split(tmp_path):
     with pytest.raises(
         RegardError, match=r"r\.csv:1: unknown column 'films'; did you mean 'film'\?"
     ):
-        load_corpus(DataSource(str(path), columns=Columns(group="films")))
+        load_corpus(DataSource(path, columns=Columns(group="films")))
 
 
 def test_a_file_for_validation_takes_the_place_of_the_share(tmp_path):

@@ -71,7 +71,7 @@ def test_copies_do_not_leak_and_labels_are_two_in_every_format(tmp_path: Path, e
         sign = "," if ending == "csv" else "\t"
         lines = [sign.join(row) for row in [("text", "label"), *rows]]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    corpus = load_corpus(DataSource(str(path), columns=Columns(labels="malé:mauvais")))
+    corpus = load_corpus(DataSource(path, columns=Columns(labels="malé:mauvais")))
     assert corpus.labels == ("mauvais", "très bon")
     train, test = ({likeness(x.text) for x in part} for part in (corpus.train, corpus.test))
     assert len(train) + len(test) == 240
@@ -86,12 +86,12 @@ def test_copies_between_files_are_dropped_from_pairs_and_tagged_words(tmp_path: 
     pairs, test = tmp_path / "a.tsv", tmp_path / "b.tsv"
     pairs.write_text("".join(f"{SAME[0]} {i}\tcoffee {i}\n" for i in range(60)), encoding="utf-8")
     test.write_text(f"{WORD} 1\tcoffee\n{WORD}\u200b 2\tcoffee\n", encoding="utf-8")
-    corpus = load_pairs(DataSource(str(pairs), splits=Splits(test=str(test))))
+    corpus = load_pairs(DataSource(pairs, splits=Splits(test=str(test))))
     assert any(note.startswith("2 pairs of") for note in corpus.notes)
     words, more = tmp_path / "a.conll", tmp_path / "b.conll"
     words.write_text("".join(f"{same}\tX\nnoir\tO\u200b\n\n" for same in SAME), encoding="utf-8")
     more.write_text("autre\tX\n\n" * 3 + f"{WORD}\tX\nnoir\tO\n\n", encoding="utf-8")
-    tagged = load_tagged(DataSource(str(more), splits=Splits(test=str(words))))
+    tagged = load_tagged(DataSource(more, splits=Splits(test=str(words))))
     assert [x.text for x in tagged.train] == ["autre"] * 3
     assert {x.label for x in tagged.test} == {"X O"}
 

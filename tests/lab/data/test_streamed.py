@@ -45,17 +45,17 @@ def test_pairs_are_those_of_the_file_and_nowhere_twice(large):
 def test_some_examples_and_a_test_file(large, tmp_path):
     held = tmp_path / "test.tsv"
     held.write_text("satz 8 ende\tsentence 8\nneu\tnew\n")
-    corpus = load_pairs(DataSource(str(large), splits=Splits(test=str(held))))
+    corpus = load_pairs(DataSource(large, splits=Splits(test=str(held))))
     assert [pair.source for pair in corpus.test] == ["satz 8 ende", "neu"]
     assert "satz 8 ende" not in {pair.source for pair in corpus.train}
     assert "1 pair of train dropped: source also in test" in corpus.notes
-    some = load_pairs(DataSource(str(large), splits=Splits(seed=3), limits=Limits(examples=30)))
+    some = load_pairs(DataSource(large, splits=Splits(seed=3), limits=Limits(examples=30)))
     chosen = [pair.place for pair in some.train]
     assert len(chosen) == len(some.train) == 30
     assert chosen != [
         pair.place
         for pair in load_pairs(
-            DataSource(str(large), splits=Splits(seed=4), limits=Limits(examples=30))
+            DataSource(large, splits=Splits(seed=4), limits=Limits(examples=30))
         ).train
     ]
     assert some.fingerprint != load_pairs(str(large)).fingerprint
@@ -65,14 +65,12 @@ def test_a_file_for_validation(large, tmp_path):
     held, test = tmp_path / "dev.tsv", tmp_path / "test.tsv"
     held.write_text("Satz 8 ende\tsentence 8\nneu\tnew\n")
     test.write_text("neu\tnew\nsatz 12 ende\tsentence 12\n")
-    corpus = load_pairs(DataSource(str(large), splits=Splits(validation=str(held), test=str(test))))
+    corpus = load_pairs(DataSource(large, splits=Splits(validation=str(held), test=str(test))))
     assert [pair.source for pair in corpus.validation] == ["Satz 8 ende"]
     assert len(corpus.train) == len(list(corpus.train)) == 398
     assert "2 pairs of train dropped: source also in validation or test" in (corpus.notes)
     assert "1 pair of validation dropped: source also in test" in corpus.notes
-    swapped = load_pairs(
-        DataSource(str(large), splits=Splits(validation=str(test), test=str(held)))
-    )
+    swapped = load_pairs(DataSource(large, splits=Splits(validation=str(test), test=str(held))))
     assert swapped.fingerprint != corpus.fingerprint
 
 
@@ -81,7 +79,7 @@ def test_what_is_dropped_for_a_test_in_two_files_is_part_of_the_fingerprint(larg
         (tmp_path / "t.de").write_text(source)
         (tmp_path / "t.en").write_text(target)
         return load_pairs(
-            DataSource(str(large), splits=Splits(test=f"{tmp_path / 't.de'},{tmp_path / 't.en'}"))
+            DataSource(large, splits=Splits(test=f"{tmp_path / 't.de'},{tmp_path / 't.en'}"))
         ).fingerprint
 
     one = prints("satz 8 ende\nneu\n", "sentence 8\nnew\n")
@@ -93,7 +91,7 @@ def test_what_is_dropped_for_a_test_in_two_files_is_part_of_the_fingerprint(larg
 def test_what_a_test_file_leaves_out_is_told(large, tmp_path):
     held = tmp_path / "test.tsv"
     held.write_text(f"neu\tnew\n{'lang ' * 500}\tlong\n")
-    notes = load_pairs(DataSource(str(large), splits=Splits(test=str(held)))).notes
+    notes = load_pairs(DataSource(large, splits=Splits(test=str(held)))).notes
     assert any("longer than 2,000 characters, first test.tsv:2" in note for note in notes)
 
 
@@ -193,4 +191,4 @@ def test_more_pairs_than_are_held_are_streamed_whatever_their_bytes(large, monke
 def test_a_text_that_is_too_long_can_be_refused_in_a_large_file(large):
     large.write_text(large.read_text() + f"{'lang ' * 500}\tlong\n")
     with pytest.raises(RegardError, match=r"pairs\.tsv:401: a text of 2,499 characters"):
-        load_pairs(DataSource(str(large), limits=Limits(too_long="refuse")))
+        load_pairs(DataSource(large, limits=Limits(too_long="refuse")))

@@ -182,14 +182,10 @@ def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
     assert "split off as the test part, by a hash of the sentence" in corpus.notes[0]
     held = tmp_path / "b.conll"
     held.write_text(blocks[0])
-    corpus = load_tagged(DataSource(str(path), splits=Splits(test=str(held))))
+    corpus = load_tagged(DataSource(path, splits=Splits(test=str(held))))
     assert (len(corpus.train), len(corpus.test)) == (49, 1)
     assert (
-        len(
-            load_tagged(
-                DataSource(str(path), splits=Splits(test=str(held), duplicates="keep"))
-            ).train
-        )
+        len(load_tagged(DataSource(path, splits=Splits(test=str(held), duplicates="keep"))).train)
         == 50
     )
     path.write_text("a O\nb O\n")

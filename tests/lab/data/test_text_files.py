@@ -64,16 +64,16 @@ def test_an_address_is_read_like_a_file(memory):
 
 def test_parquet_is_read_from_disk_and_address(tmp_path, memory):
     path = parquet(tmp_path / "a.parquet", n=[1, 2, 3], body=["x", None, "z"])
-    assert read_texts(DataSource(str(path), columns=Columns("body")))[0] == ["x", "z"]
+    assert read_texts(DataSource(path, columns=Columns("body")))[0] == ["x", "z"]
     memory.pipe("/b/a.parquet", path.read_bytes())
     assert read_texts(DataSource("memory://b/a.parquet", columns=Columns("body")))[0] == ["x", "z"]
     with pytest.raises(RegardError, match="unknown column 'text'; columns: 'n', 'body'"):
-        read_texts(DataSource(str(path), columns=Columns("text")))
+        read_texts(DataSource(path, columns=Columns("text")))
     with pytest.raises(RegardError, match=r"a\.parquet:1: 'n' must be a string, not 1"):
-        read_texts(DataSource(str(path), columns=Columns("n")))
+        read_texts(DataSource(path, columns=Columns("n")))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(RegardError, match=r"a\.parquet: damaged or in another format"):
-        read_texts(DataSource(str(path), columns=Columns("body")))
+        read_texts(DataSource(path, columns=Columns("body")))
 
 
 @pytest.mark.parametrize(
