@@ -190,7 +190,7 @@ def after_an_epoch(contest: Contest) -> dict[str, Any]:
         for _ in steps:
             pass
         seconds = time.perf_counter() - begun
-        results.append((seconds, task.answer(model).scores["accuracy"]))
+        results.append((seconds, float(task.answer(model).correct.mean())))
     (our_s, our_accuracy), (their_s, their_accuracy) = results
     says = f"test accuracy {our_accuracy:.1%} and the peer's {their_accuracy:.1%}"
     return {
