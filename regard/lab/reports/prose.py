@@ -38,7 +38,7 @@ from markupsafe import Markup
 from regard.core.errors import RegardError
 from regard.lab.reports.findings import Figure, Section, Table
 from regard.lab.reports.markup import Html, show_hidden
-from regard.lab.reports.scales import duration, number
+from regard.lab.reports.scales import duration, number, rounded
 
 CLAIMS = ("Claims", "论断")
 SMALL = "small"
@@ -51,6 +51,7 @@ FORMATS: Mapping[str, Callable[..., str]] = {
     "scientific": lambda value, digits=1: f"{value:.{digits}e}",
     "short": lambda value, digits=6: f"{value:.{digits}g}",
     "number": number,
+    "rounded": rounded,
     "duration": duration,
 }
 
@@ -71,7 +72,7 @@ def read_page(
 
     `values` are shown by the filters ``percent``, ``points``, ``fixed``, ``count`` (with commas),
     ``scientific`` and ``short``, each with a number of digits: ``{{ share | percent(1) }}``, and
-    by `number` and `duration` of `regard.lab.reports.scales`.
+    by `number`, `rounded` and `duration` of `regard.lab.reports.scales`.
 
     Raises: a value that is missing or has the wrong type, with file and line; a figure or table
     that the page does not show, or shows without having it; a part that is not a heading,

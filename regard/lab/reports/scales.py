@@ -32,6 +32,16 @@ def number(value: float) -> str:
     return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e-4 or not value else f"{value:.0e}"
 
 
+def rounded(value: float) -> str:
+    """Return the number with two significant figures and commas.
+
+    >>> rounded(1234.5), rounded(67.8), rounded(4.56)
+    ('1,200', '68', '4.6')
+    """
+    places = 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
 def duration(seconds: float) -> str:
     """Format a duration in s, min, h or d.
 

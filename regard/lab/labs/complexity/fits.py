@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from regard.analysis.growth import crossing, exponent
 from regard.lab.labs.complexity.layers import Size, skips_blocks
 from regard.lab.labs.complexity.measures import Measured
+from regard.lab.reports.scales import rounded
 
 #: A window's order of cost is fitted to sequences of at least this many windows.
 MANY = 16
@@ -63,31 +64,6 @@ class Crossing:
     operations: float
     times: Mapping[str, tuple[float, float, float]]
 
-    def says(self, how: str, lengths: Sequence[int]) -> str:
-        """Return the fit of a pass's time in words."""
-        return between(*self.times[how], lengths)
-
-
-def between(at: float, early: float, late: float, lengths: Sequence[int]) -> str:
-    """Return a length and its interval in words.
-
-    >>> between(1234, 1100, 1390, [128, 2048])
-    'from n ≈ 1,200 on (1,100 to 1,400)'
-    >>> between(0, 0, 0, [128, 2048]), between(math.inf, 900, math.inf, [128, 2048])
-    ('from n = 128 on, the shortest measured', 'at no n up to 2,048, or from 900 on')
-    """
-    first, last = lengths[0], lengths[-1]
-    if at == math.inf:
-        perhaps = "" if early == math.inf else f", or from {rounded(max(early, first))} on"
-        return f"at no n up to {last:,}{perhaps}"
-    if at == 0:
-        perhaps = "" if late == 0 else f", or {'at none' if late == math.inf else ''}"
-        perhaps += f"from {rounded(late)} on" if 0 < late < math.inf else ""
-        return f"from n = {first:,} on, the shortest measured{perhaps}"
-    least = f"below {first:,}" if early == 0 else rounded(early)
-    most = f"above {last:,}" if late == math.inf else rounded(late)
-    return f"from n ≈ {rounded(at)} on ({least} to {most})"
-
 
 def briefly(
     at: float, lengths: Sequence[int], ends: tuple[float, float] = (math.nan, math.nan)
@@ -105,16 +81,6 @@ def briefly(
 
     known = [one(end) for end in ends if not math.isnan(end)]
     return one(at) + (f" [{', '.join(known)}]" if set(known) - {one(at)} else "")
-
-
-def rounded(value: float) -> str:
-    """Return the number with two significant figures and commas.
-
-    >>> rounded(1234.5), rounded(67.8), rounded(4.56)
-    ('1,200', '68', '4.6')
-    """
-    places = 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, places):,.{max(places, 0)}f}"
 
 
 def fit(measured: Measured, name: str) -> Fit:

@@ -9,8 +9,8 @@ import pytest
 from regard.analysis.growth import exponent
 from regard.core.errors import RegardError
 from regard.core.settings import build
-from regard.lab.labs import LABS, LabRequest, open_lab
-from regard.lab.labs.complexity.fits import between, briefly, cross, fit
+from regard.lab.labs import LABS, LabRequest, complexity, open_lab
+from regard.lab.labs.complexity.fits import briefly, cross, fit
 from regard.lab.labs.complexity.layers import LAYERS
 from regard.lab.labs.complexity.measures import (
     BOTH,
@@ -23,6 +23,7 @@ from regard.lab.labs.complexity.measures import (
     count,
     wait_for,
 )
+from regard.lab.reports.prose import read_page
 
 SMALL = (
     "lengths=16,32,64", "widths=16,32", "kernels=2,3", "d=16", "rank=4", "window=4", "memory=0",
@@ -102,7 +103,6 @@ def test_a_crossing_is_found_between_lengths_though_the_machine_slows_down() -> 
     for how in (FORWARD, BOTH):
         assert found.times[how] == pytest.approx((500, 500, 500)), "ratios of a round are steady"
     assert found.operations == pytest.approx(200)
-    assert found.says(BOTH, (100, 1000)) == "from n ≈ 500 on (500 to 500)"
 
 
 def test_growth_of_what_is_measured() -> None:
@@ -112,12 +112,39 @@ def test_growth_of_what_is_measured() -> None:
     assert measured.memory_grows("cnn") == pytest.approx(exponent([4, 8, 16], [0.1, 0.1, 0.4]))
 
 
-def test_crossings_in_words() -> None:
+@pytest.mark.parametrize(
+    ("crossing", "english", "chinese"),
+    [
+        ((1234, 1100, 1390), "from n ≈ 1,200 on (1,100 to 1,400)",
+         "从 n ≈ 1,200 起（1,100 到 1,400）"),
+        ((700, 0, math.inf), "from n ≈ 700 on (below 128 to above 4,096)",
+         "从 n ≈ 700 起（低于 128 到 高于 4,096）"),
+        ((0, 0, 0), "from n = 128 on, the shortest measured", "从测量的最短长度 n = 128 起"),
+        ((0, 0, 300), "from n = 128 on, the shortest measured, or from 300 on",
+         "从测量的最短长度 n = 128 起，或从 300 起"),
+        ((0, 0, math.inf), "from n = 128 on, the shortest measured, or at none",
+         "从测量的最短长度 n = 128 起，或没有这样的 n"),
+        ((math.inf, math.inf, math.inf), "at no n up to 4,096", "在 4,096 以内没有这样的 n"),
+        ((math.inf, 900, math.inf), "at no n up to 4,096, or from 900 on",
+         "在 4,096 以内没有这样的 n，或从 900 起"),
+        ((math.inf, 0, math.inf), "at no n up to 4,096, or from 130 on",
+         "在 4,096 以内没有这样的 n，或从 130 起"),
+    ],
+)  # fmt: skip
+def test_crossings_in_words(
+    crossing: tuple[float, float, float], english: str, chinese: str, tmp_path: Path
+) -> None:
+    values = {"times": crossing, "lengths": (128, 4096), "infinite": math.inf}
+    for name, says in (("lab.md", english), ("lab.zh.md", chinese)):
+        text = Path(complexity.__file__).with_name(name).read_text(encoding="utf-8")
+        macros = text[: text.index("{% endmacro %}")] + "{% endmacro %}\n"
+        page = tmp_path / name
+        page.write_text(macros + "{{ onwards(*times) }}\n", encoding="utf-8")
+        assert read_page(page, values, {}, {}).answer == [says]
+
+
+def test_crossings_in_a_table() -> None:
     ends = (128, 4096)
-    assert between(0, 0, 300, ends).endswith("the shortest measured, or from 300 on")
-    assert between(0, 0, math.inf, ends).endswith("the shortest measured, or at none")
-    assert between(700, 0, math.inf, ends) == "from n ≈ 700 on (below 128 to above 4,096)"
-    assert between(math.inf, math.inf, math.inf, ends) == "at no n up to 4,096"
     assert briefly(0, ends, (0, 0)) == "≤ 128"
     assert briefly(math.inf, ends, (900, math.inf)) == "> 4,096 [900, > 4,096]"
 
