@@ -11,8 +11,13 @@ from regard.core.errors import RegardError
 from regard.core.settings import Settings, build
 from regard.lab.labs import LabRequest, Say, Show
 from regard.lab.labs.comparison import (
+    AHEAD,
+    AHEAD_SO_FAR,
+    BEHIND,
+    BEHIND_SO_FAR,
     BUDGETS,
     DRY_RUN,
+    UNCLEAR,
     ComparisonLab,
     Result,
     Values,
@@ -215,6 +220,19 @@ def _section(member: Member, comparison: Comparison, report: LabReport) -> Secti
 def finished(arm: Evidence) -> list[Path]:
     """Return the folders of an arm's runs that have a result."""
     return [folder for folder in arm.folders if read_score(folder)]
+
+
+def by_standing(rows: Sequence[Sequence[Cell]]) -> dict[str, list[str]]:
+    """Return the arms of a task by their standing, from rows of (task, arm, …, standing).
+
+    >>> by_standing([["sorting", "delta", "behind"], ["sorting", "moba", "behind"]])
+    {'behind': ['delta', 'moba']}
+    """
+    return {
+        standing: names
+        for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, UNCLEAR)
+        if (names := [str(row[1]) for row in rows if row[-1] == standing])
+    }
 
 
 def arms_table(name: str, comparison: Comparison) -> Table:

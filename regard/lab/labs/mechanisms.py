@@ -14,19 +14,8 @@ import numpy as np
 
 import regard
 from regard.attention.mechanisms import MECHANISMS
-from regard.lab.labs.collection import CollectionLab, Member, finished
-from regard.lab.labs.comparison import (
-    AHEAD,
-    AHEAD_SO_FAR,
-    BEHIND,
-    BEHIND_SO_FAR,
-    UNCLEAR,
-    ComparisonLab,
-    Plan,
-    Preset,
-    Result,
-    Values,
-)
+from regard.lab.labs.collection import CollectionLab, Member, by_standing, finished
+from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
 from regard.lab.labs.equal import equal_parameters
 from regard.lab.labs.lab import Findings
 from regard.lab.reports.answer import percent
@@ -160,11 +149,7 @@ def summary(table: Sequence[Sequence[Cell]]) -> Findings:
     columns = ["task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
                "at these steps"]  # fmt: skip
     standings = {
-        task: {
-            standing: names
-            for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, UNCLEAR)
-            if (names := [str(row[1]) for row in table if (row[0], row[-1]) == (task, standing)])
-        }
+        task: by_standing([row for row in table if row[0] == task])
         for task in dict.fromkeys(str(row[0]) for row in table)
     }
     return Findings({}, {"standings": standings}, tables={"summary": (columns, table)})

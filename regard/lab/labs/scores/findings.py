@@ -7,7 +7,8 @@ from typing import Any
 from numpy.random import default_rng
 
 from regard.lab.data.symbols import Recall
-from regard.lab.labs.comparison import AHEAD, AHEAD_SO_FAR, BEHIND, BEHIND_SO_FAR, UNCLEAR, Result
+from regard.lab.labs.collection import by_standing
+from regard.lab.labs.comparison import AHEAD, BEHIND, BEHIND_SO_FAR, UNCLEAR, Result
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.scores.arms import DOT, REFERENCE, SOFTMAX, name_of, pair_of
 from regard.lab.reports.findings import Cell
@@ -60,12 +61,9 @@ def overview(table: Sequence[Sequence[Cell]]) -> tuple[list[str], list[list[Cell
 def _of_task(task: str, table: Sequence[Sequence[Cell]]) -> dict[str, Any]:
     """Return the values of a task for the page."""
     scores = {str(row[1]): str(row[2]) for row in table}
-    groups = {
-        standing: Group.of(names, scores)
-        for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR)
-        if (names := [str(row[1]) for row in table if row[4] == standing])
-    }
-    unclear = sum(row[4] == UNCLEAR for row in table)
+    standings = by_standing(table)
+    unclear = len(standings.pop(UNCLEAR, []))
+    groups = {standing: Group.of(names, scores) for standing, names in standings.items()}
     plain = scores.get(REFERENCE, "–")
     return {"name": task, "plain": plain, "groups": groups, "unclear": unclear,
             "others": len(table) - 1}  # fmt: skip
