@@ -226,7 +226,6 @@ class Lab(Questioned, ABC):
         tables = [table for section in report.sections for table in section.tables]
         record: dict[str, Any] = {
             "task": self.name,
-            "lang": self.lang,
             "metric": report.compared.metric,
             "arms": list(report.compared.arms),
             "verdicts": list(report.compared.verdicts),
@@ -239,6 +238,7 @@ class Lab(Questioned, ABC):
             "tables": [table.json() for table in tables],
             "command": self.command(request),
             "data": data,
+            **({"lang": self.lang} if self.lang != ENGLISH else {}),
         }
         out.mkdir(parents=True, exist_ok=True)
         if report.trained:

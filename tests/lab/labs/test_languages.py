@@ -8,7 +8,7 @@ from jinja2 import Environment, meta, nodes
 
 import regard.lab.labs
 from regard.core.errors import RegardError
-from regard.lab.labs import open_lab
+from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.collection import CollectionLab
 from regard.lab.reports.prose import FORMATS
 
@@ -50,3 +50,15 @@ def test_a_language_without_a_page_is_refused() -> None:
         RegardError, match=r"reverse has no page in 'fr'; its languages are: en, zh"
     ):
         open_lab("reverse", "fr")
+
+
+def test_a_report_names_its_language(tmp_path: Path) -> None:
+    request = LabRequest(out=tmp_path, overrides=["d=12", "keys=6", "draws=200", "bases=3"])
+    record = open_lab("exploration", "zh").run(request, lambda says: None, lambda *given: None)
+    assert record["lang"] == "zh"
+    assert record["command"].startswith("regard lab exploration ")
+    assert " --lang zh " in record["command"]
+    assert "复制误差" in record["claims"][0]["says"]
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<html lang="zh">' in page
+    assert "何时 c = v_j" in page
