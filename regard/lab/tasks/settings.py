@@ -1,4 +1,4 @@
-"""The settings of every task, without torch: the command line lists them."""
+"""Settings of tasks, without torch; regression, tagging and symbols have theirs in `__init__`."""
 
 from typing import Annotated, Literal
 

@@ -1,1 +1,1 @@
-"""The explorer: a server with a JSON API, and its web page."""
+"""The server: a JSON API, and the page whose files are in `regard/lab/reports/static`."""
