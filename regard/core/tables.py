@@ -84,7 +84,7 @@ class Table(Mapping[str, T], Generic[T]):
         >>> NORMALIZERS.named("top-k-8")[1]
         {'k': 8}
         """
-        row_name, words = row_of(name, self)
+        row_name, words = self.split(name)
         row = look_up(self, row_name, self.what)
         return row, options_of(name, words, getattr(row, "options", {}))
 
@@ -95,7 +95,15 @@ class Table(Mapping[str, T], Generic[T]):
         >>> table.is_row("top-k-8"), table.is_row("top")
         (True, False)
         """
-        return not is_part(name) and row_of(name, self)[0] in self
+        return not is_part(name) and self.split(name)[0] in self
+
+    def split(self, name: str) -> tuple[str, list[str]]:
+        """Return the row of a name and the words behind it, as `regard.core.names.row_of`.
+
+        Packages are searched only for a name that begins with no row of the table.
+        """
+        row, words = row_of(name, self.rows)
+        return (row, words) if row in self.rows or is_part(name) else row_of(name, self)
 
     def _checked(self, name: str, loaded: Any) -> T:
         if isinstance(loaded, self.kinds) and not self.classes:

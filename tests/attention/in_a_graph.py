@@ -54,7 +54,8 @@ CASES |= {
     for name in MECHANISMS
     if name not in CASES
 }
-CASES["latent"][0]["key_value_heads"] = None
+for name in ("latent", "ssd"):  # they have one key for all heads
+    CASES[name][0]["key_value_heads"] = None
 LONGER = ({1: torch.export.Dim.DYNAMIC}, None, {1: torch.export.Dim.DYNAMIC})
 #: Two texts each: of other lengths, one of them empty.
 SIZES = [[6, 3], [2, 9], [0, 11]]

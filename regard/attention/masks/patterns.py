@@ -8,7 +8,7 @@ from typing import NamedTuple
 from regard.attention.mask import Mask
 from regard.attention.masks import bigbird, causal, global_tokens, window
 from regard.core.errors import RegardError
-from regard.core.names import layers_of, parts_of, row_of
+from regard.core.names import layers_of, parts_of
 from regard.core.tables import Table
 from regard.core.usual import nearest
 
@@ -95,7 +95,7 @@ class LayerMasks:
 
 
 def _part(name: str, length: int | None) -> Mask:
-    base, numbers = row_of(name, PATTERNS)
+    base, numbers = PATTERNS.split(name)
     known = PATTERNS.get(base)
     if known and all(number.isdecimal() for number in numbers) and known.takes(len(numbers)):
         return known.make(length, *map(int, numbers))
