@@ -129,12 +129,17 @@ def _visible(word: str) -> str:
 
 
 def _alignments(arm: Arm, answers: Sequence[Answer]) -> "list[list[LayerAttention]]":
-    """Return the alignments of the arm's first loadable run; empty without attention."""
+    """Return the alignments of the arm's first loadable run.
+
+    Empty without attention, and for a model that continues its input instead of reading a source.
+    """
     import regard
 
     for folder in arm.folders:
         try:
             run = regard.load(folder)
+            if run.task.writes != "another":
+                return []
             by_text = [run.attention(answer.text) for answer in answers]
         except (RegardError, OSError):
             continue

@@ -447,7 +447,8 @@ def _cost(story: Story) -> list[Html]:
 
 
 def _attention(story: Story) -> list[Html]:
-    return aligned.section(story.arms) if story.writes else attended.section(story.arms)
+    aligned_words = aligned.section(story.arms) if story.writes else []
+    return aligned_words or attended.section(story.arms)  # a model may write on from its question
 
 
 def _mistakes(story: Story) -> list[Html]:

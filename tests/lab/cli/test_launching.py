@@ -66,9 +66,9 @@ def test_a_job_refuses_another_run_and_a_folder_that_is_written_to(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["compare", "classification", "-a", "mean", "--jobs", "--launch", "dask"],
+        (["compare", "classification", "-a", "mean,rnn", "--jobs", "--launch", "dask"],
          "--jobs and --launch exclude each other"),
-        (["compare", "classification", "-a", "mean", "--launch", "dsk"], "did you mean dask"),
+        (["compare", "classification", "-a", "mean,rnn", "--launch", "dsk"], "did you mean dask"),
         (["lab", "positions", "--jobs"], "leave --launch and --jobs out"),
         (["job", "classification"], "a job needs --model and --out"),
     ],

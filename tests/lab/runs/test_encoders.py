@@ -147,12 +147,12 @@ def test_arms_beside_others_in_one_comparison(data, bert, tmp_path):
     assert frozen.mean > 0.9
     assert frozen.seconds > 0
     shutil.copytree(bert, tmp_path / "kept")
-    more = {"out": tmp_path / "out", "overrides": given, "workers": 1}
+    more = {"out": tmp_path / "out", "overrides": given}
     try:
         tensors = load_file(bert / "model.safetensors")
         save_file({n: x * 1.5 for n, x in tensors.items()}, bert / "model.safetensors")
         with pytest.raises(RegardError, match=r"the weights changed since .* was trained"):
-            compare(declared("classification", arms, seeds=3, **more))
+            compare(declared("classification", arms, seeds=3, **more), Local(1))
     finally:
         shutil.copy(tmp_path / "kept" / "model.safetensors", bert)
 
