@@ -79,9 +79,10 @@ def pytest_unconfigure() -> None:
 def own_configuration(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A configuration folder of the test's own, not there yet, and no Python file trusted."""
+    """Empty folders of configuration and cache for each test, and no trusted Python file."""
     place = tmp_path_factory.getbasetemp() / "configurations" / str(next(FOLDERS))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
     monkeypatch.setenv("REGARD_TRUSTED", "")
 
 

@@ -181,6 +181,27 @@ class Reading:
             encodings = self.tokenizer.encode_batch_fast(cut, add_special_tokens=self.around)
         return [[i for i in encoding.ids if i != self.dropped] for encoding in encodings]
 
+    def windows(self, texts: Sequence[str], prompt: str) -> list[list[tuple[str, int]]]:
+        """Return the parts of each text that fit beside the prompt, with their tokens."""
+        if self.length is None:
+            return [[(text, 1)] for text in texts]
+        around = self.tokenizer.num_special_tokens_to_add(is_pair=False) if self.around else 0
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        plain = [text.encode(errors="replace").decode() for text in texts]
+        with panics("cannot tokenize a text"):
+            prompted = len(self.tokenizer.encode(prompt, add_special_tokens=False).ids)
+            encodings = self.tokenizer.encode_batch(plain, add_special_tokens=False)
+        room = max(1, self.length - around - prompted)
+        parts = []
+        for text, encoding in zip(plain, encodings, strict=True):
+            count = len(encoding.ids)
+            begins = [encoding.offsets[i][0] for i in range(room, count, room)]
+            tokens = [min(room, count - i) for i in range(0, count, room)] or [1]
+            spans = zip([0, *begins], [*begins, len(text)], tokens, strict=True)
+            parts.append([(text[begin:end], many) for begin, end, many in spans])
+        return parts
+
     def begins(self, prompt: str) -> int:
         """Return the number of tokens of a prompt with the symbol before it."""
         if not prompt:
@@ -231,13 +252,19 @@ class SentenceEncoder(nn.Module):
         return result
 
     def encode(
-        self, texts: Sequence[str], *, prompt: str | None = None, tokens: int = TOKENS
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str | None = None,
+        windows: bool = False,
+        tokens: int = TOKENS,
     ) -> Float[np.ndarray, "texts width"]:
         """Return one float32 vector for each text.
 
-        Longer texts are truncated. ``prompt`` is prepended to each text; by default the encoder's
-        own, if it has one. ``tokens``: maximum tokens of a batch, padding included; batches change
-        a vector only by rounding.
+        Longer texts are truncated; with ``windows`` they are divided, and get the mean of the parts'
+        vectors, weighted by their numbers of tokens. ``prompt`` is prepended to each text; by
+        default the encoder's own, if it has one. ``tokens``: maximum tokens of a batch, padding
+        included; batches change a vector only by rounding.
 
         Raises: `RegardError`: no texts.
 
@@ -250,6 +277,14 @@ class SentenceEncoder(nn.Module):
         """
         if not texts:
             raise RegardError("there are no texts to encode; give at least one")
+        if windows:
+            before = self.reading.prompt if prompt is None else prompt
+            parts = self.reading.windows(texts, before)
+            pieces = [piece for text in parts for piece, _ in text]
+            shares = [many / sum(n for _, n in text) for text in parts for _, many in text]
+            weighted = self.encode(pieces, prompt=prompt, tokens=tokens) * np.array(shares)[:, None]
+            starts = np.cumsum([0, *(len(text) for text in parts[:-1])])
+            return np.asarray(np.add.reduceat(weighted, starts), dtype=np.float32)
         vectors: NDArray[np.float32] | None = None
         for indexes, rows in self.batches(texts, prompt=prompt, tokens=tokens):
             if vectors is None:

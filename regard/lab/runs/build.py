@@ -13,7 +13,7 @@ from regard.core.errors import RegardError
 from regard.core.trusted import must_be_trusted
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.tokenizers import Tokenizer
-from regard.lab.runs.config import Config
+from regard.lab.runs.config import Config, weights_of
 from regard.lab.runs.encoder import Encoder
 from regard.lab.runs.folder import Folder, TokenizerKind
 from regard.lab.runs.room import shape_of
@@ -62,19 +62,14 @@ def prepare(config: Config, *own: Any) -> Any:
     task = config.unread_task
     if not own and (init := config.training.init):
         own = (complete(Path(init)).read_tokenizer(tokenizer_kind(config)),)
-    elif not own and (name := weights_of(config)):
+    elif not own and (name := weights_of(config.network)):
         own = (Encoder(name).tokenizer,)
     return type(task)(config.reads, *own) if own else task
 
 
-def weights_of(config: Config) -> str:
-    """Return ``weights=`` of a model that starts from pretrained weights, else ""."""
-    return str(getattr(config.network, "weights", ""))
-
-
 def tokenizer_kind(config: Config) -> TokenizerKind:
     """Return the class that reads a run's ``tokenizer.json``."""
-    return EncoderTokenizer if weights_of(config) else Tokenizer
+    return EncoderTokenizer if weights_of(config.network) else Tokenizer
 
 
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
@@ -96,7 +91,7 @@ def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:
     stored: dict[str, Any] = {}
     if init := config.training.init:
         taken = begin_from(network, Path(init), config.model, task)
-    elif (name := weights_of(config)) and isinstance(network, BERTClassifier):
+    elif (name := weights_of(config.network)) and isinstance(network, BERTClassifier):
         stored = Encoder(name).put(network)
         if stored["new"] and config.entry.frozen:
             raise RegardError(

@@ -17,6 +17,7 @@ from regard.lab.data.conllu import is_conllu
 from regard.lab.runs.track import TRACKERS
 from regard.lab.tasks import TASKS, TaskEntry
 from regard.lab.tasks.models import ModelEntry
+from regard.nn.models.settings import EncoderSettings
 from regard.training.settings import BUDGETS, TrainingSettings
 
 if TYPE_CHECKING:
@@ -92,10 +93,10 @@ class Config:
             network = {**_taken_over(before, entry, network, init), **network}
         _must_have_trees(str(network.get("position", "")), task_entry, data)
         configured = entry.configure(network)
-        if name := getattr(configured, "weights", ""):
+        if name := weights_of(configured):
             data = {**data, "tokenizer": _own_tokens(task_entry.configure(data), data.keys(), name)}
             configured = configured if init else _as_stored(name, network)
-        elif entry.frozen:
+        elif entry.pretrained and not getattr(configured, "weights", ""):
             raise RegardError(
                 f"{model} needs a pretrained encoder: give weights=FOLDER, or a name on the hub"
             )
@@ -221,6 +222,11 @@ class Config:
         ]
 
 
+def weights_of(network: Settings) -> str:
+    """Return ``weights=`` of a network that starts from pretrained weights, else ""."""
+    return network.weights if isinstance(network, EncoderSettings) else ""
+
+
 def model_after(init: Path | None, task: str) -> str:
     """Return the model of the run to start from, if the task has this model."""
     if init is None:
@@ -275,7 +281,7 @@ def training_defaults(
     """
     given = {key: value for key, value in given.items() if str(value) not in ("", "0", "0.0")}
     left_out = {"batch_size"} if "batch_tokens" in given else set()
-    if getattr(network, "weights", ""):
+    if weights_of(network):
         usual: Mapping[str, Any] = FINE_TUNING
         left_out |= {"epochs"} if {*BUDGETS} & given.keys() else set()
     else:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from regard.core.memory import peak_mb
 from regard.lab.tasks.classification.task import Classification
-from regard.lab.tasks.frozen import fit_head
+from regard.lab.tasks.heads import fit_labels, log_loss
 from regard.nn.layers.device import evaluation_mode, to_device
 from regard.nn.models.classifiers import Classifier
 from regard.training.batches import plan_batches
@@ -27,7 +28,8 @@ class Fitting:
     """Fits only the classification layer of a network.
 
     The states of train and validation are computed once and kept in memory, 4 · width bytes per
-    text; the penalty is chosen on validation (`regard.lab.tasks.frozen.fit_head`). Deterministic.
+    text. C is chosen by cross-validation of train (`regard.lab.tasks.heads.fit_labels`); after the
+    validation score the layer is fitted again, to train and validation. Deterministic.
     """
 
     def __init__(
@@ -55,21 +57,23 @@ class Fitting:
                 # The layer is not fitted yet: the loss is that of uniform probabilities.
                 yield self._progress(step, math.log(max(len(self.task.labels), 2)))
             answers = {split: self.task.answers(split) for split in READ}
-            head = fit_head(
-                states["train"],
-                answers["train"],
-                states["validation"],
-                answers["validation"],
-                labels=len(self.task.labels),
-                weights=self.task.weights,
+            labels, weights = len(self.task.labels), self.task.weights
+            chosen = fit_labels(states["train"], answers["train"], labels, weights=weights)
+            logits = chosen(states["validation"])
+            held = float(log_loss(logits, answers["validation"]).mean())
+            metric = self.task.measure(softmax(logits, 1), answers["validation"])
+            head = fit_labels(
+                np.concatenate([states[split] for split in READ]),
+                np.concatenate([answers[split] for split in READ]),
+                labels,
+                (chosen.inverse_penalty,),
+                weights=weights,
             )
         with torch.no_grad():
             self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
             self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
-        logits = torch.from_numpy(states["validation"] @ head.weight.T + head.bias)
-        metric = self.task.measure(logits.softmax(1).numpy(), answers["validation"])
         self.network.eval()
-        yield self._progress(len(self.batches) + 1, head.loss, metric, head.validation_loss)
+        yield self._progress(len(self.batches) + 1, chosen.loss, metric, held)
 
     @torch.no_grad()
     def states(self, split: Split, indexes: NDArray[np.integer]) -> NDArray[np.float32]:

@@ -115,18 +115,24 @@ class Learner:
             yield from self._learn(task)
 
     def _fitted(self, task: Task[Any]) -> tuple[Any, Progress]:
-        """Fit the baseline on the train split and evaluate it on the validation split."""
+        """Fit the baseline on the train split and evaluate it on the validation split.
+
+        A head on pretrained vectors is then fitted again, to both splits.
+        """
         baseline = self.config.entry.build(self.config.network, **task.sizes)
         tokens = int(task.lengths("train", 0, 0).sum())
         begun = time.monotonic()  # as for a network: without reading, tokenizing and evaluating
         task.fit(baseline)
         seconds = max(time.monotonic() - begun, 1e-9)
         validation, loss = task.judge(baseline, "validation")
+        train_loss = task.judge(baseline, "train")[1]
+        if self.config.entry.pretrained:
+            task.fit_all(baseline)
         progress = Progress(
             step=1,
             steps=1,
             epoch=1.0,
-            loss=task.judge(baseline, "train")[1],
+            loss=train_loss,
             learning_rate=0.0,
             tokens=tokens,
             tokens_per_second=tokens / seconds,

@@ -1,7 +1,7 @@
 """Settings of the fitted baselines."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -67,4 +67,24 @@ class NaiveBayesSVMSettings(Settings):
         ge=0,
         le=1,
         description="weight of the SVM; the rest is naive Bayes; 1: the SVM alone",
+    )
+
+
+class StaticSettings(Settings):
+    """Settings of a linear model on static word vectors."""
+
+    weights: str = Field(
+        "", description="wordllama, or a folder or hub name of model2vec or sentence-transformers"
+    )
+    prompt: str = Field("", description="text before each text; the encoder's own by default")
+    long: Literal["windows", "cut"] = Field(
+        "windows", description="texts over the longest length: mean of their parts, or cut"
+    )
+
+
+class SentenceSettings(StaticSettings):
+    """Settings of a linear model on the vectors of a sentence encoder."""
+
+    weights: str = Field(
+        "", description="folder or hub name of a sentence encoder, such as all-MiniLM-L6-v2"
     )

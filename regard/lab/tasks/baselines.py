@@ -394,6 +394,8 @@ class _Saved:
     baseline: str
     labels: Annotated[int, Field(ge=1)]
     settings: dict[str, Any]
+    sha256: str = ""  # of a pretrained encoder's weights
+    inverse_penalty: float = 1.0
 
 
 def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
@@ -402,22 +404,37 @@ def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
     Raises: a file is missing or damaged; a model that is not in ``kinds``.
     """
     known: Mapping[str, type[Any]] = kinds or BASELINES
-    saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
-    if saved.baseline not in known and saved.baseline in BASELINES:
-        raise RegardError(f"{folder} contains {saved.baseline}, not {', '.join(known)}")
-    cls = look_up(known, saved.baseline, "baseline")
-    if issubclass(cls, Baseline) and saved.labels < 2:
+    baseline, arrays, _ = read_saved(folder, known)
+    if isinstance(baseline, Baseline) and baseline.labels < 2:
         raise RegardError(
-            f"{folder / 'baseline.json'}: labels must be at least 2, not {saved.labels}"
+            f"{folder / 'baseline.json'}: labels must be at least 2, not {baseline.labels}"
         )
-    baseline: M = cls(build(cls.settings_class, saved.settings), saved.labels)
     try:
         baseline.terms = (folder / "terms.txt").read_text(encoding="utf-8").split("\n")[:-1]
-        baseline.arrays = load_file(folder / "baseline.safetensors")
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{folder} does not contain a saved baseline: {error}") from None
+    baseline.arrays = arrays
+    baseline.must_be_whole(folder)
+    loaded: M = baseline
+    return loaded
+
+
+def read_saved(
+    folder: Path, kinds: Mapping[str, type[Any]]
+) -> tuple[Any, dict[str, NDArray[np.float32]], _Saved]:
+    """Return an unfitted model of the class that a folder names, its arrays and description.
+
+    Raises: a file is missing or damaged; a model that is not in ``kinds``.
+    """
+    saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+    if saved.baseline not in kinds and saved.baseline in BASELINES:
+        raise RegardError(f"{folder} contains {saved.baseline}, not {', '.join(kinds)}")
+    cls = look_up(kinds, saved.baseline, "baseline")
+    try:
+        arrays = load_file(folder / "baseline.safetensors")
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RegardError(f"{folder} does not contain a saved baseline: {error}") from None
-    baseline.must_be_whole(folder)
-    return baseline
+    return cls(build(cls.settings_class, saved.settings), saved.labels), arrays, saved
 
 
 def _plain(text: str) -> str:

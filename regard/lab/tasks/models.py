@@ -15,6 +15,8 @@ from regard.lab.tasks.baseline_settings import (
     NaiveBayesSVMSettings,
     NeighbourSettings,
     NoSettings,
+    SentenceSettings,
+    StaticSettings,
     TfidfSettings,
 )
 from regard.nn.models.settings import (
@@ -53,6 +55,8 @@ class ModelEntry:
     weighs: bool = False
     #: Whether only the last layer of a pretrained network is fitted.
     frozen: bool = False
+    #: Whether the model must be given pretrained weights (weights=).
+    pretrained: bool = False
     #: Number of special tokens that the model adds to a text; they count towards its length.
     symbols: int = 0
 
@@ -214,6 +218,21 @@ def _naive_bayes_svm(
     return NaiveBayesSVM(settings, labels)
 
 
+def _embedded(name: str) -> Callable[..., Any]:
+    def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+        from regard.lab.tasks.embedded import EMBEDDED
+
+        return EMBEDDED[name](settings, labels)
+
+    return make
+
+
+def _load_embedded(folder: Path) -> Any:
+    from regard.lab.tasks.embedded import Embedded
+
+    return Embedded.load(folder)
+
+
 def _text_baseline(name: str) -> Callable[..., Any]:
     def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
         from regard.lab.tasks.text_baselines import TEXT_BASELINES
@@ -241,6 +260,16 @@ def _rung(name: str, **defaults: Any) -> ModelEntry:
     )
 
 
+#: Linear models on the vectors of a text encoder.
+EMBEDDED: dict[str, ModelEntry] = {
+    name: ModelEntry(
+        name, description, settings, _embedded(name), load=_load_embedded, pretrained=True
+    )
+    for name, description, settings in (
+        ("static", "linear head on the mean of static word vectors (weights=)", StaticSettings),
+        ("sentence", "linear head on a sentence encoder's vectors (weights=)", SentenceSettings),
+    )
+}
 _ENTRIES = [
     _rung("mean", layers=0),
     _rung("attention-pool", layers=0, pool="attention"),
@@ -271,6 +300,7 @@ _ENTRIES = [
         EncoderSettings,
         _bert_classifier,
         frozen=True,
+        pretrained=True,
         symbols=2,
     ),
     ModelEntry(
@@ -302,6 +332,7 @@ _ENTRIES = [
         load=_load_baseline,
         weighs=True,
     ),
+    *EMBEDDED.values(),
 ]
 
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}

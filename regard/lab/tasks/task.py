@@ -343,6 +343,10 @@ class Task(Learnable[B]):
         """Fit a baseline to the train split, or to its examples at the indexes ``chosen``."""
         raise NotImplementedError(f"{type(self).__name__} has no baselines")
 
+    def fit_all(self, baseline: Any) -> None:
+        """Fit a baseline that was fitted to the train split again, also to the validation split."""
+        raise NotImplementedError(f"{type(self).__name__} has no pretrained baselines")
+
 
 def with_unknown(answer: Any, words: tuple[str, ...]) -> Any:
     """Add the words unknown to the model to an answer, if its class has a field for them."""

@@ -296,11 +296,22 @@ class TextTask(Task[Batch]):
         length = max(1, round(median(len(ids) for ids in self.encode(sample))))
         return flops_per_example(model, length)
 
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """Return the weight of each label in the training loss; None for equal weights."""
+        return None
+
     def chosen(self, numbers: Sequence[int] | None = None) -> tuple[list[str], NDArray[Any]]:
         """Return texts and answers of the train split, all or those at the given indexes."""
         examples, answers = self.train.examples, self.train.labels
         picked = range(len(examples)) if numbers is None else numbers
         return [examples[i].text for i in picked], answers[list(picked)]
+
+    def fit_all(self, baseline: Any) -> None:
+        """Fit a baseline again, to the train and the validation split."""
+        splits = self.train, self.validation
+        texts = [example.text for split in splits for example in split.examples]
+        baseline.fit(texts, np.concatenate([split.labels for split in splits]), self.weights)
 
     def _encoded(self, examples: list[Example]) -> Encoded:
         numbers = self.numbered(examples)

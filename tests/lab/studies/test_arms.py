@@ -9,7 +9,13 @@ def test_every_model_is_an_arm_with_a_folder_of_its_own() -> None:
     arms = parse_arms([",".join(MODELS)])
     assert [arm.model for arm in arms] == list(MODELS)
     assert len({arm.folder for arm in arms}) == len(MODELS)
-    assert [arm.name for arm in arms if arm.deterministic] == ["frozen", "tfidf", "nb-svm"]
+    assert [arm.name for arm in arms if arm.deterministic] == [
+        "frozen",
+        "tfidf",
+        "nb-svm",
+        "static",
+        "sentence",
+    ]
 
 
 @pytest.mark.parametrize(

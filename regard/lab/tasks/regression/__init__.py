@@ -11,7 +11,7 @@ from pydantic import Field
 from regard.core.ranges import LogUniform, Range
 from regard.core.settings import Settings
 from regard.lab.tasks.baseline_settings import SEARCH_NGRAMS, Ngrams, Texts
-from regard.lab.tasks.models import MODELS, ModelEntry
+from regard.lab.tasks.models import EMBEDDED, MODELS, ModelEntry
 from regard.lab.tasks.settings import TextSettings
 from regard.lab.tasks.units import Unit
 
@@ -63,6 +63,7 @@ def _load_ridge(folder: Path) -> Any:
 
 REGRESSORS = {
     **{name: entry for name, entry in MODELS.items() if not entry.deterministic},
+    **EMBEDDED,
     "ridge": ModelEntry(
         "ridge",
         "ridge regression on TF-IDF of words and pairs of words",

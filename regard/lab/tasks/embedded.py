@@ -1,0 +1,151 @@
+"""A linear head on the vectors of a text encoder: static word vectors or a sentence encoder."""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from regard.core.errors import RegardError
+from regard.core.settings import Settings
+from regard.interop.sentences import SentenceEncoder, load, load_static
+from regard.lab.data.embeddings import embed
+from regard.lab.tasks.baseline_settings import SentenceSettings, StaticSettings
+from regard.lab.tasks.baselines import read_saved
+from regard.lab.tasks.heads import PENALTIES, Head, fit_labels, fit_numbers
+
+
+class Embedded(ABC):
+    """Logistic regression, or with ``labels=1`` ridge regression, on an encoder's vectors.
+
+    Save stores the head, the encoder's name and the hash of its weights, not the weights.
+    """
+
+    name: ClassVar[str]
+    settings_class: ClassVar[type[Settings]]
+    def __init__(self, settings: Any, labels: int) -> None:
+        self.settings, self.labels = settings, labels
+        self.head: Head | None = None
+
+    @cached_property
+    @abstractmethod
+    def encoder(self) -> SentenceEncoder:
+        """Return the encoder. Raises: as `load` and `load_static` of `regard.interop.sentences`."""
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return the numbers of the head that are saved."""
+        head = self._fitted
+        return {
+            "weights": head.weight.astype(np.float32),
+            "bias": head.bias.astype(np.float32),
+        }
+
+    def vectors(self, texts: Sequence[str]) -> Float[np.ndarray, "texts width"]:
+        """Return the vectors of texts, from the cache where they are in it."""
+        prompt, windows = self.settings.prompt or None, self.settings.long == "windows"
+        return embed(self.encoder, texts, prompt=prompt, windows=windows).astype(np.float64)
+
+    def fit(
+        self,
+        texts: Sequence[str],
+        answers: NDArray[Any],
+        weights: NDArray[np.floating] | None = None,
+    ) -> Self:
+        """Fit the head; C is chosen by cross-validation: see `regard.lab.tasks.heads`.
+
+        A second call keeps C: after the choice by the training texts, the head is fitted again with
+        those of validation. Raises: texts of fewer than two labels.
+        """
+        vectors = self.vectors(texts)
+        penalties = PENALTIES if self.head is None else (self.head.inverse_penalty,)
+        if self.labels == 1:
+            self.head = fit_numbers(vectors, np.asarray(answers, dtype=np.float64), penalties)
+        else:
+            labels = np.asarray(answers)
+            self.head = fit_labels(vectors, labels, self.labels, penalties, weights=weights)
+        return self
+
+    def scores(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return the outputs (texts, labels): logits, or numbers."""
+        if not len(texts):
+            return np.zeros((0, self.labels))
+        return np.asarray(self._fitted(self.vectors(texts)), dtype=np.float64)
+
+    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return probabilities (texts, labels)."""
+        scores = self.scores(texts)
+        odds = np.exp(scores - scores.max(1, keepdims=True, initial=-np.inf))
+        return np.asarray(odds / odds.sum(1, keepdims=True))
+
+    def save(self, folder: Path) -> None:
+        """Write baseline.json and baseline.safetensors into an existing folder."""
+        description = {
+            "baseline": self.name,
+            "labels": self.labels,
+            "settings": self.settings.model_dump(),
+            "sha256": self.encoder.sha256,
+            "inverse_penalty": self._fitted.inverse_penalty,
+        }
+        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        save_file(self.arrays, folder / "baseline.safetensors")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Embedded":
+        """Load a model that `save` wrote. Raises: damaged files; an encoder with other weights."""
+        model, arrays, saved = read_saved(folder, EMBEDDED)
+        if saved.sha256 != model.encoder.sha256:
+            raise RegardError(
+                f"{model.settings.weights} has changed since {folder} was written: its weights "
+                "have another hash; restore them, or train again"
+            )
+        shape = {name: array.shape for name, array in arrays.items()}
+        width = shape.get("weights", (0, 0))[-1]
+        if shape != {"weights": (model.labels, width), "bias": (model.labels,)} or not all(
+            np.isfinite(array).all() for array in arrays.values()
+        ):
+            raise RegardError(f"{folder} is damaged: restore its files, or train again")
+        weight, bias = (arrays[name].astype(np.float64) for name in ("weights", "bias"))
+        model.head = Head(weight, bias, saved.inverse_penalty, math.nan)
+        loaded: Embedded = model
+        return loaded
+
+    @property
+    def _fitted(self) -> Head:
+        if self.head is None:
+            raise RegardError(f"{self.name} is not fitted; call fit first")
+        return self.head
+
+
+class Static(Embedded):
+    """A head on the mean of static word vectors."""
+
+    name = "static"
+    settings_class = StaticSettings
+
+    @cached_property
+    def encoder(self) -> SentenceEncoder:
+        """Return static vectors."""
+        return load_static(self.settings.weights)
+
+
+class Sentence(Embedded):
+    """A head on the vectors of a sentence encoder. Reimers and Gurevych 2019."""
+
+    name = "sentence"
+    settings_class = SentenceSettings
+
+    @cached_property
+    def encoder(self) -> SentenceEncoder:
+        """Return a sentence encoder."""
+        return load(self.settings.weights)
+
+
+EMBEDDED: dict[str, type[Embedded]] = {"static": Static, "sentence": Sentence}
