@@ -261,10 +261,10 @@ class SentenceEncoder(nn.Module):
     ) -> Float[np.ndarray, "texts width"]:
         """Return one float32 vector for each text.
 
-        Longer texts are truncated; with ``windows`` they are divided, and get the mean of the parts'
-        vectors, weighted by their numbers of tokens. ``prompt`` is prepended to each text; by
-        default the encoder's own, if it has one. ``tokens``: maximum tokens of a batch, padding
-        included; batches change a vector only by rounding.
+        Longer texts are truncated; with ``windows`` they are divided, and get the mean of the
+        vectors of their parts, weighted by the numbers of tokens. ``prompt`` is prepended to each
+        text; by default the encoder's own, if it has one. ``tokens``: maximum tokens of a batch,
+        padding included; batches change a vector only by rounding.
 
         Raises: `RegardError`: no texts.
 

@@ -10,6 +10,7 @@ from regard.core.plugins import one_line
 from regard.core.tables import Table
 from regard.lab.data import chinese, entities, pydoc, synthetic
 from regard.lab.data.examples import Example, example_of
+from regard.lab.data.film_sentences import film_sentences
 from regard.lab.data.lines import path_of
 from regard.lab.data.splits import SIDES, Side
 
@@ -170,6 +171,12 @@ BUILT_IN = {
         "4,000 + 1,000 generated film reviews, decided by word order and negation",
         "classification",
         read=_reviews,
+    ),
+    "film-sentences": DataSet(
+        "2,000 + 1,000 real film sentences (Pang and Lee 2005, CC BY 4.0), 2,000 + 500 generated "
+        "ones, decided by word order",
+        "classification",
+        read=film_sentences,
     ),
     "reviews-zh": DataSet(
         "4,000 + 1,000 generated Chinese film reviews, decided by word order and negation",

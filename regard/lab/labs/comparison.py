@@ -58,13 +58,15 @@ class Pretraining:
 class Preset:
     """Default settings of a lab for one kind of data.
 
-    `settings` apply to all arms that have them, `arms` to single arms. `typical`: the median
-    number of validations after which patience ended its arms, divided by the patience, if known.
+    `settings` apply to all arms that have them, `arms` to single arms; `trained` names the arms
+    that are trained, all if it is empty. `typical`: the median number of validations after which
+    patience ended its arms, divided by the patience, if known.
     """
 
     seeds: int = 3
     settings: Values = field(default_factory=dict)
     arms: Mapping[str, Values] = field(default_factory=dict)
+    trained: Sequence[str] = ()
     pretraining: Pretraining | None = None
     task: str = ""
     typical: float | None = None
@@ -239,9 +241,10 @@ class ComparisonLab(Lab):
     `presets`: default settings by data; the first data are the default, `ANY_DATA` is the key for
     all data without a preset. Without such a preset other data are an error, which ends with
     `other_data_hint`. `options`: the lab's own settings; every other ``key=value`` is a setting of
-    the runs. `adapt` changes the plan beyond the presets. `measure` evaluates the trained runs;
-    `findings` and the `page` describe the results; a page can show the ``summary`` of the
-    comparison. A lab without a page has the summary and `claims`.
+    the runs. `usual_data` returns the data for the options, by default the first of `presets`.
+    `adapt` changes the plan beyond the presets. `measure` evaluates the trained runs; `findings`
+    and the `page` describe the results; a page can show the ``summary`` of the comparison. A lab
+    without a page has the summary and `claims`.
 
     >>> lab = ComparisonLab(question="Which?", task="classification", arms=["mean", "rnn"])
     >>> lab.plan(LabRequest(seeds=2, overrides=["steps=9"])).overrides
@@ -253,6 +256,7 @@ class ComparisonLab(Lab):
     presets: Mapping[str, Preset] = field(default_factory=lambda: {"reviews": Preset()})
     reference: str = ""
     options: type[Settings] = Settings
+    usual_data: Callable[[Any], str] = lambda options: ""
     adapt: Callable[[Plan], Plan] = lambda plan: plan
     measure: Callable[[Result], Any] = lambda result: None
     findings: Callable[[Result], Findings] = lambda result: Findings({})
@@ -345,7 +349,8 @@ class ComparisonLab(Lab):
             for key in [*user_settings]
             if key in self.options.model_fields
         }
-        data = request.data or next(iter(self.presets))
+        chosen = build(self.options, options)
+        data = request.data or self.usual_data(chosen) or next(iter(self.presets))
         preset = self.presets.get(data) or self.presets.get(ANY_DATA)
         if preset is None:
             known = " and ".join(self.presets)
@@ -355,10 +360,11 @@ class ComparisonLab(Lab):
         task = preset.task or self.task
         models = models_of(task)
         arms = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in self.arms]
+        arms = [arm for arm in arms if not preset.trained or arm.name in preset.trained]
         plan = Plan(
             task, data, arms, (), request.seeds or preset.seeds,
             self.reference or (arms[0].name if arms else ""), request.budget, preset,
-            user_settings, build(self.options, options), stem=Path(data).stem,
+            user_settings, chosen, stem=Path(data).stem,
         )  # fmt: skip
         arms = [
             replace(arm, overrides=(*pairs(plan.without_user_settings(own)), *arm.overrides))

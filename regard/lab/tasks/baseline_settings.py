@@ -73,6 +73,8 @@ class NaiveBayesSVMSettings(Settings):
 class StaticSettings(Settings):
     """Settings of a linear model on static word vectors."""
 
+    search: ClassVar[Mapping[str, Range]] = {"long": Choice(("windows", "cut"))}
+
     weights: str = Field(
         "", description="wordllama, or a folder or hub name of model2vec or sentence-transformers"
     )

@@ -30,6 +30,7 @@ class Embedded(ABC):
 
     name: ClassVar[str]
     settings_class: ClassVar[type[Settings]]
+
     def __init__(self, settings: Any, labels: int) -> None:
         self.settings, self.labels = settings, labels
         self.head: Head | None = None

@@ -8,31 +8,40 @@ set.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from regard.core.errors import RegardError
+from regard.lab.data.film_sentences import GENERATED, REAL
 from regard.lab.labs.comparison import ComparisonLab, Result
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.sentiment import ladder, word_order
 from regard.lab.labs.sentiment.plan import (
     ARMS,
     BLIND,
+    FILMS,
     PRESETS,
     REFERENCE,
+    REVIEWS,
     SELF_PRETRAINED,
     SentimentOptions,
     adapt,
+    usual_data,
 )
+from regard.lab.reports.answer import percent
 from regard.lab.reports.evidence import Arm as Evidence
+from regard.lab.reports.findings import Cell
 from regard.lab.tasks.models import MODELS
 
 AIMS = {"mean": 0.865, "best": 0.89, "pretrained": 0.925}  # accuracies on IMDB
 MOST_BLIND = 0.75  # accuracy on the reviews that no arm without word order exceeds
 LEAST_GAIN = 0.05  # of positions
+MOST_GAIN = 0.02  # of the best network on TF-IDF, on real sentences
 NEVER, SURE = 0.01, 0.5  # pairs of which an arm gets both right, without and with word order
 
 NEXT = {
-    "reviews": "regard lab sentiment --data imdb",
+    FILMS: "regard lab sentiment size=full",
+    REVIEWS: "regard lab sentiment --data imdb",
     "imdb": (
         "regard compare classification --data imdb --arms transformer:heads=1,transformer:heads=8"
     ),
@@ -42,7 +51,7 @@ NEXT = {
 def following(result: Result) -> str:
     """Return the command to try next."""
     data = result.plan.data
-    if data == "reviews" and not depths_of(result):
+    if data == REVIEWS and not depths_of(result):
         return "regard lab sentiment layers=1,3,6 --out runs/lab-sentiment-depth"
     return NEXT.get(data, "regard lab sentiment")
 
@@ -54,11 +63,33 @@ def depths_of(result: Result) -> list[int]:
 
 
 def measure(result: Result) -> dict[str, Any] | None:
-    """Test each arm on pairs of sentences that differ only in word order."""
-    if result.plan.data != "reviews" or depths_of(result):
+    """Test each arm on sentences whose label depends on word order."""
+    if result.plan.data == FILMS:
+        result.record["by_kind"] = by_kind(result.arms)
+        return result.record["by_kind"]  # type: ignore[no-any-return]
+    if result.plan.data != REVIEWS or depths_of(result):
         return None
     result.record["word_order"] = read_pairs(result.arms)
     return result.record["word_order"]  # type: ignore[no-any-return]
+
+
+def by_kind(arms: Sequence[Evidence]) -> dict[str, dict[str, float]]:
+    """Return each arm's accuracy on the real and on the generated sentences, mean over seeds."""
+    import regard
+
+    found: dict[str, dict[str, float]] = {}
+    for arm in arms:
+        evaluations = [regard.load(folder).evaluate() for folder in arm.folders]
+        found[arm.name] = {
+            kind: mean(
+                float(right)
+                for evaluation in evaluations
+                for right, example in zip(evaluation.correct, evaluation.examples, strict=True)
+                if example.source.startswith(source)
+            )
+            for kind, source in (("real", REAL), ("generated", GENERATED))
+        }
+    return found
 
 
 def read_pairs(arms: Sequence[Evidence]) -> dict[str, Any] | None:
@@ -86,7 +117,9 @@ def findings(result: Result) -> Findings:
         return ladder.depth(result, depths)
     if result.plan.data == "imdb":
         return Findings.joined([claims_of_imdb(result), ladder.steps(result, as_claims=True)])
-    if result.plan.data == "reviews":
+    if result.plan.data == FILMS:
+        return Findings.joined([claims_of_films(result.measured), ladder.steps(result)])
+    if result.plan.data == REVIEWS:
         order = claims_of_order(result.means, result.measured)
         return Findings.joined([order, ladder.steps(result)])
     return ladder.steps(result)
@@ -104,6 +137,30 @@ def claims_of_imdb(result: Result) -> Findings:
         key: (means[name], means[name] >= AIMS[key]) for key, name in names.items() if name in means
     }
     return Findings(claims, {"best": best, "aims": AIMS})
+
+
+def claims_of_films(accuracies: Mapping[str, Mapping[str, float]]) -> Findings:
+    """Return the claims about real sentences and about word order, and both accuracies."""
+    networks = [name for name in accuracies if not MODELS[name].baseline]
+    claims: dict[str, tuple[float, bool]] = {}
+    values: dict[str, object] = {"most_blind": MOST_BLIND}
+    if networks and "tfidf" in accuracies:
+        values["best_real"] = best = max(networks, key=lambda name: accuracies[name]["real"])
+        gain = accuracies[best]["real"] - accuracies["tfidf"]["real"]
+        claims["real"] = (gain, gain < MOST_GAIN)
+    if blind := [name for name in BLIND if name in accuracies]:
+        values["best_blind"] = best = max(blind, key=lambda name: accuracies[name]["generated"])
+        most = accuracies[best]["generated"]
+        claims["blind"] = (most, most <= MOST_BLIND)
+    if {"+positions", "self-attention"} <= accuracies.keys():
+        order, none = (accuracies[name]["generated"] for name in ("+positions", "self-attention"))
+        claims["positions"] = (order - none, order - none >= LEAST_GAIN)
+    rows: list[list[Cell]] = [
+        [name, percent(kinds["real"]), percent(kinds["generated"])]
+        for name, kinds in accuracies.items()
+    ]
+    table = ["arm", "real sentences, %", "generated sentences, %"], rows
+    return Findings(claims, values, tables={"by-kind": table})
 
 
 def claims_of_order(means: Mapping[str, float], seen: Mapping[str, Any] | None) -> Findings:
@@ -132,6 +189,7 @@ LAB = ComparisonLab(
     presets=PRESETS,
     reference=REFERENCE,
     options=SentimentOptions,
+    usual_data=usual_data,
     adapt=adapt,
     measure=measure,
     page=Path(__file__).with_suffix(".md"),
