@@ -29,10 +29,9 @@ def film_sentences() -> dict[str, list[Example]]:
     """
     stored = files("regard.lab.data").joinpath("film_sentences.tsv.gz").read_bytes()
     lines = gzip.decompress(stored).decode().splitlines()[1:]
+    pairs = [line.split("\t") for line in lines]
     rows = {
-        REAL: [
-            Example(*line.split("\t"), f"{REAL}:{number}") for number, line in enumerate(lines, 1)
-        ],
+        REAL: [Example(text, label, f"{REAL}:{row}") for row, (text, label) in enumerate(pairs, 1)],
         GENERATED: reviews(TRAIN[GENERATED] + TEST[GENERATED], SEED, name=GENERATED),
     }
     return {
