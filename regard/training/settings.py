@@ -54,6 +54,9 @@ class TrainingSettings(Settings):
         f"patience at most {MOST_EPOCHS:g} epochs or {MOST_STEPS:,} steps, whichever is more",
     )
     steps: int = Field(0, ge=0, description="budget: weight updates")
+    least_steps: int = Field(
+        0, ge=0, description="minimum weight updates of a budget in epochs, for few examples"
+    )
     tokens: int = Field(0, ge=0, description="budget: tokens read, without padding")
     minutes: float = Field(0.0, ge=0, description="budget: minutes, including validation")
     optimizer: Optimizer = Field(
@@ -166,7 +169,11 @@ class TrainingSettings(Settings):
 
         >>> TrainingSettings(patience=5).budget_of(300), TrainingSettings(patience=5).budget_of(6)
         (Budget(unit='epochs', amount=40.0), Budget(unit='epochs', amount=500.0))
+        >>> TrainingSettings(epochs=4, least_steps=300).budget_of(6)
+        Budget(unit='epochs', amount=50.0)
         """
+        if self.epochs and self.least_steps:
+            return Budget("epochs", max(self.epochs, self.least_steps / max(steps, 1)))
         if self.patience and not any(getattr(self, unit) for unit in BUDGETS):
             return Budget("epochs", max(MOST_EPOCHS, MOST_STEPS / max(steps, 1)))
         return self.budget

@@ -36,6 +36,7 @@ PRETRAINED = "pretrained"  # tokenizer= of a run with weights=
 #: The default settings for fine-tuning a pretrained network. Devlin et al. 2019, A.3.
 FINE_TUNING: Mapping[str, Any] = {
     "epochs": 4,
+    "least_steps": 300,  # with few labels, 4 epochs are too few: Zhang et al. 2021
     "learning_rate": 3e-5,
     "schedule": "linear",
     "warmup": 0.1,
@@ -283,7 +284,7 @@ def training_defaults(
     left_out = {"batch_size"} if "batch_tokens" in given else set()
     if weights_of(network):
         usual: Mapping[str, Any] = FINE_TUNING
-        left_out |= {"epochs"} if {*BUDGETS} & given.keys() else set()
+        left_out |= {"epochs", "least_steps"} if {*BUDGETS} & given.keys() else set()
     else:
         usual = task.training
         if given.get("schedule", "constant") != "constant":

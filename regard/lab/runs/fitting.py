@@ -1,17 +1,17 @@
-"""Fit a classification layer on a frozen encoder: one pass over the texts, then a solver."""
+"""Fit the last layer of a network on a frozen encoder: one pass over the texts, then a solver."""
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from regard.core.memory import peak_mb
-from regard.lab.tasks.classification.task import Classification
-from regard.lab.tasks.heads import fit_labels, log_loss
+from regard.lab.tasks.heads import PENALTIES, Head
+from regard.lab.tasks.texts import TextTask
 from regard.nn.layers.device import evaluation_mode, to_device
 from regard.nn.models.classifiers import Classifier
 from regard.training.batches import plan_batches
@@ -25,17 +25,17 @@ READ: tuple[Split, Split] = ("train", "validation")
 
 
 class Fitting:
-    """Fits only the classification layer of a network.
+    """Fits only the last layer of a network.
 
     The states of train and validation are computed once and kept in memory, 4 · width bytes per
-    text. C is chosen by cross-validation of train (`regard.lab.tasks.heads.fit_labels`); after the
+    text. C is chosen by cross-validation of train (`regard.lab.tasks.heads`); after the
     validation score the layer is fitted again, to train and validation. Deterministic.
     """
 
     def __init__(
         self,
         network: Classifier,
-        task: Classification,
+        task: TextTask,
         settings: TrainingSettings,
         precision: Precision,
     ) -> None:
@@ -49,31 +49,46 @@ class Fitting:
     def run(self) -> Iterator[Progress]:
         """Encode all texts, yielding after each batch, then fit; the last yield has the metric."""
         self.begun = time.monotonic()
-        width = self.network.to_labels.in_features
-        states = {split: np.zeros((len(self.lengths[split]), width), np.float32) for split in READ}
+        states = {split: self._empty(split) for split in READ}
         with using_threads(self.settings.threads):
             for step, (split, indexes) in enumerate(self.batches, 1):
                 states[split][indexes] = self.states(split, indexes)
                 # The layer is not fitted yet: the loss is that of uniform probabilities.
-                yield self._progress(step, math.log(max(len(self.task.labels), 2)))
-            answers = {split: self.task.answers(split) for split in READ}
-            labels, weights = len(self.task.labels), self.task.weights
-            chosen = fit_labels(states["train"], answers["train"], labels, weights=weights)
-            logits = chosen(states["validation"])
-            held = float(log_loss(logits, answers["validation"]).mean())
-            metric = self.task.measure(softmax(logits, 1), answers["validation"])
-            head = fit_labels(
+                yield self._progress(step, math.log(max(self.task.sizes["labels"], 2)))
+            chosen = self._fit(states["train"], self.task.split("train").labels)
+            metric, loss = self.task.judge(self.network, "validation")
+            self._fit(
                 np.concatenate([states[split] for split in READ]),
-                np.concatenate([answers[split] for split in READ]),
-                labels,
+                np.concatenate([self.task.split(split).labels for split in READ]),
                 (chosen.inverse_penalty,),
-                weights=weights,
             )
-        with torch.no_grad():
-            self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
-            self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
         self.network.eval()
-        yield self._progress(len(self.batches) + 1, chosen.loss, metric, held)
+        yield self._progress(len(self.batches) + 1, chosen.loss, metric, loss)
+
+    def begin(self) -> None:
+        """Fit the layer to the train split, as a fine-tuning's initial layer."""
+        states = self._empty("train")
+        with using_threads(self.settings.threads):
+            for indexes in self._plan("train"):
+                states[indexes] = self.states("train", indexes)
+            self._fit(states, self.task.split("train").labels)
+
+    def _empty(self, split: Split) -> NDArray[np.float32]:
+        width = self.network.to_labels.in_features
+        return np.zeros((len(self.lengths[split]), width), np.float32)
+
+    @torch.no_grad()
+    def _fit(
+        self,
+        states: NDArray[np.float32],
+        answers: NDArray[Any],
+        penalties: Sequence[float] = PENALTIES,
+    ) -> Head:
+        """Fit the layer and write it into the network."""
+        head = self.task.fit_head(states, answers, penalties)
+        self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
+        self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
+        return head
 
     @torch.no_grad()
     def states(self, split: Split, indexes: NDArray[np.integer]) -> NDArray[np.float32]:

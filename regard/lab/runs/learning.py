@@ -17,7 +17,7 @@ from regard.core.memory import peak_mb
 from regard.core.plugins import digests
 from regard.core.trusted import remember
 from regard.lab.runs.build import begin, prepare
-from regard.lab.runs.config import Config
+from regard.lab.runs.config import Config, weights_of
 from regard.lab.runs.environment import environment
 from regard.lab.runs.fitting import Fitting
 from regard.lab.runs.folder import Folder
@@ -103,6 +103,8 @@ class Learner:
         if self.config.entry.frozen:
             return Fitting(cast(Classifier, model), task, settings, self.precision).run()
         saved = self.folder.checkpoints
+        if task.fits_head and weights_of(self.config.network) and not saved.steps():
+            Fitting(cast(Classifier, model), task, settings, self.precision).begin()
         return train(model, task, settings, saved, precision=self.precision, end=end)
 
     def validate(self) -> Iterator[Progress]:

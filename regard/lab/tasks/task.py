@@ -69,6 +69,8 @@ class Task(Learnable[B]):
     writes: ClassVar[Literal["", "on", "another"]] = ""
     #: True if an answer is a text: generated, or the input with filled masks.
     answers_in_texts: ClassVar[bool] = False
+    #: True if a linear layer can be fitted to a frozen encoder's states: `TextTask.fit_head`.
+    fits_head: ClassVar[bool] = False
 
     def __init__(
         self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None

@@ -27,6 +27,7 @@ from regard.lab.data.splits import hold_out
 from regard.lab.data.text_rows import parsed_sentences
 from regard.lab.data.tokenizers import LEARN, UNKNOWN, Tokenizer, must_be_known, train_tokenizer
 from regard.lab.tasks.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
+from regard.lab.tasks.heads import Head, fit_labels, fit_numbers
 from regard.lab.tasks.settings import TextSettings
 from regard.lab.tasks.task import Task, must_be_split
 from regard.nn.layers.device import device_of, evaluation_mode
@@ -55,6 +56,7 @@ class TextTask(Task[Batch]):
 
     #: True if the answers are numbers instead of labels.
     numbers: ClassVar[bool] = False
+    fits_head = True
 
     def __init__(
         self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
@@ -306,6 +308,15 @@ class TextTask(Task[Batch]):
         examples, answers = self.train.examples, self.train.labels
         picked = range(len(examples)) if numbers is None else numbers
         return [examples[i].text for i in picked], answers[list(picked)]
+
+    def fit_head(
+        self, states: NDArray[np.floating], answers: NDArray[Any], penalties: Sequence[float]
+    ) -> Head:
+        """Fit a linear layer to the states of an encoder; C is chosen among the penalties."""
+        if self.numbers:
+            return fit_numbers(states, answers.astype(np.float64), penalties)
+        labels = self.sizes["labels"]
+        return fit_labels(states, answers, labels, penalties, weights=self.weights)
 
     def fit_all(self, baseline: Any) -> None:
         """Fit a baseline again, to the train and the validation split."""

@@ -106,6 +106,26 @@ def test_every_seed_of_a_frozen_encoder_is_the_same_run(data, weights, tmp_path)
         assert (one.folder.path / path).read_bytes() == (two.folder.path / path).read_bytes()
 
 
+def test_a_fine_tuning_begins_with_a_fitted_layer(data, bert, tmp_path):
+    given = [data, f"weights={bert}", *BRIEF, "steps=1", "learning_rate=1e-12"]
+    run = train(tmp_path / "tuned", "bert", *given)
+    assert run.task.judge(run.network, "train")[0] > 0.9
+    assert run.evaluate().value > 0.9
+
+
+def test_a_frozen_encoder_predicts_numbers(bert, tmp_path):
+    path = encoders.labelled(tmp_path / "texts.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    numbers = {label: number for number, label in enumerate(sorted({x["label"] for x in rows}))}
+    lines = (json.dumps({**x, "label": 10 + 5 * numbers[x["label"]]}) for x in rows)
+    path.write_text("\n".join(lines))
+    given = [f"data={path}", f"weights={bert}", *BRIEF]
+    run = runs.open_or_start(tmp_path / "run", "regression", "frozen", given)
+    for _ in run.train():
+        pass
+    assert run.evaluate().value > 0.5
+
+
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(data, weights, tmp_path):
     given = ("bert", data, f"weights={weights}", *TUNING[:2], "steps=12", "batch_tokens=200")
     whole = train(tmp_path / "whole", *given)
@@ -165,6 +185,11 @@ def test_settings_that_come_with_the_weights(bert):
     assert made.reads.length == encoders.MOST - 2
     training = made.training
     assert (training.learning_rate, training.epochs, training.warmup) == (3e-5, 4, 0.1)
+    assert training.least_steps == 300
+    assert (
+        Config.make("classification", "bert", [f"weights={bert}", "epochs=2"]).training.least_steps
+        == 0
+    )
     own = ["learning_rate=1e-4", "steps=7", "length=9", "dropout=0.3"]
     other = Config.make("classification", "bert", [f"weights={bert}", *own])
     assert (other.training.learning_rate, other.training.budget) == (1e-4, ("steps", 7))

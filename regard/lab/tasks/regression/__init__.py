@@ -62,7 +62,7 @@ def _load_ridge(folder: Path) -> Any:
 
 
 REGRESSORS = {
-    **{name: entry for name, entry in MODELS.items() if not entry.deterministic},
+    **{name: entry for name, entry in MODELS.items() if not entry.baseline},
     **EMBEDDED,
     "ridge": ModelEntry(
         "ridge",
