@@ -38,6 +38,7 @@ def test_list(tmp_path):
     assert [row["name"] for row in rows] == [
         *(
             "reviews",
+            "film-sentences",
             "reviews-zh",
             "reverse",
             "biographies",
@@ -49,10 +50,10 @@ def test_list(tmp_path):
         *PUZZLES,
         *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
-    built_in = 8 + len(PUZZLES)
+    built_in = 9 + len(PUZZLES)
     assert [row["where"] for row in rows[: built_in + 1]] == [*["built in"] * built_in, None]
-    assert [row["used_for"] for row in rows[:5]] == [
-        *("classification", "classification", "translation", "birthplace", "pretraining")
+    assert [row["used_for"] for row in rows[2:6]] == [
+        *("classification", "translation", "birthplace", "pretraining")
     ]
 
 

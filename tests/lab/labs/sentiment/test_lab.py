@@ -335,7 +335,7 @@ def test_a_small_sweep_with_a_pretrained_arm_elsewhere(
     pretrained = Preset(1, {"length": 40, "steps": 1}, pretraining=before)
     monkeypatch.setitem(plans.PRESETS, "reviews", pretrained)
     lab = replace(open_lab("sentiment"), arms=[Arm("mean", "mean")])
-    wanted = ["examples=80", "pretrained=train"]
+    wanted = ["size=full", "examples=80", "pretrained=train"]
     request = LabRequest(out=tmp_path / "before", overrides=wanted, workers=1)
     result = lab.run(request, lambda _: None, lambda *_: None)
     assert [row["name"] for row in result["arms"]] == ["mean", "self-pretrained"]
