@@ -111,7 +111,7 @@ class Learner:
         """Train and validate without reading the test split."""
         task = prepare(self.config)
         if self.config.entry.baseline:
-            self._begin(task)
+            self._write_environment(task)
             yield self._fitted(task)[1]
         else:
             yield from self._learn(task)
@@ -169,7 +169,7 @@ class Learner:
         """Train the network and return it with the final content of ``env.json``."""
         config, folder = self.config, self.folder
         model, begun = begin(config, task)
-        environment = self._begin(
+        environment = self._write_environment(
             task,
             {
                 "tokenizer": {"tokens": len(task.tokenizer), "sha256": task.tokenizer.sha256},
@@ -200,7 +200,7 @@ class Learner:
         """Train the network, then write its weights and its test predictions."""
         config, folder, task = self.config, self.folder, self._task()
         if config.entry.baseline:
-            self._begin(task)
+            self._write_environment(task)
             yield self._fit(task)
             return
         model, environment = yield from self._learn(task, end)
@@ -209,7 +209,7 @@ class Learner:
         atomic_io.write_bytes(folder.predictions, answers)
         atomic_io.write_json(folder.environment_path, environment)
 
-    def _begin(self, task: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _write_environment(self, task: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
         """Write ``env.json``, or on a resume check that it still matches the data."""
         data = task.facts()
         written = self.folder.environment()
