@@ -22,6 +22,8 @@ class HeadSpec:
     >>> spec = HeadSpec(12, 4, key_value_heads=2)
     >>> spec.each_head, spec.groups, spec.memory_width
     (3, 2, 12)
+    >>> HeadSpec(16, 4).divided(2).heads, HeadSpec(16, 4).divided(2).each_head
+    (8, 2)
     """
 
     width: int

@@ -131,3 +131,13 @@ def test_pope_is_its_formula() -> None:
         make_score("cosine", "pope", 4, 4)
     with pytest.raises(RegardError, match="give its score query_width="):
         make_score("dot", "pope")
+
+
+def test_yarn_slows_the_columns_that_turn_less_than_once_in_the_trained_length():
+    """Column i turns 2048 · 10000^(−i/32) / 2π times: 32 times at 8.1, once at 20.1."""
+    plain = 10_000.0 ** (-torch.arange(32, dtype=torch.float64) / 32)
+    speeds = Rotary(Dot(), yarn=(4.0, 2048.0)).speeds(64)
+    torch.testing.assert_close(speeds[:9], plain[:9])
+    torch.testing.assert_close(speeds[21:], plain[21:] / 4)
+    share = (14 - 8) / (21 - 8)
+    torch.testing.assert_close(speeds[14], plain[14] * (share / 4 + 1 - share))
