@@ -37,7 +37,7 @@ NAMED = Columns()  # columns with common names
 
 @dataclass(frozen=True)
 class Splits:
-    """How rows are divided into train, validation and test, and rows in two of them.
+    """The division of rows into train, validation and test.
 
     ``validation`` is the share of train that is held out, or a file; None: a share that suits the
     data. ``test`` is a file. What no file has is split off by a hash of each text and of ``seed``.
@@ -72,9 +72,10 @@ class Splits:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is read: rows of train, chosen by the seed, and characters of a text (0: all).
+    """The maximum amount of data.
 
-    A pair with a longer text is skipped and noted, or an error if ``too_long`` is "refuse".
+    ``examples``: rows of train, chosen by the seed (0: all). ``longest``: characters of a text. A
+    pair with a longer text is skipped and noted, or an error if ``too_long`` is "refuse".
     """
 
     examples: int = 0

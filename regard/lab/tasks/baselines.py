@@ -26,6 +26,7 @@ from regard.core.reading import checked, read_json
 from regard.core.settings import Settings, build
 from regard.lab.data.spelling import plain
 from regard.lab.tasks.baseline_settings import NaiveBayesSVMSettings, TfidfSettings
+from regard.lab.tasks.heads import NEVER, weights_of
 
 M = TypeVar("M", bound="LinearModel")
 Sparse = Any  # scipy's csr matrix (texts, terms)
@@ -37,7 +38,6 @@ WORD = (
     rf"|\d+(?:[.,]\d+)+|[^\W{HAN}]+|\.{{2,}}|[^\w\s\ud800-\udfff]"
 )
 SampleWeight = NDArray[np.floating] | None  # for each text; None: equal weights
-NEVER = -100.0  # score of a label without training texts
 
 
 class Weighed(NamedTuple):
@@ -292,10 +292,7 @@ class Tfidf(TfidfFeatures, Baseline):
         self.learn_rarity(counts)
         model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=1000)
         model.fit(self.features(counts), labels, sample_weight)
-        weights, bias = np.zeros((self.labels, counts.shape[1])), np.full(self.labels, NEVER)
-        bias[model.classes_] = 0.0
-        columns = model.classes_[-len(model.coef_) :]  # for two labels: the second
-        weights[columns], bias[columns] = model.coef_, model.intercept_
+        weights, bias = weights_of(model, self.labels)
         if self.labels == 2:
             weights, bias = weights[1:], bias[1:]
         self.arrays["weights"] = weights.astype(np.float32)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
+from scipy.special import softmax
 
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
@@ -82,9 +83,7 @@ class Embedded(ABC):
 
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return probabilities (texts, labels)."""
-        scores = self.scores(texts)
-        odds = np.exp(scores - scores.max(1, keepdims=True, initial=-np.inf))
-        return np.asarray(odds / odds.sum(1, keepdims=True))
+        return np.asarray(softmax(self.scores(texts), axis=1))
 
     def save(self, folder: Path) -> None:
         """Write baseline.json and baseline.safetensors into an existing folder."""

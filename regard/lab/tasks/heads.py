@@ -1,12 +1,16 @@
 """Linear heads on fixed vectors: logistic regression and ridge regression of scikit-learn."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Num
+from scipy.special import log_softmax
 
 from regard.core.errors import RegardError
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 #: Candidate values of C for vectors of mean squared length 1. Smaller ones predict the most
 #: frequent label, and with few texts their loss is the smallest by chance.
@@ -69,11 +73,7 @@ def fit_labels(
     def fit(rows: np.ndarray, penalty: float, tolerance: float = 1e-4) -> Head:
         model = LogisticRegression(C=penalty, max_iter=2000, tol=tolerance)
         model.fit(scaled[rows], answers[rows], None if each is None else each[rows])
-        weight, bias = np.zeros((labels, len(mean))), np.full(labels, NEVER)
-        bias[model.classes_] = 0.0
-        columns = model.classes_[-len(model.coef_) :]  # for two labels: the second
-        weight[columns], bias[columns] = model.coef_, model.intercept_
-        return Head(weight, bias, penalty, 0.0)
+        return Head(*weights_of(model, labels), penalty, 0.0)
 
     fold, best = folds(answers), penalties[0]
     if len(penalties) > 1:
@@ -128,13 +128,25 @@ def folds(answers: Num[np.ndarray, " texts"]) -> Int[np.ndarray, " texts"]:
     return fold
 
 
+def weights_of(
+    model: "LogisticRegression", labels: int
+) -> tuple[Float[np.ndarray, "labels width"], Float[np.ndarray, " labels"]]:
+    """Return a row of weights and a bias for every label; a label without a text has `NEVER`.
+
+    For two labels, scikit-learn fits only the second.
+    """
+    weight, bias = np.zeros((labels, model.coef_.shape[1])), np.full(labels, NEVER)
+    bias[model.classes_] = 0.0
+    columns = model.classes_[-len(model.coef_) :]
+    weight[columns], bias[columns] = model.coef_, model.intercept_
+    return weight, bias
+
+
 def log_loss(
     logits: Float[np.ndarray, "texts labels"], answers: Labels
 ) -> Float[np.ndarray, " texts"]:
     """Return the negative log-likelihood of each answer, in nats."""
-    shifted = logits - logits.max(1, keepdims=True)
-    log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return np.asarray(-log_probabilities[np.arange(len(answers)), answers])
+    return np.asarray(-log_softmax(logits, axis=1)[np.arange(len(answers)), answers])
 
 
 def _scaling(vectors: Vectors) -> tuple[Float[np.ndarray, " width"], float]:
