@@ -7,6 +7,7 @@ vectors = encoder.encode(["A fine film.", "A dull one."])     # (2, 384)
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -234,6 +235,21 @@ class SentenceEncoder(nn.Module):
         self.pool = pool or Pool()
         self.stages = nn.ModuleList(stages)
         self.sha256 = sha256
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a sha256 over all that a vector depends on: weights, tokenizer, pool, stages."""
+        reading, pool = self.reading, self.pool
+        tokenizer = parse_json(reading.tokenizer.to_str(), "the tokenizer")
+        for key in ("truncation", "padding"):  # set anew before each use
+            tokenizer.pop(key, None)
+        limits = (reading.length, reading.around, reading.characters, reading.dropped)
+        adds = [getattr(stage, "adds", None) for stage in self.stages]
+        described = [self.sha256, limits, reading.prompt, pool.modes, pool.prompt, str(self.stages)]
+        total = hashlib.sha256(repr([*described, adds, tokenizer]).encode(errors="replace"))
+        for name, x in sorted(self.stages.state_dict().items()):
+            total.update(name.encode() + x.float().cpu().numpy().tobytes())
+        return total.hexdigest()
 
     @property
     def device(self) -> torch.device:

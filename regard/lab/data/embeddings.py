@@ -1,6 +1,6 @@
 """Vectors of texts, computed once for each encoder and kept on the disk.
 
-A text's vector is stored by the hash of the encoder's weights, of how it reads, and of the text;
+A text's vector is stored by the hash of the encoder's fingerprint, of the prompt and of the text;
 the texts themselves are not stored. The file is an SQLite database in the cache folder, which
 several processes may use at once. Without a disk to write to, vectors are computed every time.
 """
@@ -34,7 +34,7 @@ def embed(
 
     ``path``: the database; by default in the cache folder.
     """
-    described = f"{encoder.sha256}\n{encoder.reading.length}\n{prompt!r}\n{windows}\n"
+    described = f"{encoder.fingerprint}\n{prompt!r}\n{windows}\n"
     keys = [
         hashlib.sha256((described + text).encode(errors="surrogatepass")).digest() for text in texts
     ]

@@ -391,7 +391,7 @@ class _Saved:
     baseline: str
     labels: Annotated[int, Field(ge=1)]
     settings: dict[str, Any]
-    sha256: str = ""  # of a pretrained encoder's weights
+    sha256: str = ""  # the fingerprint of a pretrained encoder
     inverse_penalty: float = 1.0
 
 

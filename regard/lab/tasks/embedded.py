@@ -26,7 +26,7 @@ from regard.lab.tasks.heads import PENALTIES, Head, fit_labels, fit_numbers
 class Embedded(ABC):
     """Logistic regression, or with ``labels=1`` ridge regression, on an encoder's vectors.
 
-    Save stores the head, the encoder's name and the hash of its weights, not the weights.
+    Save stores the head, the encoder's name and its fingerprint, not the weights.
     """
 
     name: ClassVar[str]
@@ -91,7 +91,7 @@ class Embedded(ABC):
             "baseline": self.name,
             "labels": self.labels,
             "settings": self.settings.model_dump(),
-            "sha256": self.encoder.sha256,
+            "sha256": self.encoder.fingerprint,
             "inverse_penalty": self._fitted.inverse_penalty,
         }
         (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
@@ -101,10 +101,10 @@ class Embedded(ABC):
     def load(cls, folder: Path) -> "Embedded":
         """Load a model that `save` wrote. Raises: damaged files; an encoder with other weights."""
         model, arrays, saved = read_saved(folder, EMBEDDED)
-        if saved.sha256 != model.encoder.sha256:
+        if saved.sha256 != model.encoder.fingerprint:
             raise RegardError(
-                f"{model.settings.weights} has changed since {folder} was written: its weights "
-                "have another hash; restore them, or train again"
+                f"{model.settings.weights} has changed since {folder} was written: its weights or "
+                "settings have another hash; restore them, or train again"
             )
         shape = {name: array.shape for name, array in arrays.items()}
         width = shape.get("weights", (0, 0))[-1]

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from regard import train
 from regard.core.errors import RegardError
-from regard.interop.sentences import Reading, SentenceEncoder, load_static
+from regard.interop.sentences import Normalized, Pool, Reading, SentenceEncoder, load_static
 from regard.lab.data.embeddings import embed
 from regard.lab.runs import load
 from regard.lab.runs.config import Config
@@ -123,6 +123,19 @@ def test_vectors_are_computed_once(weights, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again, [first[1], [1, 1], first[0]])
     embed(encoder, ["bad"], prompt="query: ", path=path)
     assert read[-1] == ["bad"], "a prompt makes another vector"
+
+
+def test_encoders_of_the_same_weights_do_not_share_vectors(weights, tmp_path):
+    plain, path = load_static(weights), tmp_path / "some.sqlite"
+    others = [
+        SentenceEncoder(plain.body, plain.reading, pool, stages, sha256=plain.sha256)
+        for pool, stages in ((Pool(("max",)), []), (Pool(), [Normalized()]))
+    ]
+    for encoder in (plain, *others):
+        found = embed(encoder, ["good film"], path=path)
+        np.testing.assert_allclose(found, encoder.encode(["good film"]))
+    before = plain.fingerprint
+    assert load_static(weights).fingerprint == before, "reading texts does not change it"
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 1000])
