@@ -220,7 +220,10 @@ class Lab(Questioned, ABC):
     def finish(
         self, request: LabRequest, report: LabReport, out: Path, data: str, say: Say
     ) -> dict[str, Any]:
-        """Write the report and ``results.json``, print the results, and return the JSON object."""
+        """Print the results, write the report and ``results.json``, and return the JSON object.
+
+        The report takes longest to make, so it comes last.
+        """
         from regard.lab.runs.environment import machine
 
         tables = [table for section in report.sections for table in section.tables]
@@ -240,13 +243,6 @@ class Lab(Questioned, ABC):
             "data": data,
             **({"lang": self.lang} if self.lang != ENGLISH else {}),
         }
-        out.mkdir(parents=True, exist_ok=True)
-        if report.trained:
-            path = write_report(record, out, report.sections, report.answer)
-        else:
-            path = write_findings(record, report.sections, out)
-        record["report"] = str(path)
-        write_json(out / FILE, record)
         if report.trained:
             say("\n" + "\n".join(report.trained.rows()))
         for table in tables:
@@ -258,6 +254,13 @@ class Lab(Questioned, ABC):
         say("\nVerdict:")
         for sentence in report.answer:
             say(f"  {sentence}")
+        out.mkdir(parents=True, exist_ok=True)
+        if report.trained:
+            path = write_report(record, out, report.sections, report.answer)
+        else:
+            path = write_findings(record, report.sections, out)
+        record["report"] = str(path)
+        write_json(out / FILE, record)
         say(f"\nreport: {record['report']}")
         say(f"next:   {report.next}")
         return record

@@ -8,8 +8,9 @@ set.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
+
+import numpy as np
 
 from regard.core.errors import RegardError
 from regard.lab.data.film_sentences import GENERATED, REAL
@@ -28,15 +29,18 @@ from regard.lab.labs.sentiment.plan import (
     adapt,
     usual_data,
 )
+from regard.lab.reports import figures
 from regard.lab.reports.answer import percent
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.findings import Cell
+from regard.lab.studies.statistics import arm_interval
 from regard.lab.tasks.models import MODELS
 
 AIMS = {"mean": 0.865, "best": 0.89, "pretrained": 0.925}  # accuracies on IMDB
 MOST_BLIND = 0.75  # accuracy on the reviews that no arm without word order exceeds
 LEAST_GAIN = 0.05  # of positions
 MOST_GAIN = 0.02  # of the best network on TF-IDF, on real sentences
+KINDS = {"real": REAL, "generated": GENERATED}
 NEVER, SURE = 0.01, 0.5  # pairs of which an arm gets both right, without and with word order
 
 NEXT = {
@@ -46,6 +50,9 @@ NEXT = {
         "regard compare classification --data imdb --arms transformer:heads=1,transformer:heads=8"
     ),
 }
+
+
+Interval = tuple[float, float, float]  # mean, low, high
 
 
 def following(result: Result) -> str:
@@ -73,21 +80,18 @@ def measure(result: Result) -> dict[str, Any] | None:
     return result.record["word_order"]  # type: ignore[no-any-return]
 
 
-def by_kind(arms: Sequence[Evidence]) -> dict[str, dict[str, float]]:
-    """Return each arm's accuracy on the real and on the generated sentences, mean over seeds."""
+def by_kind(arms: Sequence[Evidence]) -> dict[str, dict[str, Interval]]:
+    """Return each arm's accuracy on each kind of sentences: the mean over seeds, low and high."""
     import regard
 
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Interval]] = {}
     for arm in arms:
         evaluations = [regard.load(folder).evaluate() for folder in arm.folders]
+        right = np.stack([evaluation.correct for evaluation in evaluations])
+        sources = [example.source for example in evaluations[0].examples]
         found[arm.name] = {
-            kind: mean(
-                float(right)
-                for evaluation in evaluations
-                for right, example in zip(evaluation.correct, evaluation.examples, strict=True)
-                if example.source.startswith(source)
-            )
-            for kind, source in (("real", REAL), ("generated", GENERATED))
+            kind: arm_interval(right[:, [source.startswith(start) for source in sources]])
+            for kind, start in KINDS.items()
         }
     return found
 
@@ -118,7 +122,9 @@ def findings(result: Result) -> Findings:
     if result.plan.data == "imdb":
         return Findings.joined([claims_of_imdb(result), ladder.steps(result, as_claims=True)])
     if result.plan.data == FILMS:
-        return Findings.joined([claims_of_films(result.measured), ladder.steps(result)])
+        found = claims_of_films(result.measured)
+        chart = Findings({}, figures={"kinds": kinds_chart(result.arms, result.measured)})
+        return Findings.joined([found, chart, ladder.steps(result)])
     if result.plan.data == REVIEWS:
         order = claims_of_order(result.means, result.measured)
         return Findings.joined([order, ladder.steps(result)])
@@ -139,8 +145,26 @@ def claims_of_imdb(result: Result) -> Findings:
     return Findings(claims, {"best": best, "aims": AIMS})
 
 
-def claims_of_films(accuracies: Mapping[str, Mapping[str, float]]) -> Findings:
+def kinds_chart(
+    arms: Sequence[Evidence], measured: Mapping[str, Mapping[str, Interval]]
+) -> figures.Chart:
+    """Return the accuracy of each arm on each kind of sentences, with intervals."""
+    rows = []
+    for kind in KINDS:
+        for arm in arms:
+            mean, low, high = (100 * end for end in measured[arm.name][kind])
+            name, family = f"{kind}: {arm.name}", arm.family
+            rows.append(figures.Row(name, mean, low, high, family, trained=arm.trained))
+    return figures.interval_chart(
+        "Accuracy on real and on generated film sentences", rows, x_label="accuracy, %"
+    )
+
+
+def claims_of_films(measured: Mapping[str, Mapping[str, Interval]]) -> Findings:
     """Return the claims about real sentences and about word order, and both accuracies."""
+    accuracies = {
+        name: {kind: ends[0] for kind, ends in kinds.items()} for name, kinds in measured.items()
+    }
     networks = [name for name in accuracies if not MODELS[name].baseline]
     claims: dict[str, tuple[float, bool]] = {}
     values: dict[str, object] = {"most_blind": MOST_BLIND}

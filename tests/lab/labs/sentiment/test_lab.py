@@ -14,7 +14,15 @@ from regard.lab.labs import LABS, LabRequest, open_lab
 from regard.lab.labs.comparison import ANY_DATA, Preset, Pretraining, Result
 from regard.lab.labs.sentiment import ladder
 from regard.lab.labs.sentiment import plan as plans
-from regard.lab.labs.sentiment.lab import LAB, by_kind, claims_of_films, claims_of_order, findings
+from regard.lab.labs.sentiment.lab import (
+    LAB,
+    Interval,
+    by_kind,
+    claims_of_films,
+    claims_of_order,
+    findings,
+    kinds_chart,
+)
 from regard.lab.labs.sentiment.plan import ARMS, BLIND, BUILT_ON, FILMS, LAYERED, PRESETS, REFERENCE
 from regard.lab.reports.evidence import arms_of
 from regard.lab.runs.config import Config
@@ -102,7 +110,7 @@ def test_claims_about_real_sentences_and_word_order() -> None:
         "+positions": {"real": 0.66, "generated": 0.81},
         "tfidf": {"real": 0.71, "generated": 0.80},
     }
-    found = claims_of_films(arms)
+    found = claims_of_films(spread(arms))
     assert found.values["best_real"] == "mean"
     assert found.values["best_blind"] == "self-attention"
     assert {key: holds for key, (_, holds) in found.claims.items()} == {
@@ -111,7 +119,22 @@ def test_claims_about_real_sentences_and_word_order() -> None:
     assert found.claims["real"][0] == pytest.approx(-0.01)
     assert found.claims["positions"][0] == pytest.approx(0.15)
     arms["mean"]["real"], arms["+positions"]["generated"] = 0.74, 0.69
-    assert [holds for _, holds in claims_of_films(arms).claims.values()] == [False, True, False]
+    claims = claims_of_films(spread(arms)).claims
+    assert [holds for _, holds in claims.values()] == [False, True, False]
+
+
+def test_the_chart_of_both_kinds_has_a_row_for_each_arm_and_kind() -> None:
+    arms = [SimpleNamespace(name="mean", family="network", trained=True)]
+    chart = kinds_chart(arms, spread({"mean": {"real": 0.7, "generated": 0.64}}))  # type: ignore[arg-type]
+    assert "real: mean 70.0 [69.0, 71.0]; generated: mean 64.0 [63.0, 65.0]" in str(chart)
+
+
+def spread(arms: dict[str, dict[str, float]]) -> dict[str, dict[str, Interval]]:
+    """Return accuracies with an interval of one point on either side."""
+    return {
+        name: {kind: (mean, mean - 0.01, mean + 0.01) for kind, mean in kinds.items()}
+        for name, kinds in arms.items()
+    }
 
 
 def test_accuracy_is_read_by_kind_of_sentence(tmp_path: Path) -> None:
@@ -119,7 +142,11 @@ def test_accuracy_is_read_by_kind_of_sentence(tmp_path: Path) -> None:
     run = regard.train("classification", model="tfidf", out=tmp_path / "run", **given)
     (arm,) = by_kind([SimpleNamespace(name="tfidf", folders=[run.folder.path])]).values()  # type: ignore[list-item]
     right = run.evaluate().correct
-    assert arm == {"real": right[:1000].mean(), "generated": right[1000:].mean()}
+    assert {kind: ends[0] for kind, ends in arm.items()} == {
+        "real": pytest.approx(right[:1000].mean()),
+        "generated": pytest.approx(right[1000:].mean()),
+    }
+    assert all(low < mean < high for mean, low, high in arm.values())
     assert len(right) == 1500
 
 
