@@ -2,6 +2,7 @@
 
 import torch
 
+from regard.attention.kernels import dropout
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.mask import Tile
 
@@ -47,3 +48,14 @@ def test_the_seed_is_the_generators():
     one, two = Dropout.drawn(0.1, torch.zeros(1)), Dropout.drawn(0.1, torch.zeros(1))
     torch.manual_seed(4)
     assert Dropout.drawn(0.1, torch.zeros(1)) == one != two
+
+
+def test_the_bits_of_a_number_are_splitmix64s() -> None:
+    def finalised(z: int) -> int:
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return (z ^ (z >> 31)) % 2**31
+
+    numbers = [0, 1, 7, 2**33 + 5, 2**40 - 1]
+    found = dropout._mixed(torch.tensor(numbers)).tolist()
+    assert found == [finalised(number * 0x9E3779B97F4A7C15 % 2**64) for number in numbers]

@@ -368,6 +368,15 @@ def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) 
     assert "cnn, seed 0: it would not learn" in found.table()
 
 
+def test_failed_seeds_are_counted_beside_those_that_ended(inline: Inline, tmp_path: Path) -> None:
+    compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
+    inline.failing = {"mean"}
+    found = compare(declared("classification", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY))
+    ended = found.arms[0].ended
+    assert ended.total() == 3
+    assert ended["failed"] == 2
+
+
 def test_without_its_reference_there_is_no_verdict(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
     found = compare(declared("classification", "cnn,mean", seeds=1, out=tmp_path, overrides=TINY))

@@ -37,6 +37,11 @@ def test_the_longest_text_and_an_empty_one_are_answered(name):
     assert network(torch.zeros(1, 1, dtype=torch.long), torch.tensor([0])).isfinite().all()
 
 
+def test_a_tree_hangs_on_cls() -> None:
+    parents = torch.tensor([[-1, 0, 1]])  # of a, b, c
+    assert model("bert").framed_tree(parents).tolist() == [[-1, 0, 1, 2, 0]]
+
+
 def test_symbols_stand_where_they_are_said_to():
     assert model("gpt").framed(["a", "b"]) == ["a", "b", "[CLS]"]
     assert model("bert").framed(["a", "b"]) == ["[CLS]", "a", "b", "[SEP]"]

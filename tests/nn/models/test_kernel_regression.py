@@ -162,6 +162,7 @@ def test_a_search_goes_by_half_steps():
         search(lambda w: (math.log(w[0] / 3)) ** 2 + abs(w[1] - 1), [1, 1], [0.5, 1, 2, 4], 3)
     )
     assert len(tried) == 2 * (4 + 2 + 2)
+    assert [w[0] for w, _ in tried[8:10]] == pytest.approx([4 / 2**0.5, 4 * 2**0.5])
     best, low = min(tried, key=lambda found: found[1])
     assert best[0] == pytest.approx(2**1.5)
     assert best[1] == 1
