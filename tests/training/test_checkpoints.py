@@ -79,3 +79,9 @@ def test_settings_larger_than_the_weights_are_refused_before_memory_is_asked_for
         must_describe({"width": 1_000_001}, build(8), shapes, "x")
     with pytest.raises(RegardError, match=r"describes 1,000,001,000,000 numbers, the file has 72"):
         must_describe({"width": 1_000_000}, build(1_000_000), shapes, "x")
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(RegardError, match="file"):
+        saved(tmp_path / "file" / "checkpoints")
