@@ -1,7 +1,5 @@
 """Processes that watch each other, here two watchdogs on one store in one process."""
 
-from collections.abc import Iterator
-
 import pytest
 from torch.distributed import TCPStore
 
@@ -10,10 +8,10 @@ from regard.training.watchdog import Watchdog
 
 
 @pytest.fixture
-def pair() -> Iterator[list[Watchdog]]:
+def pair() -> list[Watchdog]:
     """Return the watchdogs of ranks 0 and 1, whose threads are not started."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    yield [Watchdog(store, rank, 2) for rank in range(2)]
+    return [Watchdog(store, rank, 2) for rank in range(2)]
 
 
 def test_the_first_process_collects_the_texts_of_all(pair: list[Watchdog]) -> None:
