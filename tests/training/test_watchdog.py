@@ -8,9 +8,13 @@ from regard.training.watchdog import Watchdog
 
 
 @pytest.fixture
-def pair() -> list[Watchdog]:
+def store() -> TCPStore:
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+@pytest.fixture
+def pair(store: TCPStore) -> list[Watchdog]:
     """Return the watchdogs of ranks 0 and 1, whose threads are not started."""
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     return [Watchdog(store, rank, 2) for rank in range(2)]
 
 
