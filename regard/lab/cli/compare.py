@@ -289,7 +289,8 @@ def show_comparison(comparison: "Comparison") -> None:
         say(difference.sentence)
     for result in comparison.arms:
         if not result.trained:
-            say(f"{result.arm.name}: {result.training()}: {_remedy(result)}")
+            remedy = _remedy(result, comparison.about.get("command", ()))
+            say(f"{result.arm.name}: {result.training()}: {remedy}")
     if "tuning" in comparison.about:
         tuning = comparison.about["tuning"]
         say(f"\n{search_table(tuning).text()}")
@@ -318,12 +319,20 @@ def show_comparison(comparison: "Comparison") -> None:
         say(f"{head:<8}{command}")
 
 
-def _remedy(result: "ArmResult") -> str:
-    """Return what to do about an arm whose training did not converge."""
+def _remedy(result: "ArmResult", command: Sequence[str]) -> str:
+    """Return what to do about an arm whose training did not converge.
+
+    ``command``: that of the comparison, which shows whether the training had a budget.
+    """
+    from regard.core.settings import key_of
     from regard.lab.runs.convergence import ONE_LABEL, RISING, TRIVIAL, UNKNOWN
+    from regard.training.settings import BUDGETS
 
     if {RISING, UNKNOWN} & set(result.ended):
-        return "use a longer --budget, or none"
+        given = [pair for pair in (*result.arm.overrides, *command) if key_of(pair) in BUDGETS]
+        if given or "--budget" in command:
+            return f"use a longer {given[0] if given else '--budget'}, or none"
+        return f"use a longer --budget than its {max(result.steps, default=0):,} steps"
     if {ONE_LABEL, TRIVIAL} & set(result.ended):
         return "it learned nothing; try another learning_rate="
     return "run the command again to retry the failed runs"

@@ -18,7 +18,8 @@ from regard.lab.data.tokenizers import NO_SPACE
 RUN = 5  # successive words that two texts share
 CHARACTERS = 8  # the same in scripts without spaces: a Chinese word has about 1.6 characters
 COVERED = 0.8  # minimum fraction of a text's words or characters in such runs
-REPORTED = 0.05  # minimum fraction of held-out texts that is reported
+REPORTED = 0.05  # minimum fraction of held-out texts that is reported,
+LEAST = 3  # and minimum number: one or two near copies say nothing about a part
 LOOKED_AT = 1_000  # held-out texts that are checked
 SEEN = 100_000  # training texts that are checked: the first of a larger file
 BLOCK = 5_000  # texts hashed at once
@@ -39,8 +40,8 @@ def leak(train: Sequence[Example], held: Sequence[Example], side: str, remedy: s
 
     `side` is the held-out part, split by a hash of each text ("validation", "test"), `remedy` a
     setting. See `near_copies`; in Subj, CR, MPQA, TREC and IMDB at most 1.3 % of a tenth are near
-    copies, in a list of sentences and their phrases more than half. There is no warning below 5 %
-    or for texts with a group. Only the beginning of large data is checked.
+    copies, in a list of sentences and their phrases more than half. There is no warning below 5 %,
+    below 3 texts, or for texts with a group. Only the beginning of large data is checked.
     """
     if not held or any(example.group for example in train):
         return []
@@ -50,10 +51,10 @@ def leak(train: Sequence[Example], held: Sequence[Example], side: str, remedy: s
         compared[int(i)] for i in np.linspace(0, len(compared) - 1, min(LOOKED_AT, len(compared)))
     ]
     copies = near_copies([example.text for example in first], [example.text for example in chosen])
-    if len(copies) < REPORTED * len(chosen):
+    if len(copies) < max(LEAST, REPORTED * len(chosen)):
         return []
     return [
-        f"{len(copies) / len(chosen):.0%} of the {side} texts are nearly contained in training "
+        f"{len(copies):,} of {len(chosen):,} {side} texts are nearly contained in training "
         f"texts (runs of {RUN} words or, in scripts without spaces, {CHARACTERS} characters in "
         f"common, like phrases of one sentence), first "
         f"{chosen[copies[0]].source}: {side} scores will be too high; set group=COLUMN to a column "

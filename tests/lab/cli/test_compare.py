@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from regard.lab.cli.compare import Watch, show_comparison
+from regard.lab.cli.compare import Watch, _remedy, show_comparison
 from regard.lab.cli.main import main
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.job import train_and_score
@@ -146,7 +147,7 @@ def test_from_the_command_to_the_report(
 def row(name: str, mean: float, flops: int | None) -> ArmResult:
     ended = {"converged": 2, "still rising": 1}
     return ArmResult(Arm(name, "cnn"), 3, mean, mean - 0.01, mean + 0.01, 7.25, 812.0, 31970, flops,
-                     ended=ended)  # fmt: skip
+                     ended=ended, steps=(800, 1200, 1000))  # fmt: skip
 
 
 def test_a_narrow_terminal_gets_two_tables(
@@ -174,9 +175,26 @@ def test_a_narrow_terminal_gets_two_tables(
     assert words(two[2]) == arm
     assert words(two[4]) == ["arm", *cost]
     assert words(two[6]) == [*"cnn:filters=[9] 7.2 812 31,970 2.5 still rising (1 of 3)".split()]
-    assert "cnn:filters=[9]: still rising (1 of 3): use a longer --budget, or none" in two
+    assert (
+        "cnn:filters=[9]: still rising (1 of 3): use a longer --budget than its 1,200 steps" in two
+    )
     assert "cnn:filters=[9] beats mean by 1.2 points (0.4 to 2.0, p = 0.004, Holm over 2)" in two
     assert "no arm is a baseline; add tfidf or nb-svm to see the gain of a network" in two
+
+
+@pytest.mark.parametrize(
+    ("own", "command", "says"),
+    [
+        ((), ("--budget", "1m"), "use a longer --budget, or none"),
+        ((), ("--out", "runs", "epochs=2"), "use a longer epochs=2, or none"),
+        (("steps=9",), ("--budget", "1m"), "use a longer steps=9, or none"),
+    ],
+)
+def test_the_remedy_fits_the_budget_that_was_given(
+    own: tuple[str, ...], command: tuple[str, ...], says: str
+) -> None:
+    result = replace(row("cnn", 0.8, None), arm=Arm("cnn", "cnn", own))
+    assert _remedy(result, command) == says
 
 
 def test_a_dry_run_forecasts_and_writes_nothing(

@@ -105,9 +105,11 @@ def test_one_label_and_a_lopsided_one(tmp_path):
     path.write_text("text,label\nb,2\n" + "".join(f"a{i},1\n" for i in range(19)))
     assert check(path).uneven == [
         "95.0 % of the training texts have the label '1'",
-        "2 of 2 labels have fewer than 20 training texts (fewest: '2', 1)",
+        "1 of 2 labels has fewer than 20 training texts (fewest: '2', 1)",
     ]
     assert "note: 95.0 % of the training texts have the label '1'" in check(path).lines()
+    path.write_text("text,label\n" + "".join(f"a{i},{i % 2}\n" for i in range(20)))
+    assert check(path).uneven == []  # few texts, but as many of each label
 
 
 def test_clean_data_and_named_data(monkeypatch):
@@ -258,7 +260,7 @@ def test_phrases_of_one_sentence_are_a_problem(tmp_path):
     path = tmp_path / "r.tsv"
     path.write_text("\n".join(rows))
     (problem,) = check(path).problems
-    assert "of the validation texts are nearly contained in training texts" in problem
+    assert "validation texts are nearly contained in training texts" in problem
     assert problem.endswith("with their origin, or give validation=FILE")
     assert (
         check(DataSource(path, splits=Splits(validation=str(path))))

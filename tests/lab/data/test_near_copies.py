@@ -79,8 +79,8 @@ def test_a_split_of_phrases_is_told_with_the_remedy(phrases):
     (note,) = [note for note in corpus.notes if "nearly contained" in note]
     assert note.endswith("set group=COLUMN to a column with their origin, or give "
                          "test=FILE")  # fmt: skip
-    share = int(note.partition("%")[0])
-    assert 20 < share < 50
+    copies, texts = (int(note.split()[i]) for i in (0, 2))
+    assert 0.2 < copies / texts < 0.5
     first = note.partition("first ")[2].partition(": ")[0]
     assert first in {example.source for example in corpus.test}
     grouped = load_corpus(DataSource(phrases, columns=Columns(group="sentence")))
@@ -94,7 +94,14 @@ def test_texts_that_share_no_runs_are_not_told():
     held = [Example("0 a b c d", "a", "y:1")] * 4
     other = [Example(f"other {i} x y z", "a", f"z:{i}") for i in range(96)]
     assert leak(few, other + held, "validation", "validation=FILE") == []  # 4 of 100
-    assert "5% of the validation" in leak(few, other[:95] + held + held[:1], "validation", "")[0]
+    assert leak(few, other[:95] + held + held[:1], "validation", "")[0].startswith("5 of 100 ")
+
+
+def test_one_or_two_texts_are_too_few_to_be_told():
+    train = [Example(f"{i} a b c d", "a", f"x:{i}") for i in range(10)]
+    held = [Example("0 a b c d", "a", f"y:{i}") for i in range(3)]
+    assert leak(train, held[:2], "validation", "") == []
+    assert leak(train, held, "validation", "")[0].startswith("3 of 3 validation texts are nearly")
 
 
 def test_large_data_is_looked_at_from_its_beginning(monkeypatch):
@@ -103,4 +110,4 @@ def test_large_data_is_looked_at_from_its_beginning(monkeypatch):
     near = [Example(f"{i} a b c d", "a", f"y:{i}") for i in range(5)]
     far = [Example(f"{i} a b c d", "a", f"y:{i}") for i in range(50, 95)]
     (note,) = leak(train, near + far, "validation", "")
-    assert note.startswith("100% of the validation texts")
+    assert note.startswith("5 of 5 validation texts")
