@@ -52,6 +52,8 @@ __all__ = ["Progress", "Training", "TrainingSettings", "train"]
 
 NOTHING = "--end has nothing to complete: there is no checkpoint yet; train first, without --end"
 TRIM = 20.0  # seconds between two trims of the heap
+SAVE_SECONDS = 30.0  # between two checkpoints of a small network
+SAVE_RATE = 2e6  # bytes of checkpoints a second, at most, of a large one
 SMOOTH = 0.98  # decay of the running mean of the loss: about the last 50 steps
 TYPICAL = 3.0  # validations of a training divided by patience: docs/results/labs.md
 GAINS = (1e-4, 1e-3)  # smallest gains in metric and in loss that patience counts
@@ -214,6 +216,9 @@ class Training:
         self.best: Tensors = {}
         self.mean: Tensors = weights(self.trained) if settings.average else {}
         self.batch_tokens = settings.batch_tokens or fitting_batch(task, settings.batch_size)
+        size = sum(x.numel() * x.element_size() for x in self.trained.parameters())
+        # A checkpoint has the weights, the best ones and the two means of Adam.
+        self.save_seconds = settings.save_seconds or max(SAVE_SECONDS, 4 * size / SAVE_RATE)
         self.begun = time.monotonic()
         self.earlier = (0.0, 0.0)  # seconds and share of the budget before this process
         self.few = FewUpdates()
@@ -282,7 +287,7 @@ class Training:
         The first process's clock counts, so that budgets and learning rates agree in all.
         """
         first, now = float(self.ranks.first), time.monotonic()
-        time_to_save = now - saved >= self.settings.save_seconds
+        time_to_save = now - saved >= self.save_seconds
         self.signal = self.signal or asked_to_stop()
         self.state.seconds, save, stop = self.ranks.total(
             first * (earlier + now - self.begun), first * time_to_save, float(bool(self.signal))
@@ -474,13 +479,11 @@ class Training:
         return self.finished() or bool(every and self.state.step % every == 0) or self.save_time
 
     def checkpoint(self) -> Checkpoint:
-        """Return everything needed to resume this training."""
-        tensors = {
-            "model": weights(self.trained),
-            "optimizer": self.optimizer.state(),
-            "best": self.best,
-            **({"mean": self.mean} if self.mean else {}),
-        }
+        """Return everything needed to resume this training; of a finished one, the best weights."""
+        tensors = {"best": self.best}
+        if not self.finished():
+            tensors |= {"model": weights(self.trained), "optimizer": self.optimizer.state()}
+            tensors |= {"mean": self.mean} if self.mean else {}
         state = asdict(self.state)
         if not self.best:
             del state["best_loss"], state["least_loss"]  # infinite, which JSON does not support
@@ -493,18 +496,19 @@ class Training:
             return f"{message} Training restarts from the beginning." if message else ""
         here, there = weights(self.trained), checkpoint.tensors
         source = checkpoints.folder / f"step-{checkpoint.step}"
-        state = checked(State, checkpoint.state, source)
-        for group, due in (("model", True), ("best", state.best is not None),
-                           ("mean", bool(self.mean))):  # fmt: skip
+        self.state = state = checked(State, checkpoint.state, source)
+        ended = self.finished()
+        for group, due in (("model", not ended), ("best", state.best is not None),
+                           ("mean", bool(self.mean) and not ended)):  # fmt: skip
             must_fit(here if due else {}, there.get(group, {}), f"{source}: {group} does not match")
-        load_weights(self.trained, there["model"])
-        self.optimizer.load(there.get("optimizer", {}))
-        self.state = state
+        load_weights(self.trained, there["best" if ended else "model"])
+        if not ended:
+            self.optimizer.load(there.get("optimizer", {}))
         self.batch_tokens = state.batch_tokens or self.batch_tokens
         if state.best is not None:
             self.best = filled(here, there["best"])
         if self.mean:
-            self.mean = filled(weights(self.trained), there["mean"])
+            self.mean = filled(weights(self.trained), there["best" if ended else "mean"])
         return f"{message} Resumed from step {checkpoint.step}.".strip()
 
     def progress(
@@ -565,9 +569,12 @@ def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:
     ((2, 1), (3, 1))
     >>> validations(TrainingSettings(patience=5), 6)
     (1, 5)
+    >>> validations(TrainingSettings(epochs=4, least_steps=200), 2)
+    (1, 13)
     """
     if not settings.patience:
-        return 2, 1
+        few = settings.least_steps and steps < LEAST_BETWEEN
+        return (1, math.ceil(LEAST_BETWEEN / steps)) if few else (2, 1)
     return math.ceil(steps / BETWEEN), math.ceil(LEAST_BETWEEN / steps)
 
 

@@ -135,7 +135,12 @@ class TrainingSettings(Settings):
         "dropout",
     )
     save_every: int = Field(0, ge=0, description="steps between checkpoints; 0 = by time only")
-    save_seconds: float = Field(30.0, gt=0, description="maximum seconds between checkpoints")
+    save_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="seconds between checkpoints; 0 = 30, or more for a large network: its "
+        "checkpoints are at most 2 MB a second",
+    )
     track: str = Field(
         "none",
         description="also send metrics to a tracker: tensorboard, FILE.py:Name or one that an "

@@ -11,7 +11,7 @@ from regard.core.errors import RegardError
 from regard.training.checkpoints import Checkpoints, weights
 from regard.training.clock import follow_the_clock
 from regard.training.loop import GAINS, Progress, Training, fitting_batch, step_seed, train
-from regard.training.precision import Precision
+from regard.training.precision import Precision, choose_precision
 from regard.training.settings import (
     LEAST_BETWEEN,
     LEAST_STEPS,
@@ -151,6 +151,25 @@ def test_saving_changes_nothing(tmp_path: Path) -> None:
     run(saving, Checkpoints(tmp_path), save_seconds=1e-9, save_every=2)
     assert same(plain, saving)
     assert len(Checkpoints(tmp_path).steps()) == 2
+
+
+def test_checkpoints_of_large_networks_are_rare_and_the_last_has_the_best_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interval(**given: Any) -> float:
+        precision = choose_precision("fp32", "cpu")
+        return Training(Bag(), Toy(), settings(**given), precision).save_seconds
+
+    size = 4 * sum(x.numel() for x in Bag().parameters())
+    assert interval() == 30
+    monkeypatch.setattr("regard.training.loop.SAVE_RATE", size / 100)
+    assert interval() == pytest.approx(400)
+    assert interval(save_seconds=5) == 5
+    checkpoints = Checkpoints(tmp_path)
+    run(Bag(), checkpoints, save_every=2, average=0.5)
+    earlier, last = checkpoints.steps()
+    assert set(checkpoints.load(last).tensors) == {"best"}
+    assert set(checkpoints.load(earlier).tensors) == {"best", "mean", "model", "optimizer"}
 
 
 def test_a_finished_training_yields_nothing_more(tmp_path: Path) -> None:

@@ -33,14 +33,14 @@ FREE = {
     "compile", "track",
 }  # fmt: skip
 PRETRAINED = "pretrained"  # tokenizer= of a run with weights=
-#: The default settings for fine-tuning a pretrained network. Devlin et al. 2019, A.3.
+#: The default settings for fine-tuning a pretrained network, with a rate by `tuning_rate`. Devlin
+#: et al. 2019, A.3.
 FINE_TUNING: Mapping[str, Any] = {
     "epochs": 4,
-    "least_steps": 300,  # with few labels, 4 epochs are too few: Zhang et al. 2021
-    "learning_rate": 3e-5,
+    "least_steps": 200,  # with few labels, 4 epochs are too few: Zhang et al. 2021
     "schedule": "linear",
     "warmup": 0.1,
-    "batch_size": 32,
+    "batch_size": 16,
 }
 
 
@@ -260,6 +260,18 @@ def _must_have_trees(position: str, task: TaskEntry, data: Mapping[str, Any]) ->
         )
 
 
+def tuning_rate(width: int, layers: int) -> float:
+    """Return the learning rate for fine-tuning an encoder: 3e-5 · (768 · 12) / (width · layers).
+
+    Small encoders need larger rates, which Adam's step, equal for every weight, makes inversely
+    proportional to the width (Yang et al. 2021, "Tensor Programs V"). Bounded by 2e-5 and 2e-4.
+
+    >>> tuning_rate(768, 12), tuning_rate(384, 6), tuning_rate(1024, 24), tuning_rate(128, 2)
+    (3e-05, 0.00012, 2e-05, 0.0002)
+    """
+    return float(f"{min(max(3e-5 * 768 * 12 / (width * max(layers, 1)), 2e-5), 2e-4):.2g}")
+
+
 def training_defaults(
     task: TaskEntry, network: Settings, given: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -282,8 +294,9 @@ def training_defaults(
     """
     given = {key: value for key, value in given.items() if str(value) not in ("", "0", "0.0")}
     left_out = {"batch_size"} if "batch_tokens" in given else set()
-    if weights_of(network):
-        usual: Mapping[str, Any] = FINE_TUNING
+    if isinstance(network, EncoderSettings) and network.weights:
+        rate = tuning_rate(network.width, network.layers)
+        usual: Mapping[str, Any] = {**FINE_TUNING, "learning_rate": rate}
         left_out |= {"epochs", "least_steps"} if {*BUDGETS} & given.keys() else set()
     else:
         usual = task.training

@@ -31,6 +31,10 @@ from regard.training.precision import Precision
 from regard.training.ranks import ranks
 from regard.training.settings import TrainingSettings
 
+#: With so many more correct validation texts, the frozen encoder is kept. Fewer are more likely
+#: chance than harm, since fine-tuning gains some points on average: docs/results/few-labels.md.
+CLEAR = 4
+
 
 def precision_of(folder: Folder) -> Precision:
     """Return the precision of a run, from its ``env.json``."""
@@ -103,9 +107,31 @@ class Learner:
         if self.config.entry.frozen:
             return Fitting(cast(Classifier, model), task, settings, self.precision).run()
         saved = self.folder.checkpoints
-        if task.fits_head and weights_of(self.config.network) and not saved.steps():
+        if self._begins_with_head(task) and not saved.steps():
             Fitting(cast(Classifier, model), task, settings, self.precision).begin()
         return train(model, task, settings, saved, precision=self.precision, end=end)
+
+    def _begins_with_head(self, task: Any) -> bool:
+        """Return whether a fine-tuning begins with a head fitted to the frozen encoder."""
+        return bool(task.fits_head and weights_of(self.config.network))
+
+    def _better(self, task: Any, tuned: nn.Module) -> tuple[nn.Module, dict[str, Any]]:
+        """Return the fine-tuned network, or the frozen encoder if it is clearly better.
+
+        The facts are both validation scores, and whether the frozen one is kept.
+        """
+        settings = self.config.training.model_copy(
+            update={"threads": self.folder.environment()["threads"]}
+        )
+        with using(kernels_of(self.folder)):
+            network, _ = begin(self.config, task)
+            fitting = Fitting(cast(Classifier, network), task, settings, self.precision)
+            *_, fitted = fitting.run()
+        best = MetricsLog(self.folder.metrics).rows()[-1]["best"]
+        assert fitted.validation is not None
+        kept = (fitted.validation - best) * len(task.lengths("validation", 0, 0)) >= CLEAR
+        facts = {"frozen": fitted.validation, "tuned": best, "kept": kept}
+        return network if kept else tuned, facts
 
     def validate(self) -> Iterator[Progress]:
         """Train and validate without reading the test split."""
@@ -204,6 +230,8 @@ class Learner:
             yield self._fit(task)
             return
         model, environment = yield from self._learn(task, end)
+        if self._begins_with_head(task) and not config.entry.frozen and ranks().world == 1:
+            model, environment["head"] = self._better(task, model)
         answers = self._answers(task, model)
         atomic_io.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
         atomic_io.write_bytes(folder.predictions, answers)

@@ -25,6 +25,7 @@ from regard.lab.runs.convergence import CONVERGED, MEANINGS, ONE_LABEL, TRIVIAL,
 from regard.lab.runs.folder import Folder
 from regard.lab.runs.learning import Learner, kernels_of, precision_of
 from regard.lab.runs.metrics_log import MetricsLog
+from regard.lab.tasks import unit_of
 from regard.lab.tasks.task import with_unknown
 from regard.training.checkpoints import load_weights, must_describe
 from regard.training.loop import NOTHING, Progress
@@ -32,6 +33,7 @@ from regard.training.precision import Precision
 from regard.training.ranks import ranks
 
 ENDED = "the training was ended by --end after {:.0%} of its budget"
+WORSE = "validation {0} was {1} with the encoder frozen and {2} after fine-tuning; {3}"
 READ = "evaluated on its training texts, since validation=0 holds out none"
 TIMED = "its budget of {:g} minutes gave {:,} steps on this machine; repeat it elsewhere with {}"
 
@@ -134,6 +136,12 @@ class Run:
         notes = [] if self.ended is None else [ENDED.format(self.ended)]
         if self.ended is None and self.complete and (how := self.convergence) != CONVERGED:
             notes.append(f"{how}: {MEANINGS[how]}")
+        head = self._environment.get("head", {})
+        if head and head["frozen"] > head["tuned"]:
+            unit = unit_of(self.task.metric)
+            scores = (f"{unit.write(head[key])}{unit.sign}" for key in ("frozen", "tuned"))
+            then = "the frozen one is kept" if head["kept"] else "compare with the model frozen"
+            notes.append(WORSE.format(self.task.metric, *scores, then))
         if self.repeat:
             steps = self.metrics()[-1]["steps"]
             notes.append(TIMED.format(self.config.training.minutes, steps, self.repeat))

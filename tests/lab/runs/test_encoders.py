@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from regard.core.errors import RegardError
 from regard.lab import runs
-from regard.lab.runs.config import Config
+from regard.lab.runs.config import Config, tuning_rate
 from regard.lab.studies.compare import compare
 from regard.lab.studies.processes import Local
 from tests.interop import encoders
@@ -177,6 +177,25 @@ def test_arms_beside_others_in_one_comparison(data, bert, tmp_path):
         shutil.copy(tmp_path / "kept" / "model.safetensors", bert)
 
 
+def test_the_frozen_encoder_is_kept_where_it_is_clearly_better(data, bert, tmp_path, monkeypatch):
+    given = [data, f"weights={bert}", *BRIEF]
+    frozen = train(tmp_path / "frozen", "frozen", *given)
+    for least, kept in ((1e9, False), (-1e9, True)):
+        monkeypatch.setattr("regard.lab.runs.learning.CLEAR", least)
+        run = train(tmp_path / str(kept), "bert", *given, "steps=3", "learning_rate=0.01")
+        head = run.folder.environment()["head"]
+        assert head == {"frozen": frozen.metrics()[-1]["validation"],
+                        "tuned": run.metrics()[-1]["best"], "kept": kept}  # fmt: skip
+        ours, theirs = load_file(run.folder.weights), load_file(frozen.folder.weights)
+        assert all(torch.equal(x, theirs[name]) for name, x in ours.items()) == kept
+        run.__dict__["_environment"] = {"head": {**head, "frozen": 0.9, "tuned": 0.8}}
+        then = "the frozen one is kept" if kept else "compare with the model frozen"
+        assert run.notes[-1] == (
+            "validation accuracy was 90.0 % with the encoder frozen and 80.0 % after fine-tuning; "
+            f"{then}"
+        )
+
+
 def test_settings_that_come_with_the_weights(bert):
     made = Config.make("classification", "bert", [f"weights={bert}"])
     kept = json.loads((bert / "config.json").read_text())
@@ -184,8 +203,9 @@ def test_settings_that_come_with_the_weights(bert):
     assert made.data.tokenizer == "pretrained"
     assert made.reads.length == encoders.MOST - 2
     training = made.training
-    assert (training.learning_rate, training.epochs, training.warmup) == (3e-5, 4, 0.1)
-    assert training.least_steps == 300
+    rate = tuning_rate(made.network.width, made.network.layers)
+    assert (training.learning_rate, training.epochs, training.warmup) == (rate, 4, 0.1)
+    assert training.least_steps == 200
     assert (
         Config.make("classification", "bert", [f"weights={bert}", "epochs=2"]).training.least_steps
         == 0
