@@ -20,10 +20,9 @@ class EncoderTokenizer(Stored):
 
     A symbol spelt out in a text, such as "[SEP]", is split like any other word, so that no text
     can fake one. ``special_tokens`` are the ids of the symbols that the encoder expects before
-    (``classify``) and after (``separator``) a text; the model adds them. ``unknown`` is the id of
-    an unknown token, None where any text can be encoded (by bytes).
-
-    Raises: a tokenizer without such symbols.
+    (``classify``) and after (``separator``) a text; the model adds them. They are None for the
+    tokenizer of a table of vectors without such symbols. ``unknown`` is the id of an unknown token,
+    None where any text can be encoded (by bytes).
     """
 
     kind = "pretrained"
@@ -76,6 +75,7 @@ class EncoderTokenizer(Stored):
 
     def framed(self, pieces: Sequence[str]) -> list[str]:
         """Return pieces between the names of the symbols that the model adds."""
+        assert self.special_tokens is not None
         first, last = (
             self.vocabulary[i]
             for i in (self.special_tokens.classify, self.special_tokens.separator)
@@ -88,8 +88,8 @@ class EncoderTokenizer(Stored):
         return cls(cls.read(Path(path)), str(path))
 
 
-def _special_tokens(inner: Any, source: str) -> SpecialTokens:
-    """Return the symbols around a text, as the tokenizer adds them, or by name."""
+def _special_tokens(inner: Any, source: str) -> SpecialTokens | None:
+    """Return the symbols around a text, as the tokenizer adds them, or by name; None without."""
     with panics(f"the tokenizer of {source} cannot tokenize a text"):
         encoding = inner.encode(PROBE)
     specials = [
@@ -106,8 +106,4 @@ def _special_tokens(inner: Any, source: str) -> SpecialTokens:
         numbers = inner.token_to_id(first), inner.token_to_id(last)
         if None not in numbers:
             return SpecialTokens(mask, separator=numbers[1], classify=numbers[0])
-    raise RegardError(
-        f"the tokenizer of {source} has no symbols to put around a text ([CLS] and [SEP], or <s> "
-        "and </s>); save the model's own tokenizer next to it: "
-        "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) of transformers"
-    )
+    return None

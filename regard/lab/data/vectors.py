@@ -1,4 +1,8 @@
-"""Pretrained word vectors in GloVe's text format, plain, gzip or inside the zip."""
+"""Pretrained word vectors: GloVe's text format, plain, gzip or inside the zip, or a static table.
+
+A static table (wordllama, model2vec, StaticEmbedding) has its own tokenizer, which the network
+then uses, so that words that are not in the training texts have vectors too.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,6 +24,7 @@ ARCHIVE = "glove.6B.zip"
 WIDTHS = (50, 100, 200, 300)
 
 _glove = re.compile(r"glove-(\d+)")
+_hub = re.compile(r"[\w.-]+/[\w.-]+(?<!\.txt)(?<!\.gz)(?<!\.zip)")
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,18 @@ class Vectors:
         return len(self.ids)
 
 
+def is_table(source: str) -> bool:
+    """Return whether vectors are a table with a tokenizer, by their name: a folder, a hub name.
+
+    >>> [is_table(x) for x in ("wordllama", "minishlab/potion-base-8M", "glove-50", "my/v.txt.gz")]
+    [True, True, False, False]
+    """
+    path = Path(source).expanduser()
+    return (
+        source == "wordllama" or path.is_dir() or bool(_hub.fullmatch(source) and not path.exists())
+    )
+
+
 def load_vectors(
     source: Path | str, vocabulary: Sequence[str], *, data_dir: Path | str | None = None
 ) -> Vectors:
@@ -44,13 +61,20 @@ def load_vectors(
 
     `source` is "glove-50", "glove-100", "glove-200" or "glove-300" in the folders of
     `regard.lab.data.fetch.folders` (the full file, then glove.6B.zip, then parts of the file), a
-    .txt file, plain or .gz, or a member of a zip archive: ``glove.6B.zip/glove.6B.50d.txt``. A line
+    .txt file, plain or .gz, or a member of a zip archive: ``glove.6B.zip/glove.6B.50d.txt``, or a
+    static table (`is_table`), whose first rows belong to the tokens of its own tokenizer. A line
     is a word and its numbers; a header with the counts of words and numbers (word2vec) is skipped.
     A repeated word keeps its first vector.
 
     Raises, with file:line: a line of another width; NaN, infinity or a non-number in a vector that
     is used; a line past the limit; a truncated file; no vector for any token.
     """
+    if is_table(str(source)):
+        from regard.interop.sentences import load_static  # imports torch
+
+        table = np.asarray(load_static(str(source)).body.embedding.weight.detach().numpy())
+        known = np.arange(min(len(vocabulary), len(table)))
+        return Vectors(table[known], known, table.shape[1], len(vocabulary))
     path, member = _locate(str(source), data_dir)
     wanted = {token.encode(errors="replace"): i for i, token in enumerate(vocabulary)}
     name = member or path.name

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from regard.core.errors import RegardError
 from regard.core.trusted import must_be_trusted
+from regard.interop.sentences import load_static
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.tokenizers import Tokenizer
-from regard.lab.runs.config import Config, weights_of
+from regard.lab.runs.config import PRETRAINED, Config, table_of, weights_of
 from regard.lab.runs.encoder import Encoder
 from regard.lab.runs.folder import Folder, TokenizerKind
 from regard.lab.runs.room import shape_of
@@ -57,19 +58,22 @@ def prepare(config: Config, *own: Any) -> Any:
     """Build the task without reading its data.
 
     ``own``: the tokenizer and facts of a run. By default, use the tokenizer of the run or of the
-    pretrained weights that it starts from.
+    pretrained weights or table of vectors that it starts from.
     """
     task = config.unread_task
     if not own and (init := config.training.init):
         own = (complete(Path(init)).read_tokenizer(tokenizer_kind(config)),)
     elif not own and (name := weights_of(config.network)):
         own = (Encoder(name).tokenizer,)
+    elif not own and (name := table_of(config.network)):
+        own = (EncoderTokenizer(load_static(name).reading.tokenizer, name),)
     return type(task)(config.reads, *own) if own else task
 
 
 def tokenizer_kind(config: Config) -> TokenizerKind:
     """Return the class that reads a run's ``tokenizer.json``."""
-    return EncoderTokenizer if weights_of(config.network) else Tokenizer
+    own = getattr(config.data, "tokenizer", "") == PRETRAINED
+    return EncoderTokenizer if own else Tokenizer
 
 
 def begin(config: Config, task: Any) -> tuple[nn.Module, dict[str, Any]]:

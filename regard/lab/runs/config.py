@@ -14,6 +14,7 @@ from regard.core.names import absolute, reads_trees
 from regard.core.settings import Settings, build, split
 from regard.core.trusted import must_be_trusted, trust_named
 from regard.lab.data.conllu import is_conllu
+from regard.lab.data.vectors import is_table
 from regard.lab.runs.track import TRACKERS
 from regard.lab.tasks import TASKS, TaskEntry
 from regard.lab.tasks.models import ModelEntry
@@ -32,7 +33,7 @@ FREE = {
     "data_dir", "save_every", "save_seconds", "strategy", "accumulate", "activation_checkpointing",
     "compile", "track",
 }  # fmt: skip
-PRETRAINED = "pretrained"  # tokenizer= of a run with weights=
+PRETRAINED = "pretrained"  # tokenizer= of a run with weights=, or with vectors= of a table
 #: The default settings for fine-tuning a pretrained network, with a rate by `tuning_rate`. Devlin
 #: et al. 2019, A.3.
 FINE_TUNING: Mapping[str, Any] = {
@@ -95,8 +96,12 @@ class Config:
         _must_have_trees(str(network.get("position", "")), task_entry, data)
         configured = entry.configure(network)
         if name := weights_of(configured):
-            data = {**data, "tokenizer": _own_tokens(task_entry.configure(data), data.keys(), name)}
+            own = _own_tokens(task_entry.configure(data), data.keys(), f"weights={name}")
+            data = {**data, "tokenizer": own}
             configured = configured if init else _as_stored(name, network)
+        elif name := table_of(configured):
+            own = _own_tokens(task_entry.configure(data), data.keys(), f"vectors={name}")
+            data = {**data, "tokenizer": own}
         elif entry.pretrained and not getattr(configured, "weights", ""):
             raise RegardError(
                 f"{model} needs a pretrained encoder: give weights=FOLDER, or a name on the hub"
@@ -228,6 +233,12 @@ def weights_of(network: Settings) -> str:
     return network.weights if isinstance(network, EncoderSettings) else ""
 
 
+def table_of(network: Settings) -> str:
+    """Return ``vectors=`` of a network if they are a table with its own tokenizer, else ""."""
+    name = str(getattr(network, "vectors", ""))
+    return name if name and is_table(name) else ""
+
+
 def model_after(init: Path | None, task: str) -> str:
     """Return the model of the run to start from, if the task has this model."""
     if init is None:
@@ -316,13 +327,11 @@ def _as_stored(name: str, given: Mapping[str, Any]) -> Settings:
 
 
 def _own_tokens(data: Settings, given: Iterable[str], name: str) -> str:
-    """Return ``tokenizer`` for pretrained weights. Raises: another one is given."""
+    """Return ``tokenizer`` for pretrained weights or vectors. Raises: another one is given."""
     settings = data.model_dump()
     for key in sorted({*CUTTING} & {*given} - {"length"}):
         if settings["tokenizer"] != PRETRAINED:
-            raise RegardError(
-                f"weights={name} has its own tokenizer; leave {key}={settings[key]} out"
-            )
+            raise RegardError(f"{name} has its own tokenizer; leave {key}={settings[key]} out")
     return PRETRAINED
 
 

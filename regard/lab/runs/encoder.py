@@ -69,6 +69,12 @@ class Encoder:
                 f"weights={self.source}: the tokenizer has {len(tokenizer):,} tokens, but the "
                 f"model only {words:,} words; they do not match"
             )
+        if tokenizer.special_tokens is None:
+            raise RegardError(
+                f"the tokenizer of {self.source} has no symbols to put around a text ([CLS] and "
+                "[SEP], or <s> and </s>); save the model's own tokenizer next to it: "
+                "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) of transformers"
+            )
         return tokenizer
 
     @cached_property

@@ -101,7 +101,11 @@ WordDropout = Annotated[
 ]
 InitStd = Annotated[float, Field(gt=0, description="standard deviation of initial word vectors")]
 Vectors = Annotated[
-    str, Field(description="pretrained word vectors, which set the width: glove-100 or a file")
+    str,
+    Field(
+        description="pretrained word vectors, which set the width: glove-100, a file, or with its "
+        "own tokenizer wordllama or a folder or hub name of model2vec"
+    ),
 ]
 Norm = Annotated[
     Literal["pre", "post"], Field(description="LayerNorm before each sublayer, or after each sum")
