@@ -301,7 +301,7 @@ def show_comparison(comparison: "Comparison") -> None:
     models = models_of(comparison.task) if comparison.task in TASKS else {}
     baselines = [name for name, entry in models.items() if entry.baseline]
     if baselines and not any(result.arm.model in baselines for result in comparison.arms):
-        free = " or ".join(name for name in baselines if not models[name].pretrained)
+        free = " or ".join([name for name in baselines if not models[name].pretrained][:2])
         say(f"no arm is a baseline; add {free} to see the gain of a network")
     for failure in comparison.failures:
         err.print(f"error: {failure}", markup=False)

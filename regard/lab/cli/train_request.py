@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MODELS_IN_WORDS = (  # written out so that --help does not load the table
     "mean, attention-pool, query-from-mean, self-attention, +residual, +positions, "
     "+residual+positions, +cls, transformer, gpt, bert, frozen, t5, rnn, cnn, "
-    "tfidf, nb-svm, static, sentence"
+    "tfidf, nb-svm, fasttext, static, sentence"
 )
 WRITERS_IN_WORDS = (
     "gru, bahdanau, lab-6, luong-dot, luong-general, luong-concat, transformer, t5, "

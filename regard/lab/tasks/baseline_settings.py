@@ -70,6 +70,21 @@ class NaiveBayesSVMSettings(Settings):
     )
 
 
+class FastTextSettings(Settings):
+    """Settings of fastText's classifier, some by fastText's own names."""
+
+    search: ClassVar[Mapping[str, Range]] = {
+        "ngrams": Choice(("1", "2", "3")),
+        "lr": LogUniform(0.05, 1.0),
+    }
+
+    ngrams: Ngrams = 2
+    minimum: int = Field(1, ge=1, description="minimum count of a word")
+    width: int = Field(50, ge=1, le=1_000, description="width of the vectors")
+    epoch: int = Field(25, ge=1, description="passes over the texts")
+    lr: float = Field(0.5, gt=0, description="learning rate at the beginning")
+
+
 class StaticSettings(Settings):
     """Settings of a linear model on static word vectors."""
 

@@ -5,10 +5,14 @@ of a text file, numbers as safetensors.
 """
 
 import json
+import re
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -22,10 +26,14 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from regard.core.errors import RegardError, UntrainableError, look_up
-from regard.core.reading import checked, read_json
+from regard.core.reading import checked, read_bytes, read_json
 from regard.core.settings import Settings, build
 from regard.lab.data.spelling import plain
-from regard.lab.tasks.baseline_settings import NaiveBayesSVMSettings, TfidfSettings
+from regard.lab.tasks.baseline_settings import (
+    FastTextSettings,
+    NaiveBayesSVMSettings,
+    TfidfSettings,
+)
 from regard.lab.tasks.heads import NEVER, weights_of
 
 M = TypeVar("M", bound="LinearModel")
@@ -37,6 +45,11 @@ WORD = (
     rf"[{HAN}]|[^\W{HAN}]+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b"
     rf"|\d+(?:[.,]\d+)+|[^\W{HAN}]+|\.{{2,}}|[^\w\s\ud800-\udfff]"
 )
+#: fastText's own file: its name, maximum bytes, first number and first numbers: args, dictionary.
+FASTTEXT, LARGEST, MAGIC = "model.bin", 1_000_000_000, 793_712_314
+HEADER = struct.Struct("<2i 12i d 3i q")
+BUCKETS = 100_000  # rows for n-grams, which are hashed
+LABEL = "__label__"
 SampleWeight = NDArray[np.floating] | None  # for each text; None: equal weights
 
 
@@ -395,6 +408,96 @@ class _Saved:
     inverse_penalty: float = 1.0
 
 
+class FastText:
+    """fastText's classifier: softmax of the mean of vectors of words and hashed n-grams.
+
+    Joulin et al. 2017. It is trained by the package ``fasttext`` in one thread, so equal texts give
+    equal models; the file is fastText's own. Raises: the package is not installed.
+    """
+
+    name = "fasttext"
+
+    def __init__(self, settings: FastTextSettings, labels: int) -> None:
+        self.settings, self.labels = settings, labels
+        self.model: Any = None
+        if find_spec("fasttext") is None:
+            raise RegardError("the package fasttext is not installed: pip install fasttext-wheel")
+
+    def fit(
+        self,
+        texts: Sequence[str],
+        labels: NDArray[np.integer],
+        weights: NDArray[np.floating] | None = None,
+    ) -> Self:
+        """Train on texts and label numbers. Raises: weights of labels, which it does not have."""
+        import fasttext
+
+        if weights is not None:
+            raise RegardError("fasttext has no weights of labels; leave class_weights out")
+        settings = self.settings
+        with TemporaryDirectory() as aside:
+            lines = (f"{LABEL}{y} {x}" for x, y in zip(map(_spaced, texts), labels, strict=True))
+            (Path(aside) / "texts").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            self.model = fasttext.train_supervised(
+                str(Path(aside) / "texts"),
+                dim=settings.width,
+                epoch=settings.epoch,
+                lr=settings.lr,
+                wordNgrams=settings.ngrams,
+                minCount=settings.minimum,
+                bucket=BUCKETS if settings.ngrams > 1 else 0,
+                thread=1,
+                verbose=0,
+            )
+        return self
+
+    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return probabilities (texts, labels); equal ones for a text without words."""
+        rows = np.zeros((len(texts), self.labels))
+        for row, text in zip(rows, texts, strict=True):
+            for chance, label in self.model.f.predict(_spaced(text) + "\n", -1, 0.0, "strict"):
+                row[int(label.removeprefix(LABEL))] = chance
+        sums = rows.sum(1, keepdims=True)
+        return np.where(sums > 0, rows / np.maximum(sums, 1e-9), 1 / self.labels)
+
+    def save(self, folder: Path) -> None:
+        """Write baseline.json and model.bin into an existing folder."""
+        description = {
+            "baseline": self.name,
+            "labels": self.labels,
+            "settings": self.settings.model_dump(),
+        }
+        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        self.model.save_model(str(folder / FASTTEXT))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Load a model that `save` wrote. Raises: a damaged file; sizes that do not fit."""
+        saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+        model = cls(build(FastTextSettings, saved.settings), saved.labels)
+        path, settings = folder / FASTTEXT, model.settings
+        content = read_bytes(path, LARGEST)
+        damaged = RegardError(f"{path} is damaged, or not a model of fastText with these settings")
+        if len(content) < HEADER.size:
+            raise damaged
+        numbers = HEADER.unpack_from(content)
+        sizes = (numbers[0], numbers[2], numbers[7]) == (MAGIC, settings.width, settings.ngrams)
+        buckets, words, labels = numbers[10], *numbers[16:18]
+        fits = 0 <= buckets <= BUCKETS and words >= 0 and 0 < labels <= model.labels
+        if not (sizes and fits and 4 * settings.width * (words + buckets) <= len(content)):
+            raise damaged
+        from fasttext.FastText import _FastText
+
+        try:
+            model.model = _FastText(model_path=str(path))
+        except (ValueError, RuntimeError, MemoryError):
+            raise damaged from None
+        known = {f"{LABEL}{number}" for number in range(model.labels)}
+        if not {*model.model.get_labels()} <= known:
+            raise damaged
+        return model
+
+
 def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
     """Load a model that `LinearModel.save` wrote, by its name in ``kinds``.
 
@@ -432,6 +535,11 @@ def read_saved(
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RegardError(f"{folder} does not contain a saved baseline: {error}") from None
     return cls(build(cls.settings_class, saved.settings), saved.labels), arrays, saved
+
+
+def _spaced(text: str) -> str:
+    """Return the words of a text with spaces between them, none of which looks like a label."""
+    return " ".join(re.findall(WORD, _plain(text).replace(LABEL, " ")))
 
 
 def _plain(text: str) -> str:

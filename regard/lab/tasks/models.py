@@ -12,6 +12,7 @@ from regard.core.settings import Settings
 from regard.core.settings import build as build_settings
 from regard.lab.tasks import describe
 from regard.lab.tasks.baseline_settings import (
+    FastTextSettings,
     NaiveBayesSVMSettings,
     NeighbourSettings,
     NoSettings,
@@ -218,6 +219,20 @@ def _naive_bayes_svm(
     return NaiveBayesSVM(settings, labels)
 
 
+def _fasttext(
+    settings: FastTextSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
+) -> Any:
+    from regard.lab.tasks.baselines import FastText
+
+    return FastText(settings, labels)
+
+
+def _load_fasttext(folder: Path) -> Any:
+    from regard.lab.tasks.baselines import FastText
+
+    return FastText.load(folder)
+
+
 def _embedded(name: str) -> Callable[..., Any]:
     def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
         from regard.lab.tasks.embedded import EMBEDDED
@@ -331,6 +346,13 @@ _ENTRIES = [
         _naive_bayes_svm,
         load=_load_baseline,
         weighs=True,
+    ),
+    ModelEntry(
+        "fasttext",
+        "softmax of the mean of word and n-gram vectors, if the package fasttext is installed",
+        FastTextSettings,
+        _fasttext,
+        load=_load_fasttext,
     ),
     *EMBEDDED.values(),
 ]

@@ -13,6 +13,7 @@ def test_every_model_is_an_arm_with_a_folder_of_its_own() -> None:
         "frozen",
         "tfidf",
         "nb-svm",
+        "fasttext",
         "static",
         "sentence",
     ]

@@ -8,7 +8,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from regard.core.errors import RegardError
-from regard.lab.tasks.baseline_settings import NaiveBayesSVMSettings, TfidfSettings
+from regard.lab.tasks.baseline_settings import (
+    FastTextSettings,
+    NaiveBayesSVMSettings,
+    TfidfSettings,
+)
 from regard.lab.tasks.baselines import BASELINES, WORD, Baseline, NaiveBayesSVM, Tfidf, load
 from regard.lab.tasks.models import MODELS
 
@@ -224,3 +228,39 @@ def test_a_weight_of_two_is_every_text_twice(name: str, labels: int) -> None:
     )
     loss = [float((np.maximum(0, 1 - x[mine]) ** 2).sum()) for x in (before, after)]
     assert loss[1] < loss[0], "texts that weigh more are fitted better"
+
+
+def test_fasttext_says_that_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.lab.tasks.baselines.find_spec", lambda name: None)
+    with pytest.raises(RegardError, match="not installed: pip install fasttext-wheel"):
+        MODELS["fasttext"].build(FastTextSettings(), vocabulary=0, labels=2)
+
+
+def test_fasttext_learns_is_loaded_and_refuses_damaged_files(tmp_path: Path) -> None:
+    pytest.importorskip("fasttext")
+    entry = MODELS["fasttext"]
+    texts, numbers = texts_of(3, 97, seed=0)
+    texts[0] += " __label__7"  # no label of its own
+    model, same = (
+        entry.build(entry.configure({"width": 8}), vocabulary=0, labels=4).fit(texts, numbers)
+        for _ in range(2)
+    )
+    news, truth = texts_of(3, 31, seed=1)
+    chances = model.probabilities([*news, ""])
+    assert (chances[:-1].argmax(1) == truth).mean() > 0.9
+    assert chances.sum(1) == pytest.approx(np.ones(32))
+    assert not chances[:-1, 3].any(), "a label without a text"
+    assert np.array_equal(chances, same.probabilities([*news, ""]))
+    with pytest.raises(RegardError, match="leave class_weights out"):
+        model.fit(texts, numbers, np.ones(4))
+    model.save(tmp_path)
+    assert entry.load is not None
+    assert np.array_equal(entry.load(tmp_path).probabilities([*news, ""]), chances)
+    content = (tmp_path / "model.bin").read_bytes()
+    for damaged in (b"", b"x" * 200, content[: len(content) // 2], content[:8] + content[16:]):
+        (tmp_path / "model.bin").write_bytes(damaged)
+        with pytest.raises(RegardError, match=r"model\.bin is damaged, or not a model of fastText"):
+            entry.load(tmp_path)
+    (tmp_path / "model.bin").unlink()
+    with pytest.raises(RegardError, match=r"model\.bin"):
+        entry.load(tmp_path)

@@ -8,13 +8,14 @@ from regard.core.settings import split
 from regard.lab.tasks.models import MODELS
 
 LADDER = """mean attention-pool query-from-mean self-attention +residual +positions
-+residual+positions +cls transformer gpt bert frozen t5 rnn cnn tfidf nb-svm static sentence"""
++residual+positions +cls transformer gpt bert frozen t5 rnn cnn tfidf nb-svm fasttext static
+sentence"""
 
 
 def test_the_ladder_is_complete_and_in_order() -> None:
     assert " ".join(MODELS) == " ".join(LADDER.split())
     baselines = [name for name, entry in MODELS.items() if entry.baseline]
-    assert baselines == ["tfidf", "nb-svm", "static", "sentence"]
+    assert baselines == ["tfidf", "nb-svm", "fasttext", "static", "sentence"]
 
 
 @pytest.mark.parametrize("name", MODELS)
