@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from regard.lab.reports.notebook import html, look
     from regard.lab.reports.plots import plot
     from regard.lab.runs import load
-    from regard.lab.runs.estimators import TextClassifier, TextRegressor
+    from regard.lab.runs.estimators import MultilabelClassifier, TextClassifier, TextRegressor
     from regard.lab.runs.kernel_estimator import KernelRegression
 
 __version__ = "0.1.0"
@@ -37,6 +37,7 @@ __all__ = [
     "KeyValueCache",
     "Mask",
     "MultiHeadAttention",
+    "MultilabelClassifier",
     "Normalizer",
     "RegardError",
     "Score",
@@ -56,6 +57,7 @@ __all__ = [
 
 _HOMES = {
     "KernelRegression": "regard.lab.runs.kernel_estimator",
+    "MultilabelClassifier": "regard.lab.runs.estimators",
     "TextClassifier": "regard.lab.runs.estimators",
     "TextRegressor": "regard.lab.runs.estimators",
     "compare": "regard.lab.cli.calls",

@@ -35,8 +35,8 @@ for name in regard.__all__:
 assert not any(name.startswith("regard.lab.") for name in sys.modules)
 """
 OF_THE_LABORATORY = {
-    "KernelRegression", "TextClassifier", "TextRegressor", "compare", "html", "load", "look",
-    "plot", "train",
+    "KernelRegression", "MultilabelClassifier", "TextClassifier", "TextRegressor", "compare",
+    "html", "load", "look", "plot", "train",
 }  # fmt: skip
 
 

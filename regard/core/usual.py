@@ -86,6 +86,7 @@ _ALSO: Mapping[str, str] = {
     "frozen": "linear-probe, probe, feature-extraction",
     # tasks
     "classification": "sentiment, text-classification, classify, imdb, sst, labels",
+    "multilabel": "multi-label, multilabel-classification, multi-label-classification, tags",
     "translation": "translate, mt, nmt, machine-translation, seq2seq",
     "language-modeling": "lm, clm, causal-lm, language-model, language-modelling",
     "masked-modeling": "mlm, masked-lm, masked-language-modeling, cloze",

@@ -62,6 +62,7 @@ def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the JSON of an answer as rows of a table: column, value.
 
     A label is followed by its probability; additional labels (``--top``) have numbered columns.
+    Several labels of a text are one column, and the probability of each label is another.
     Each of several outputs (``--best``) is a row with its rank. Words, tags and unknown words are
     joined by spaces.
 
@@ -77,10 +78,14 @@ def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
             for rank, one in enumerate(values["best"], 1)
         ]
     row: dict[str, Any] = {"text": values["text"]}
+    if "labels" in values and "top" not in values:
+        chances = {f"probability of {name}": p for name, p in values["probabilities"].items()}
+        return [row | {"labels": "; ".join(values["labels"])} | chances | unknown]
     if "probabilities" in values:
-        label = values["label"]
-        likely = [{"label": label, "probability": values["probabilities"][label]}]
-        for place, one in enumerate(values.get("top", likely), 1):
+        likely = values.get("top") or [
+            {"label": values["label"], "probability": values["probabilities"][values["label"]]}
+        ]
+        for place, one in enumerate(likely, 1):
             row |= {f"{key}_{place}" if place > 1 else key: cell for key, cell in one.items()}
         return [row | unknown]
     for key, value in values.items():

@@ -217,6 +217,9 @@ def check(
         str | None, typer.Option(help="Label column: a name, or a number from 1.")
     ] = None,
     labels: Annotated[str, typer.Option(help="Rename labels.", metavar="OLD:NEW,…")] = "",
+    separator: Annotated[
+        str, typer.Option(help="Sign between several labels of a row; none: they have one each.")
+    ] = "",
     group: Annotated[
         str | None, typer.Option(help="Group column; no group may be in two splits.")
     ] = None,
@@ -246,7 +249,7 @@ def check(
         source = DataSource(
             data,
             data_dir=data_dir or "",
-            columns=Columns(text or "", label or "", group or "", labels),
+            columns=Columns(text or "", label or "", group or "", labels, separator),
             splits=Splits(validation, test or ""),
         )
         findings = look(source, length=length, numbers=numbers, tags=tags, show=show)

@@ -106,8 +106,10 @@ def show_errors(evaluation: "Evaluation", count: int) -> None:
 def show(evaluation: "Evaluation", data: str) -> None:
     """Print an evaluation."""
     say(f"{evaluation.n:,} {evaluation.unit} of {data}")
-    for name, words in evaluation.words():
-        say(f"{name:<18} {words}")
+    facts = evaluation.words()
+    width = max(18, *(len(name) for name, _ in facts))
+    for name, words in facts:
+        say(f"{name:<{width}} {words}")
     for heads, *rows in evaluation.tables:
         say()
         print_table(heads, rows, right=heads[1:])

@@ -86,7 +86,9 @@ def init(
     config = Config.make(chosen, model or entry.model, [f"data={data}", *pairs])
     reasons = [*guessed.reasons, *(findings.remarks if findings else [])]
     if chosen != guessed.task:
-        reasons.append(f"task: {chosen}, {'as given' if task else 'since the labels are numbers'}")
+        kind = "since a row has several labels" if chosen == "multilabel" else ""
+        kind = "as given" if task else kind or "since the labels are numbers"
+        reasons.append(f"task: {chosen}, {kind}")
     problems = list(findings.problems) if findings else []
     content = written(config, path, reasons, problems)
     if path.exists() and not force and not (path.is_file() and path.read_bytes() == content):
@@ -139,9 +141,11 @@ def _checked(data: str, columns: dict[str, str], tags: bool) -> "Findings":
 
 
 def _task(guessed: str, findings: "Findings | None") -> str:
-    """Return the task; labels that are numbers and hardly repeat are for regression."""
+    """Return the task; numbers that hardly repeat are for regression, lists for multilabel."""
     if guessed == "classification" and findings and findings.parts[0].numbers:
         return "regression"
+    if guessed == "classification" and findings and findings.separator:
+        return "multilabel"
     return guessed
 
 

@@ -99,7 +99,8 @@ def predict(
 ) -> None:
     """Predict labels or generate texts, line by line.
 
-    A line is a label and its probability, or a generated text. Columns are separated by tabs.
+    A line is a label and its probability, or those of all labels of a text that has several, or a
+    generated text. Columns are separated by tabs.
 
     --top 3: the three most likely labels on each line, each with its probability.
     --best 5: up to five lines per text, best first, each with the number of the text, ln p and the

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from regard.training.loop import Progress
 
 TASKS_IN_WORDS = (
-    "classification, regression, tagging; reverse, dates, translation; language-modeling, "
-    "masked-modeling, span-corruption; birthplace-pretrain, birthplace; mqar, induction, "
-    "selective-copying, sorting, reversing, max-retrieval, indirect-indexing, modular-addition"
+    "classification, multilabel, regression, tagging; reverse, dates, translation; "
+    "language-modeling, masked-modeling, span-corruption; birthplace-pretrain, birthplace; mqar, "
+    "induction, selective-copying, sorting, reversing, max-retrieval, indirect-indexing, "
+    "modular-addition"
 )
 
 TEXT = "'your text'"  # the argument in a suggested command

@@ -67,7 +67,8 @@ def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
                 read += sum(sizes) + ROW
                 _must_fit(path, read)
                 together = str(values[2]) if values[2:] and values[2] is not None else ""
-                yield _row(values[0], values[1], names, f"{path.name}:{number}", together)
+                here, bare = f"{path.name}:{number}", columns.several
+                yield _row(values[0], values[1], names, here, together, unlabelled=bare)
 
 
 def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:
@@ -171,7 +172,15 @@ def _class_names(path: Path, schema: Any, column: int) -> list[str] | None:
     return names
 
 
-def _row(text: Any, label: Any, names: list[str] | None, here: str, group: str) -> Row:
+def _row(
+    text: Any,
+    label: Any,
+    names: list[str] | None,
+    here: str,
+    group: str,
+    *,
+    unlabelled: bool = False,
+) -> Row:
     """Return a row, with a class number replaced by the class name if there are names."""
     if names is not None and label is not None:
         if not isinstance(label, int) or isinstance(label, bool) or not -1 <= label < len(names):
@@ -180,7 +189,7 @@ def _row(text: Any, label: Any, names: list[str] | None, here: str, group: str) 
             )
             return BadRow(here, reason)
         label = None if label == UNLABELLED else names[label]
-    return example_of(text, label, here, group)
+    return example_of(text, label, here, group, unlabelled=unlabelled)
 
 
 def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:

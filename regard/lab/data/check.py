@@ -22,6 +22,7 @@ from regard.lab.data.examples import BadRow, Example
 from regard.lab.data.fetch import Show
 from regard.lab.data.files import collect, is_folder
 from regard.lab.data.guess import guess
+from regard.lab.data.label_lists import labels_in, looks_like_lists, separator_of
 from regard.lab.data.labels import (
     advice,
     hardly_repeat,
@@ -39,6 +40,7 @@ from regard.lab.data.sources import (
     Corpus,
     load_corpus,
     must_be_classes,
+    separated,
     split_test,
 )
 from regard.lab.data.spelling import counted, likeness, meaningless
@@ -107,6 +109,7 @@ class Findings:
     groups: dict[str, list[str]]  # groups in two parts, and their first row in each
     uneven: list[str]  # sentences about rare or dominant labels
     remarks: list[str]  # how ambiguous files were read
+    separator: str = ""  # between the labels of a row, if it has several
 
     def json(self) -> dict[str, Any]:
         """Return the result as plain values."""
@@ -132,12 +135,17 @@ class Findings:
             body.append(f"… and {len(places) - SHOWN:,} more; --json lists all")
         return body
 
+    def _share(self, part: Part, label: str) -> str:
+        count = part.labels.get(label, 0)
+        whole = part.rows if self.separator else sum(part.labels.values())
+        return f"{count:,} ({count / max(1, whole):.1%})"
+
     def _rows(self) -> list[list[str]]:
         parts = self.parts
         labels = list(dict.fromkeys(label for part in parts for label in part.labels))
         rows = [["rows", *(f"{part.rows:,}" for part in parts)]]
         for label in labels[:LABELS_SHOWN]:
-            rows.append([f"label {label[:30]}", *(_share(part, label) for part in parts)])
+            rows.append([f"label {label[:30]}", *(self._share(part, label) for part in parts)])
         if len(labels) > LABELS_SHOWN:
             rows.append([f"… and {len(labels) - LABELS_SHOWN} more labels", *("" for _ in parts)])
         if parts[0].numbers:
@@ -177,7 +185,8 @@ def check(
     to detect near copies (`regard.lab.data.near_copies`). ``numbers``: the labels are regression
     targets (`regard train regression`), which is also assumed where they are numbers that hardly
     repeat. ``tags``: sentences with a tag per word (`regard train tagging`), also recognised by
-    the file name.
+    the file name. With a separator in the columns, or values that look like several labels, each
+    row has several labels (`regard train multilabel`).
     """
     if length < 1:
         raise RegardError(f"length must be at least 1 word, not {length}")
@@ -189,6 +198,8 @@ def check(
     used_for = DATA[named].used_for if named in DATA else ""
     numbers = numbers or used_for == "regression"
     tags = tags or used_for == "tagging" or (own and not used_for and tags_by_name(named))
+    if used_for == "multilabel" and not source.columns.several:
+        source = _with_separator(source, "any")
     if isinstance(data, Corpus):
         name, parts_read = data.name, [("train", data.train, []), ("test", data.test, [])]
     else:
@@ -196,10 +207,26 @@ def check(
             name, parts_read = _gather(source, remarks, numbers=numbers, tags=tags)
         except OtherFileError as error:
             raise RegardError(f"{error}; {_advice(named)}") from None
+    rows, separator = parts_read[0][1], source.columns.separator
+    if not tags and not numbers and not separator:
+        sign = separator_of(example.label for example in rows)
+        if sign and own and not isinstance(data, Corpus):  # again, since labels may be empty
+            remark = (
+                f"{looks_like_lists(rows, sign)}: checked as such; use regard train multilabel "
+                f"separator={shlex.quote(sign)}, or --separator none to check each combination as "
+                "one label"
+            )
+            again = check(_with_separator(source, sign), length=length, show=show)
+            return replace(again, remarks=[remark, *again.remarks])
+    several = source.columns.several and not numbers and not tags
+    if several and own:
+        told, separator = separated(name, [x for _, x, _ in parts_read], separator)
+        parts_read = [(title, x, bad) for x, (title, _, bad) in zip(told, parts_read, strict=True)]
     if (
         not tags
         and not numbers
-        and (numbers := hardly_repeat([example.label for example in parts_read[0][1]]))
+        and not several
+        and (numbers := hardly_repeat([example.label for example in rows]))
     ):
         remarks.append("the labels are numbers that hardly repeat; use regard train regression")
     if numbers:
@@ -207,7 +234,9 @@ def check(
     lengths = _lengths([example.text for part in parts_read for example in part[1]], show)
     parts = []
     for title, examples, bad in parts_read:
-        parts.append(_part(title, examples, bad, lengths[: len(examples)], length, numbers, tags))
+        each = labels_in if several else str.split if tags else _only
+        row = Counter(x for y in examples for x in each(y.label)) if not numbers else Counter()
+        parts.append(_part(title, examples, bad, lengths[: len(examples)], length, numbers, row))
         lengths = lengths[len(examples) :]
     shared: list[Pair] = []
     conflicts: list[Pair] = []
@@ -233,7 +262,7 @@ def check(
     remarks += _decomposed([example for _, examples, _ in parts_read for example in examples])
     groups = _shared_groups([examples for _, examples, _ in parts_read])
     examples = parts_read[0][1]
-    classes = not numbers and not tags
+    classes = not numbers and not tags and not several
     later_parts = parts_read[1:] if classes else []
     strange = [_strange_labels(examples, later, part) for part, later, _ in later_parts]
     problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
@@ -250,7 +279,18 @@ def check(
         problems += leak(*hold_out(examples), "validation", "validation=FILE")
     counts = {part.name: part.labels for part in parts}
     uneven = imbalance(parts[0].labels, counts.get("test")) if classes else []
-    return Findings(name, length, parts, shared, conflicts, odd, problems, groups, uneven, remarks)
+    return Findings(
+        name, length, parts, shared, conflicts, odd, problems, groups, uneven, remarks,
+        separator if several else "",
+    )  # fmt: skip
+
+
+def _with_separator(source: DataSource, separator: str) -> DataSource:
+    return replace(source, columns=replace(source.columns, separator=separator))
+
+
+def _only(label: str) -> list[str]:
+    return [label]
 
 
 Lengths = NDArray[np.int64]
@@ -309,11 +349,9 @@ def _part(
     lengths: Lengths,
     length: int,
     numbers: bool,
-    tags: bool,
+    labels: Counter[str],
 ) -> Part:
     quantiles = np.quantile(lengths, list(QUANTILES.values())) if examples else np.zeros(5)
-    label_lists = (x.label.split(" ") if tags else [x.label] for x in examples if not numbers)
-    labels = Counter(label for each in label_lists for label in each)
     sizes = [number_of(example.label) or 0.0 for example in examples if numbers]
     spread = np.quantile(sizes, list(QUANTILES.values())).tolist() if sizes else []
     return Part(
@@ -459,11 +497,6 @@ def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
 
 def _empty(bad: Iterable[BadRow]) -> int:
     return sum(row.empty for row in bad)
-
-
-def _share(part: Part, label: str) -> str:
-    count = part.labels.get(label, 0)
-    return f"{count:,} ({count / max(1, sum(part.labels.values())):.1%})"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

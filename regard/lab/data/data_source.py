@@ -13,13 +13,20 @@ class Columns:
 
     ``text`` is the input, ``label`` the answer: a label, a number, tags or the other side of a
     pair. Rows of equal ``group`` stay in one split. ``labels`` renames values of the label column:
-    "neg:0,pos:1".
+    "neg:0,pos:1". ``separator`` stands between several labels of a row; "any": it is found; "none":
+    each value is one label; "": the same, but values that look like several labels are an error.
     """
 
     text: str = ""
     label: str = ""
     group: str = ""
     labels: str = ""
+    separator: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Return whether a row has several labels, or none."""
+        return self.separator not in ("", "none")
 
     @property
     def named(self) -> bool:

@@ -48,19 +48,25 @@ class Remark:
 Row = Example | BadRow | Remark
 
 
-def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | BadRow:
+def example_of(
+    text: Any, label: Any, here: str, group: str = "", *, unlabelled: bool = False
+) -> Example | BadRow:
     """Return the example of two values from JSON or a table, or a bad row with the reason.
 
-    A number or boolean label is written as in JSON. Null, NaN and whitespace count as empty.
+    A number or boolean label, or a list of them and of strings, is written as in JSON. Null, NaN
+    and whitespace count as empty; with ``unlabelled`` a label may be.
     """
     if text is not None and not isinstance(text, str):
         return BadRow(here, f"the text must be a string, not {_shown(text)}{_nested(text)}")
-    if isinstance(label, dict | list | tuple):
+    if isinstance(label, dict) or (
+        isinstance(label, list) and not all(isinstance(x, str | int | float) for x in label)
+    ):
         return BadRow(
             here,
-            f"the label must be a string or a number, not {_shown(label)}; regard supports one "
-            "label per text",
+            f"the label must be a string, a number or a list of them, not {_shown(label)}",
         )
+    if isinstance(label, list):
+        label = json.dumps(label, ensure_ascii=False)
     text = text or ""
     for what, value in (("text", text), ("label", label), ("group", group)):
         try:
@@ -74,7 +80,7 @@ def example_of(text: Any, label: Any, here: str, group: str = "") -> Example | B
         label = None
     label = "" if label is None else label if isinstance(label, str) else _shown(label)
     label = label_of(label)
-    if not label:
+    if not label and not unlabelled:
         return BadRow(here, "the label is empty", empty=True)
     return Example(text, label, here, label_of(group))
 

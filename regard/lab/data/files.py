@@ -115,7 +115,8 @@ def scan(path: Path | str, columns: Columns = NAMED) -> Iterator[Row]:
                 return columns_of(here, header, columns, numbers=kind != "jsonl")
 
             kind = "tsv" if kind == "txt" else kind
-            yield from _examples(selected(records(lines, kind), choose, optional=2))
+            rows = selected(records(lines, kind), choose, optional=2)
+            yield from _examples(rows, columns.several)
 
 
 def is_folder(path: Path) -> bool:
@@ -150,11 +151,14 @@ def _parsed_rows(lines: Lines, columns: Columns) -> Iterator[Example | BadRow]:
             yield BadRow(here, f"the sentence has {which}, unlike the sentences before")
             continue
         text = " ".join(sentence.words)
-        row = example_of(text, values["label"] or "", here, values.get("group") or "")
+        label, group = values["label"] or "", values.get("group") or ""
+        row = example_of(text, label, here, group, unlabelled=columns.several)
         yield replace(row, parents=sentence.parents) if isinstance(row, Example) else row
 
 
-def _examples(rows: Iterable[tuple[str, list[Any]] | BadRow | Remark]) -> Iterator[Row]:
+def _examples(
+    rows: Iterable[tuple[str, list[Any]] | BadRow | Remark], unlabelled: bool = False
+) -> Iterator[Row]:
     """Yield the examples of text, label and perhaps group."""
     for row in rows:
         if isinstance(row, BadRow | Remark):
@@ -162,7 +166,7 @@ def _examples(rows: Iterable[tuple[str, list[Any]] | BadRow | Remark]) -> Iterat
             continue
         here, (text, label, *more) = row
         group = "" if not more or more[0] is None else str(more[0]).strip()
-        yield example_of(text, label, here, group)
+        yield example_of(text, label, here, group, unlabelled=unlabelled)
 
 
 def _labelled_lines(lines: Lines) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Labels of a file: renaming, and checks for variant spellings, lists and missing values."""
+"""Labels of a file: renaming, and checks for variant spellings and missing values."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,6 @@ from regard.lab.data.examples import Example
 from regard.lab.data.numbers import parse_number, remedy
 from regard.lab.data.spelling import counted, label_of, likeness
 
-SEPARATORS = ",;|"
 NONE = frozenset(
     {"None", "null", "NULL", "NA", "N/A", "n/a", "nan", "NaN", "NAN", "<NA>"}
 )  # markers of missing values
@@ -132,26 +131,13 @@ def advice(label: str, near: str) -> str:
 def look_over(examples: Sequence[Example]) -> list[str]:
     """Return warnings about suspicious labels, each with its first row.
 
-    These are labels that differ only in case, whitespace or number format, markers of missing
-    values, and lists of labels ("a,b") in most rows. Raises: such lists in fewer rows.
+    These are labels that differ only in case, whitespace or number format, and markers of missing
+    values.
     """
     rows: dict[str, list[Example]] = {}
     for example in examples:
         rows.setdefault(example.label, []).append(example)
-    single = {*map(_bare, rows)}
-    several = [label for label in rows if (parts := _parts(label)) and parts <= single]
     notes = []
-    if several:
-        first = rows[several[0]][0]
-        lists = sum(len(rows[label]) for label in several)
-        advice_on_lists = (
-            f"{first.source}: {first.label!r:.60} is a list of labels, as in "
-            f"{counted(lists, 'row')} of {len(examples):,}; regard supports one label per text: "
-            "keep one, or make a yes/no file for each label"
-        )
-        if 2 * lists < len(examples):
-            raise RegardError(advice_on_lists)
-        notes.append(f"{advice_on_lists}; otherwise each list is learned as a separate label")
     usual_of: dict[str, str] = {}
     for label in sorted(rows, key=lambda label: -len(rows[label])):
         usual = usual_of.setdefault(spelt(label), label)
@@ -170,20 +156,6 @@ def look_over(examples: Sequence[Example]) -> list[str]:
                 "remove these rows"
             )
     return notes
-
-
-def _parts(label: str) -> frozenset[str]:
-    """Return the labels that a list of labels seems to contain; none for a single label."""
-    for sign in SEPARATORS:
-        parts = frozenset(map(_bare, _bare(label).split(sign)))
-        if len(parts) > 1:
-            return parts
-    return frozenset()
-
-
-def _bare(label: str) -> str:
-    """Return a label without surrounding brackets and quotes: a for ['a']."""
-    return label.strip("[](){}'\" ")
 
 
 def spelt(label: str) -> str:

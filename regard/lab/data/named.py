@@ -23,7 +23,8 @@ class DataSet:
     """A data set: its description, its task and its reader.
 
     ``read`` returns rows, from which a test part is split off, or rows by part: "train", "test" and
-    optionally "validation". A row is (text, label) for classification, regression (a number) and
+    optionally "validation". A row is (text, label) for classification, multilabel (a list of
+    labels), regression (a number) and
     tagging (as many tags as words, spaces between), (source, target) for translation, and a text
     for pretraining.
     """
@@ -162,6 +163,10 @@ def _ratings() -> dict[str, Sequence[Example]]:
     return _first(4000, synthetic.ratings(5000, SEED_OF_REVIEWS))
 
 
+def _praise() -> dict[str, Sequence[Example]]:
+    return _first(4000, synthetic.praise(5000, SEED_OF_REVIEWS))
+
+
 def _entities() -> dict[str, Sequence[Example]]:
     return _first(2400, entities.sentences(3000, SEED_OF_ENTITIES))
 
@@ -197,6 +202,11 @@ BUILT_IN = {
         "4,000 + 1,000 generated film reviews of one to five sentences, rated from 0 to 10",
         "regression",
         read=_ratings,
+    ),
+    "praise": DataSet(
+        "4,000 + 1,000 generated film reviews, labelled by the parts of the film that they praise",
+        "multilabel",
+        read=_praise,
     ),
     "entities": DataSet(
         "2,400 + 600 generated sentences with tagged people, places and organisations; the same "

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,17 @@ from regard.lab.data.data_source import Columns, DataSource, Splits, refuse
 from regard.lab.data.examples import Example
 from regard.lab.data.fetch import Show, fetch, folders
 from regard.lab.data.files import Read, is_folder, read
+from regard.lab.data.label_lists import (
+    labels_in,
+    looks_like_lists,
+    separator_of,
+    with_lists,
+)
 from regard.lab.data.labels import look_over, meant, parse_labels, rename, too_many
 from regard.lab.data.lines import path_of
 from regard.lab.data.named import DATA, examples_of, must_be_found
 from regard.lab.data.near_copies import leak
+from regard.lab.data.spelling import likeness
 from regard.lab.data.splits import Side, fingerprint, split_by_hash, without_later
 from regard.lab.data.titles import listed
 
@@ -29,7 +36,8 @@ TEST_SHARE = 0.2
 class Corpus:
     """Labelled texts. `labels` are the classes, in the order of a model's outputs.
 
-    `validation` is None without a validation file.
+    `validation` is None without a validation file. If texts have several labels, `separator` stood
+    between them in the file, and `label_lists.labels_in` returns those of an example.
     """
 
     name: str
@@ -39,6 +47,7 @@ class Corpus:
     notes: tuple[str, ...]  # sentences on what was dropped or split off
     fingerprint: str  # sha256 over all texts and labels, in order
     validation: list[Example] | None = None
+    separator: str = ""
 
 
 def load_corpus(
@@ -52,12 +61,13 @@ def load_corpus(
     dropped from the earlier of train, validation and test, unless ``duplicates`` is "keep", which
     reproduces published evaluations that kept them. An aclImdb folder or archive may be given by
     its path. With ``numbers`` the labels are finite numbers, which may differ between parts
-    ("ratings" by name); a corpus then has no `labels`. "imdb" is looked for in ``data_dir``,
-    ``REGARD_DATA`` and the cache, then downloaded. ``FILE.py:NAME`` is a `DataSet` of the user's
-    own.
+    ("ratings" by name); a corpus then has no `labels`. With a separator in the columns each text
+    has several labels, or none. "imdb" is looked for in ``data_dir``, ``REGARD_DATA`` and the
+    cache, then downloaded. ``FILE.py:NAME`` is a `DataSet` of the user's own.
 
     Raises: as `regard.lab.data.files.read`; a single label; a label that train does not have;
-    a different label in nearly every row; lists of labels.
+    a different label in nearly every row; labels that look like several, unless the separator is
+    "none"; no several labels, with the separator "any".
 
     >>> corpus = load_corpus("reviews")
     >>> len(corpus.train), len(corpus.test), corpus.labels
@@ -66,14 +76,16 @@ def load_corpus(
     source = DataSource.of(source)
     data, columns, splits = source.name, source.columns, source.splits
     task, rows = ("regression", "numbers") if numbers else ("classification", "texts with labels")
+    if columns.several:
+        task, rows = "multilabel", "texts with several labels"
     own_parts = examples_of(data, task, rows)
     path = path_of(data)
     place = imdb.find(path)
     if own_parts is not None or data == "imdb" or place:
         refuse(data, "has its own parts", **splits.files)
-        refuse(data, "has no columns", **vars(columns))
+        refuse(data, "has no columns", **{**vars(columns), "separator": ""})
     if own_parts is not None:
-        return _from_parts(data, own_parts, "text", splits, numbers)
+        return _from_parts(data, own_parts, "text", splits, numbers, columns.separator)
     if data == "imdb":
         return _imdb("imdb", find_imdb(source.data_dir, show=show), splits)
     must_be_found(data, task, rows)
@@ -89,7 +101,8 @@ def load_corpus(
     names = parse_labels(columns.labels)
     rename([example for part in parts.values() for example in part], names)  # errors
     parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
-    return _from_parts(data, parts, columns.group or "text", splits, numbers, notes)
+    by = columns.group or "text"
+    return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
 
 
 def find_imdb(data_dir: Path | str = "", *, show: Show | None = None) -> Path:
@@ -111,13 +124,21 @@ def _from_parts(
     by: str,
     splits: Splits,
     numbers: bool,
+    separator: str,
     notes: Sequence[str] = (),
 ) -> Corpus:
     """Return the corpus of examples by part, with a test part split off if there is none.
 
     ``by``: the column whose hash splits. Raises: a single label; a label in nearly every row; too
-    few rows.
+    few rows; as `must_be_single` and `separated`.
     """
+    if separator not in ("", "none"):
+        told, separator = separated(path, parts.values(), separator)
+        parts = dict(zip(parts, told, strict=True))
+        notes = [*notes, *split_off_test(path, parts, None, splits.seed, by)]
+        name = short(path) if path in DATA else name_of(Path(path))
+        corpus = corpus_of(name, parts, notes, splits.duplicates, several=True)
+        return replace(corpus, separator=separator)
     notes, rows = [*notes], parts["train"]
     counts = Counter(example.label for example in rows)
     if len(counts) == 1:
@@ -125,6 +146,8 @@ def _from_parts(
             f"{path}: all {len(rows)} rows have the label {rows[0].label!r}; two labels are needed"
         )
     if not numbers:
+        if not separator:
+            must_be_single(path, rows)
         must_be_classes(path, rows)
     notes += [] if numbers else look_over(rows)
     known = {} if numbers else counts
@@ -148,7 +171,7 @@ def read_parts(
 def split_off_test(
     path: str,
     parts: dict[Side, list[Example]],
-    counts: Mapping[str, int],
+    counts: Mapping[str, int] | None,
     seed: int,
     by: str,
     what: str = "texts",
@@ -160,6 +183,34 @@ def split_off_test(
     parts["train"], parts["test"] = split_test(path, rows, counts, seed)
     note = f"{len(parts['test']):,} of {len(rows):,} {what} split off as the test part, by a hash "
     return [f"{note}of the {by}", *leak(parts["train"], parts["test"], "test", "test=FILE")]
+
+
+def must_be_single(path: str, rows: Sequence[Example]) -> None:
+    """Raise an error if labels look like several labels each."""
+    if sign := separator_of(example.label for example in rows):
+        raise RegardError(
+            f"{path}: {looks_like_lists(rows, sign)}; learn them with regard train multilabel, or "
+            "set separator=none (--separator none for data check) to keep each combination as one "
+            "label"
+        )
+
+
+def separated(
+    path: str, parts: Iterable[list[Example]], separator: str
+) -> tuple[list[list[Example]], str]:
+    """Return the parts, train first, with several labels for each text, and their separator.
+
+    Raises: no separator found for "any"; as `with_lists`.
+    """
+    parts = list(parts)
+    if separator == "any":
+        separator = separator_of(example.label for example in parts[0] if example.label)
+        if not separator:
+            raise RegardError(
+                f"{path}: the label column does not look like several labels for each text; set "
+                "separator= to the sign between them, or use regard train classification"
+            )
+    return [with_lists(rows, separator) for rows in parts], separator
 
 
 def must_be_classes(path: str, rows: Sequence[Example]) -> None:
@@ -174,14 +225,20 @@ def must_be_classes(path: str, rows: Sequence[Example]) -> None:
 
 
 def split_test(
-    path: str, rows: Sequence[Example], counts: Mapping[str, int], seed: int = 0
+    path: str, rows: Sequence[Example], counts: Mapping[str, int] | None, seed: int = 0
 ) -> tuple[list[Example], list[Example]]:
     """Split off a test part by a hash of the group or text; `counts` are the rows of each label.
 
-    Raises: a label that would only be in the test part; an empty test part.
+    Without counts texts have several labels, and texts with a label that train would not have stay
+    in train, with their group. Raises: a label that would only be in the test part; an empty test
+    part.
     """
     train, test = split_by_hash(rows, TEST_SHARE, f"test {seed}")
-    if missing := sorted(set(counts) - {example.label for example in train}):
+    if counts is None:
+        kept = {_unit(example) for example in lacking(train, test)}
+        train += [example for example in test if _unit(example) in kept]
+        test = [example for example in test if _unit(example) not in kept]
+    elif missing := sorted(set(counts) - {example.label for example in train}):
         count = counts[missing[0]]
         which = f"all {count:,} rows" if count > 1 else "the only row"
         raise RegardError(
@@ -195,6 +252,16 @@ def split_test(
     return train, test
 
 
+def lacking(train: Iterable[Example], held: Iterable[Example]) -> list[Example]:
+    """Return the held-out texts with one of several labels that no training text has."""
+    known = {label for example in train for label in labels_in(example.label)}
+    return [example for example in held if not known.issuperset(labels_in(example.label))]
+
+
+def _unit(example: Example) -> str:
+    return example.group or likeness(example.text)
+
+
 def corpus_of(
     name: str,
     parts: Mapping[Side, list[Example]],
@@ -203,11 +270,12 @@ def corpus_of(
     order: tuple[str, ...] | None = None,
     *,
     numbers: bool = False,
+    several: bool = False,
 ) -> Corpus:
     """Return the corpus of these parts; texts in two of them are dropped from the earlier.
 
     ``order``: the labels, in the order of a model's outputs. With ``numbers`` labels are not
-    classes, and are not checked.
+    classes, and are not checked. ``several``: each text has several labels, or none.
     """
     parts, more = without_later(parts, lambda example: example.text, keep=duplicates == "keep")
     notes = [*notes, *more]
@@ -220,7 +288,11 @@ def corpus_of(
     )
     if numbers:
         return Corpus(name, train, test, (), tuple(notes), digest, validation)
-    labels = order or in_order({example.label for example in train})
+
+    def each(example: Example) -> list[str]:
+        return labels_in(example.label) if several else [example.label]
+
+    labels = order or in_order({label for example in train for label in each(example)})
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "no rows"
         others = " and ".join(part for part in ("validation", "test") if part in parts)
@@ -231,11 +303,11 @@ def corpus_of(
     known = set(labels)
     for part, later in parts.items():
         for example in later:
-            if example.label not in known:
+            if new := [label for label in each(example) if label not in known]:
                 raise RegardError(
-                    f"{example.source}: the label {example.label!r:.80} occurs only in {part}; "
+                    f"{example.source}: the label {new[0]!r:.80} occurs only in {part}; "
                     f"train has {listed(labels)}"
-                    + (meant(example.label, labels) or "; regard data check reports likely causes")
+                    + (meant(new[0], labels) or "; regard data check reports likely causes")
                 )
     return Corpus(name, train, test, labels, tuple(notes), digest, validation)
 

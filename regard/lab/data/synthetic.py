@@ -13,6 +13,7 @@ So a bag of words exceeds 38 + 8 + 54 / 2 = 73 % only by chance; a model of the 
 100 %.
 """
 
+import json
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -89,6 +90,11 @@ CHOICES = {
 }
 WORDS = {slot: words.split("|") for slot, words in CHOICES.items()}
 
+PRAISED = ("acting", "plot", "music", "dialogue", "camera")  # the labels of `praise`
+ABOUT_PARTS = [
+    x for kind in SENTENCES.values() for x in kind if "{part}" in x and "{film}" not in x
+]
+
 
 @dataclass(frozen=True)
 class Grammar:
@@ -152,6 +158,30 @@ def ratings(count: int, seed: int = 0) -> list[Example]:
         )
         points = round(10 * sum(praises) / len(praises), 1)
         examples.setdefault(text, Example(text, f"{points:g}", f"ratings:{len(examples) + 1}"))
+    return list(examples.values())
+
+
+def praise(count: int, seed: int = 0) -> list[Example]:
+    """Return `count` distinct reviews of one to four parts of a film, a sentence each.
+
+    The labels are the parts that are praised, none if all are criticised.
+
+    >>> review = praise(1, seed=3)[0]
+    >>> print(review.label, "|", review.text)
+    ["camera"] | Never once was the camera awful. The plot was not moving at all.
+    """
+    chance = random.Random(seed)
+    examples: dict[str, Example] = {}
+    while len(examples) < count:
+        likes = {
+            part: chance.random() < 0.5 for part in chance.sample(PRAISED, chance.randint(1, 4))
+        }
+        text = " ".join(
+            _sentence(chance.choice(ABOUT_PARTS), chance, {**WORDS, "part": [part]}, positive)
+            for part, positive in likes.items()
+        )
+        label = json.dumps(sorted(part for part, positive in likes.items() if positive))
+        examples.setdefault(text, Example(text, label, f"praise:{len(examples) + 1}"))
     return list(examples.values())
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from regard.core import reading
 from regard.core.errors import RegardError
 from regard.core.reading import parse_json
+from regard.lab.data.label_lists import joined
 from regard.lab.reports.figures import Series
 from regard.lab.studies import arms as study
 from regard.lab.studies.job import RunScore, read_score
@@ -30,7 +31,7 @@ class Answer:
     """A run's prediction for one test example; `confidence` is the predicted probability.
 
     If `tags`, truth and prediction are a tag for each word of the text; if `written`, they are
-    texts.
+    texts; if `several`, they are labels joined to one text.
     """
 
     index: int
@@ -40,9 +41,12 @@ class Answer:
     confidence: float
     tags: bool = False
     written: bool = False
+    several: bool = False
 
     def in_words(self, answer: str) -> str:
         """Return the truth or the prediction as text; tags as the spans that they mark."""
+        if self.several:
+            return answer or "no label"
         words, tags = self.text.split(" "), answer.split(" ")
         if not self.tags or len(words) != len(tags):
             return answer
@@ -255,12 +259,14 @@ def _right(folder: Path) -> NDArray[np.bool_]:
 def _answers(folder: Path) -> list[Answer]:
     """Return the answers of a run; rows of texts scored by token have none."""
     rows = enumerate(read_lines(folder / "predictions.jsonl"))
-    return [_answer(i, row) for i, row in rows if {"predicted", "said"} & row.keys()]
+    return [_answer(i, row) for i, row in rows if {"predicted", "labels", "said"} & row.keys()]
 
 
 def _answer(index: int, row: Mapping[str, Any]) -> Answer:
     probabilities = row.get("probabilities")
     predicted = str(row.get("predicted", row.get("said", "")))
+    if "labels" in row:
+        predicted = joined(row["labels"])
     if isinstance(probabilities, Mapping):
         confidence = _number(probabilities.get(predicted))
     elif isinstance(probabilities, list):
@@ -269,7 +275,7 @@ def _answer(index: int, row: Mapping[str, Any]) -> Answer:
         confidence = _number(row.get("confidence"))
     text, truth = str(row.get("text", "")), str(row.get("label", ""))
     tags, written = "said" in row, "ended" in row  # as the task wrote its rows
-    return Answer(index, text, truth, predicted, confidence, tags, written)
+    return Answer(index, text, truth, predicted, confidence, tags, written, "labels" in row)
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:

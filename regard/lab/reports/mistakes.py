@@ -26,7 +26,8 @@ def section(arms: Sequence[Arm]) -> list[Html]:
         return []
     parts = [tag("h2", "Errors")]
     note = f"{best.folders[0].name} of {best.name}, {len(best.answers):,} test texts."
-    parts += confusion_drawn(f"Confusion of {best.name}", *confusion_of(best.answers), note)
+    if not best.answers[0].several:
+        parts += confusion_drawn(f"Confusion of {best.name}", *confusion_of(best.answers), note)
     wrong = confident_mistakes(best.answers)
     if not wrong:
         return [*parts, tag("p", f"{best.name} makes no mistake on these texts.")]

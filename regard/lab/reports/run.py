@@ -95,13 +95,15 @@ def attention_place() -> list[Html]:
 def labels(evaluation: Evaluation) -> list[Html]:
     """Return the scores and the confusion of the labels, for a run that predicts labels."""
     summary = evaluation.summary
-    if "confusion" not in summary:
+    if "by_class" not in summary:
         return []
     heads, *rows = by_label(summary)
     note = f"{evaluation.n:,} test texts."
     table = Table("Scores by label", heads, rows, note).html()
     if len(rows) > FOLDED:
         table = tag("details", tag("summary", f"All {len(rows):,} labels"), table)
+    if "confusion" not in summary:
+        return [table]
     return [
         table,
         *confusion_drawn("Confusion", summary["labels"], summary["confusion"], note),

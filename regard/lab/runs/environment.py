@@ -55,6 +55,15 @@ class Environment(BaseModel):
 
     versions: dict[str, str | None] = {}
 
+    class Decision(BaseModel):
+        """What was chosen on validation after the training."""
+
+        model_config = ConfigDict(extra="allow")
+        threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+        thresholds: list[Annotated[float, Field(ge=0, le=1)]] = []
+
+    decision: Decision = Decision()
+
     class TrainingData(BaseModel):
         """The size of the training data, if it is not counted by labels."""
 

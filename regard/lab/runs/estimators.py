@@ -23,17 +23,19 @@ from regard.core import atomic_io
 from regard.core.errors import ArgumentError, RegardError, value_errors
 from regard.core.settings import pairs
 from regard.lab.data.examples import Example
+from regard.lab.data.label_lists import JOINT, joined
 from regard.lab.data.labels import MOST
-from regard.lab.data.sources import corpus_of
+from regard.lab.data.sources import corpus_of, lacking
 from regard.lab.data.splits import Side, hold_out
 from regard.lab.data.tokenizers import sound
 from regard.lab.runs.opening import load, open_or_start
 from regard.lab.runs.run import Run
+from regard.lab.tasks.classification.metrics import decided
 
 LEAST = 2  # training texts
 DATA = "X and y"  # the name of the data of a fitted estimator's run
 #: Settings of files, which an estimator does not read.
-OF_FILES = frozenset("data test text label labels group duplicates".split())
+OF_FILES = frozenset("data test text label labels separator group duplicates".split())
 
 
 class _TextEstimator(BaseEstimator):  # type: ignore[misc]
@@ -139,7 +141,8 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         # A run needs a test split at its end; here the caller tests the estimator.
         parts: dict[Side, list[Example]] = {"train": train, "validation": held, "test": held}
         numbers = self.task == TextRegressor.task
-        corpus = corpus_of(DATA, parts, [], duplicates="keep", numbers=numbers)
+        several = self.task == MultilabelClassifier.task
+        corpus = corpus_of(DATA, parts, [], duplicates="keep", numbers=numbers, several=several)
         corpus = replace(corpus, notes=())  # on texts that are in both
         given = {"data": DATA, **self._settings}
         run = open_or_start(self._new_room() / "run", self.task, self.model, pairs(given))
@@ -158,12 +161,19 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
             raise ArgumentError(f"validation must be between 0 and 1, not {self.validation!r}")
         train, held = hold_out(examples, self.validation)
         known = {example.label for example in train}
-        if self.task == TextClassifier.task:
-            train += [example for example in held if example.label not in known]
-            held = [example for example in held if example.label in known]
+        unknown = [example for example in held if example.label not in known]
+        if self.task == MultilabelClassifier.task:
+            unknown = lacking(train, held)
+        if self.task != TextRegressor.task:
+            rows = {example.source for example in unknown}
+            train += unknown
+            held = [example for example in held if example.source not in rows]
         if len(train) < LEAST or not held:
             return examples, examples
         return train, held
+
+    def _answers(self, y: Any) -> NDArray[Any]:
+        return np.asarray(column_or_1d(y, warn=True))
 
     def _texts(self, X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
         return texts_of(X)
@@ -176,7 +186,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if y is None:
             raise ArgumentError("requires y to be passed, but the target y is None")
-        texts, answers = self._texts(X), column_or_1d(y, warn=True)
+        texts, answers = self._texts(X), self._answers(y)
         if len(texts) != len(answers):
             raise ArgumentError(
                 f"X has {len(texts)} texts and y has {len(answers)} answers; give one for each"
@@ -266,8 +276,9 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the most probable label of each text."""
-        best = self.predict_proba(X).argmax(1)
+        """Return the predicted label of each text."""
+        rows = self.predict_proba(X)[:, self._columns]
+        best = np.array(self._columns)[decided(rows, self.run_.task.threshold)]
         labels: NDArray[Any] = self.classes_[best]
         return labels
 
@@ -284,6 +295,90 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
 
     def _describe(self) -> None:
         self.classes_ = np.array(self.run_.task.labels)
+        self._columns = list(range(len(self.classes_)))
+
+
+class MultilabelClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
+    """A classifier of texts with several labels each: any model of ``regard train multilabel``.
+
+    ``y`` is a list with the labels of each text, or a matrix (texts, labels) of 0 and 1, as
+    scikit-learn's ``MultiLabelBinarizer`` makes it; `predict` answers in the same form. Arguments
+    and attributes are those of `TextClassifier`; the ``classes_`` of a matrix are its column
+    numbers. ``score`` is the subset accuracy of a matrix.
+
+    >>> texts = ["good acting", "good plot", "good acting and plot", "nothing"] * 10
+    >>> y = [["acting"], ["plot"], ["acting", "plot"], []] * 10
+    >>> model = MultilabelClassifier("tfidf").fit(texts, y)
+    >>> model.predict(["plot and acting", "nothing"])
+    [('acting', 'plot'), ()]
+    """
+
+    task = "multilabel"
+    classes_: NDArray[Any]
+
+    @value_errors()
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803, scikit-learn's name
+        """Train on texts and their labels, of any type."""
+        texts, rows = self._pairs(X, y)
+        self._matrix = getattr(y, "ndim", 1) == 2
+        if self._matrix:
+            classes: list[Any] = list(range(rows.shape[1]))
+            chosen = [np.flatnonzero(row).tolist() for row in rows]
+        else:
+            classes = sorted({label for row in rows for label in row}, key=lambda x: (str(x), x))
+            place = {label: number for number, label in enumerate(classes)}
+            chosen = [[place[label] for label in row] for row in rows]
+        if len({number for row in chosen for number in row}) < 2:
+            raise ArgumentError("y has fewer than two labels; a multilabel classifier needs two")
+        names = sound([" ".join(str(label).split()) for label in classes])
+        if len({*names}) < len(names) or "" in names or any(JOINT in name for name in names):
+            names = [str(number) for number in range(len(names))]
+        self.classes_ = np.array(classes)
+        self._train(texts, [joined(names[number] for number in row) for row in chosen])
+        order = {name: number for number, name in enumerate(names)}
+        self._columns = [order[label] for label in self.run_.task.labels]
+        return self
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """Return the labels of each text: a tuple, or a row of 0 and 1."""
+        limits = np.ones(len(self.classes_))  # a column without a text is never predicted
+        limits[self._columns] = self.run_.task.thresholds
+        above = self.predict_proba(X) > limits
+        if self._matrix:
+            return above.astype(np.int64)
+        return [tuple(self.classes_[row].tolist()) for row in above]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Return the probability of each label (texts, labels), in the order of ``classes_``."""
+        check_is_fitted(self)
+        texts = self._texts(X)
+        rows = np.zeros((len(texts), len(self.classes_)))
+        with self.run_.computing():
+            rows[:, self._columns] = self.run_.task.probabilities(self.run_.model, texts)
+        return rows
+
+    def _answers(self, y: Any) -> NDArray[Any]:
+        """Return a matrix of 0 and 1, or an array of lists. Raises: another form."""
+        y = y.toarray() if hasattr(y, "toarray") else y
+        if getattr(y, "ndim", 1) == 2:
+            matrix = np.asarray(y)
+            if not np.isin(matrix, (0, 1)).all():
+                raise ArgumentError(
+                    "y must be a matrix of 0 and 1, or a list of labels for each text"
+                )
+            return matrix
+        answers = np.empty(len(y), dtype=object)
+        for row, labels in enumerate(y):
+            if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+                raise ArgumentError(
+                    f"row {row} of y must be a list of labels, not {labels!r:.40}; for one label "
+                    "per text use TextClassifier"
+                )
+            answers[row] = list(labels)
+        return answers
+
+    def _describe(self) -> None:
+        self.classes_, self._matrix = np.array(self.run_.task.labels), False
         self._columns = list(range(len(self.classes_)))
 
 

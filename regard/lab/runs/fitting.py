@@ -29,7 +29,8 @@ class Fitting:
 
     The states of train and validation are computed once and kept in memory, 4 · width bytes per
     text. C is chosen by cross-validation of train (`regard.lab.tasks.heads`); after the
-    validation score the layer is fitted again, to train and validation. Deterministic.
+    validation score and the task's `decision` the layer is fitted again, to train and validation.
+    Deterministic.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Fitting:
         self.lengths = {split: task.split(split).lengths for split in READ}
         self.batches = [(split, indexes) for split in READ for indexes in self._plan(split)]
         self.begun, self.tokens = time.monotonic(), 0
+        self.decision: dict[str, Any] = {}
 
     def run(self) -> Iterator[Progress]:
         """Encode all texts, yielding after each batch, then fit; the last yield has the metric."""
@@ -57,6 +59,7 @@ class Fitting:
                 yield self._progress(step, math.log(max(self.task.sizes["labels"], 2)))
             chosen = self._fit(states["train"], self.task.split("train").labels)
             metric, loss = self.task.judge(self.network, "validation")
+            self.decision = self.task.decide(self.network)
             self._fit(
                 np.concatenate([states[split] for split in READ]),
                 np.concatenate([self.task.split(split).labels for split in READ]),

@@ -46,6 +46,14 @@ def kernels_of(folder: Folder) -> Constants:
     return constants_from(folder.environment().get("kernels", {}), str(folder.path))
 
 
+def decided(task: Any, decision: dict[str, Any]) -> Any:
+    """Return the task with what it chose for a model; tasks are shared by runs."""
+    if decision:
+        task = copy(task)
+        task.known = {**task.known, **decision}
+    return task
+
+
 class Learner:
     """Trains a run's network, or fits its baseline, and writes the results.
 
@@ -55,6 +63,7 @@ class Learner:
 
     def __init__(self, folder: Folder, config: Config, corpus: Any = None) -> None:
         self.folder, self.config, self.corpus = folder, config, corpus
+        self._fitting: Fitting | None = None
 
     @property
     def precision(self) -> Precision:
@@ -77,16 +86,20 @@ class Learner:
         yield from self._steps(task, model, end)
         self._answers(task, model)
 
-    def _answers(self, task: Any, model: nn.Module) -> bytes:
-        """Return the predictions for the test split, divided among the processes."""
+    def _answers(self, task: Any, model: nn.Module) -> tuple[bytes, dict[str, Any]]:
+        """Return the predictions for the test split, divided among the processes.
+
+        Also return what the task chose on the validation split before.
+        """
         with (
             using_threads(self.folder.environment()["threads"]),
             self.precision.autocast(self.config.training.device),
             using(kernels_of(self.folder)),
             ranks().sharing(),
         ):
-            answers: bytes = task.answer(model).rows()
-        return answers
+            decision = task.decide(model) if self._fitting is None else self._fitting.decision
+            answers: bytes = decided(task, decision).answer(model).rows()
+        return answers, decision
 
     def _steps(self, task: Any, model: nn.Module, end: bool) -> Iterator[Progress]:
         """Train the network with the environment in ``env.json``."""
@@ -105,7 +118,8 @@ class Learner:
     ) -> Iterator[Progress]:
         """Train the network, which ends with its best weights."""
         if self.config.entry.frozen:
-            return Fitting(cast(Classifier, model), task, settings, self.precision).run()
+            self._fitting = Fitting(cast(Classifier, model), task, settings, self.precision)
+            return self._fitting.run()
         saved = self.folder.checkpoints
         if self._begins_with_head(task) and not saved.steps():
             Fitting(cast(Classifier, model), task, settings, self.precision).begin()
@@ -138,14 +152,15 @@ class Learner:
         task = prepare(self.config)
         if self.config.entry.baseline:
             self._write_environment(task)
-            yield self._fitted(task)[1]
+            yield self._fitted(task)[-1]
         else:
             yield from self._learn(task)
 
-    def _fitted(self, task: Task[Any]) -> tuple[Any, Progress]:
+    def _fitted(self, task: Task[Any]) -> tuple[Any, dict[str, Any], Progress]:
         """Fit the baseline on the train split and evaluate it on the validation split.
 
-        A head on pretrained vectors is then fitted again, to both splits.
+        A head on pretrained vectors is then fitted again, to both splits. Also return what the task
+        chose on the validation split.
         """
         baseline = self.config.entry.build(self.config.network, **task.sizes)
         tokens = int(task.lengths("train", 0, 0).sum())
@@ -153,7 +168,7 @@ class Learner:
         task.fit(baseline)
         seconds = max(time.monotonic() - begun, 1e-9)
         validation, loss = task.judge(baseline, "validation")
-        train_loss = task.judge(baseline, "train")[1]
+        train_loss, decision = task.judge(baseline, "train")[1], task.decide(baseline)
         if self.config.entry.pretrained:
             task.fit_all(baseline)
         progress = Progress(
@@ -174,11 +189,11 @@ class Learner:
         MetricsLog(self.folder.metrics).add(progress)
         with tracking(self.folder.path, self.config) as track:
             track(progress)
-        return baseline, progress
+        return baseline, decision, progress
 
     def _fit(self, task: Task[Any]) -> Progress:
         """Fit the baseline, then write it and its test predictions."""
-        baseline, progress = self._fitted(task)
+        baseline, decision, progress = self._fitted(task)
         with TemporaryDirectory() as aside:
             baseline.save(Path(aside))
             files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
@@ -186,7 +201,11 @@ class Learner:
             self.folder.baseline
         )  # left by a process that was killed after this
         atomic_io.write_folder(self.folder.baseline, files)
-        atomic_io.write_bytes(self.folder.predictions, task.answer(baseline).rows())
+        answers = decided(task, decision).answer(baseline).rows()
+        atomic_io.write_bytes(self.folder.predictions, answers)
+        if decision:
+            environment = {**self.folder.environment(), "decision": decision}
+            atomic_io.write_json(self.folder.environment_path, environment)
         return progress
 
     def _learn(
@@ -232,7 +251,8 @@ class Learner:
         model, environment = yield from self._learn(task, end)
         if self._begins_with_head(task) and not config.entry.frozen and ranks().world == 1:
             model, environment["head"] = self._better(task, model)
-        answers = self._answers(task, model)
+        answers, decision = self._answers(task, model)
+        environment |= {"decision": decision} if decision else {}
         atomic_io.write_bytes(folder.weights, safetensors.torch.save(weights(model)))
         atomic_io.write_bytes(folder.predictions, answers)
         atomic_io.write_json(folder.environment_path, environment)

@@ -86,6 +86,8 @@ def script_of(run: Run, config: Mapping[str, Any]) -> str:
     if "mean" in config:
         return read + NUMBERS
     if "labels" in config:
+        if "thresholds" in config:
+            return read + LABELS.replace(SOFTMAX, SIGMOID)
         return read + (TAGS if run.task.interface.each == "token" else LABELS)
     return read + MASKED
 
@@ -129,6 +131,11 @@ def run(session, inputs):
     return dict(zip(names, session.run(None, given)))
 '''
 
+SOFTMAX = """    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+"""
+SIGMOID = """    shares = 1 / (1 + np.exp(-logits.astype(np.float64)))
+"""
 LABELS = '''
 
 def predict(texts):

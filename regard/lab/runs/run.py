@@ -318,7 +318,10 @@ class Run:
         tokenizer = None  # a baseline does its own tokenization
         if not self.config.entry.baseline:
             tokenizer = self.folder.read_tokenizer(tokenizer_kind(self.config))
-        return prepare(self.config, tokenizer, self._environment.get("data"))
+        facts = self._environment.get("data")
+        if facts is not None:
+            facts = {**facts, **self._environment.get("decision", {})}
+        return prepare(self.config, tokenizer, facts)
 
     @property
     def model(self) -> Any:

@@ -30,7 +30,8 @@ from regard.lab.tasks.writing import metrics as sequence_metrics
 
 TASK = "predictions"
 OUT = "runs/compare-predictions"
-CHOICES = {**METRICS, "bleu": "BLEU"}
+CHOICES = {key: name for key, name in METRICS.items() if key != "average-precision"}
+CHOICES["bleu"] = "BLEU"
 NAMED = re.compile(r"(?P<arm>.+?)(?:\.|[._-]seed[._-]?)(?P<seed>\d{1,9})", re.IGNORECASE)
 FOLDER = re.compile(r"seed[._-]?(?P<seed>\d{1,9})", re.IGNORECASE)
 

@@ -8,6 +8,7 @@ from typing import Any
 from regard.core.settings import Settings, build
 from regard.core.tables import Table, load
 from regard.lab.tasks.models import DECODERS, ENCODERS, MODELS, TEXT_BASELINES, WRITERS, ModelEntry
+from regard.lab.tasks.multilabel import LABELERS, MultilabelSettings
 from regard.lab.tasks.regression import REGRESSORS, RegressionSettings
 from regard.lab.tasks.regression import UNITS as UNITS_OF_NUMBERS
 from regard.lab.tasks.settings import (
@@ -141,6 +142,15 @@ _ALL = [
         "transformer",
         training=TEXTS,
         units=UNITS_OF_NUMBERS,
+    ),
+    TaskEntry(
+        "multilabel",
+        "predict several labels of a text, or none",
+        MultilabelSettings,
+        "regard.lab.tasks.multilabel.task:Multilabel",
+        LABELERS,
+        "transformer",
+        training=TEXTS,
     ),
     TaskEntry(
         "tagging",

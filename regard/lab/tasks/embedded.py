@@ -20,11 +20,13 @@ from regard.interop.sentences import SentenceEncoder, load, load_static
 from regard.lab.data.embeddings import embed
 from regard.lab.tasks.baseline_settings import SentenceSettings, StaticSettings
 from regard.lab.tasks.baselines import read_saved
-from regard.lab.tasks.heads import PENALTIES, Head, fit_labels, fit_numbers
+from regard.lab.tasks.heads import PENALTIES, Head, fit_each, fit_labels, fit_numbers
 
 
 class Embedded(ABC):
     """Logistic regression, or with ``labels=1`` ridge regression, on an encoder's vectors.
+
+    Fitted to indicators (texts, labels), it is a logistic regression for each label.
 
     Save stores the head, the encoder's name and its fingerprint, not the weights.
     """
@@ -68,7 +70,9 @@ class Embedded(ABC):
         """
         vectors = self.vectors(texts)
         penalties = PENALTIES if self.head is None else (self.head.inverse_penalty,)
-        if self.labels == 1:
+        if np.ndim(answers) == 2:
+            self.head = fit_each(vectors, answers, penalties)
+        elif self.labels == 1:
             self.head = fit_numbers(vectors, np.asarray(answers, dtype=np.float64), penalties)
         else:
             labels = np.asarray(answers)

@@ -1,7 +1,7 @@
 """Linear heads on fixed vectors: logistic regression and ridge regression of scikit-learn."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -59,8 +59,6 @@ def fit_labels(
     >>> fit_labels(x, y, labels=2)(x).argmax(1).tolist()
     [0, 0, 1, 1]
     """
-    from sklearn.linear_model import LogisticRegression  # takes a second to import
-
     if (known := len(np.unique(answers))) < 2:
         raise RegardError(
             f"a classifier requires training texts with at least two labels, not {known}; add "
@@ -69,30 +67,98 @@ def fit_labels(
     mean, scale = _scaling(vectors)
     scaled = (vectors - mean) / scale
     each = None if weights is None else np.asarray(weights)[answers]
+    best = _smallest(penalties, lambda c: _held_out_loss(scaled, answers, labels, c, each))
+    head = _fit(scaled, answers, labels, best, each)
+    loss = float(log_loss(head(scaled), answers).mean())
+    return _unscaled(head, mean, scale)._replace(loss=loss)
 
-    def fit(rows: np.ndarray, penalty: float, tolerance: float = 1e-4) -> Head:
-        model = LogisticRegression(C=penalty, max_iter=2000, tol=tolerance)
-        model.fit(scaled[rows], answers[rows], None if each is None else each[rows])
-        return Head(*weights_of(model, labels), penalty, 0.0)
 
-    fold, best = folds(answers), penalties[0]
-    if len(penalties) > 1:
-        smallest = np.inf
-        for penalty in penalties:
-            loss = 0.0
-            for held in range(FOLDS):
-                rows = fold != held
-                if len(np.unique(answers[rows])) > 1 and not rows.all():
-                    head = fit(rows, penalty, 1e-3)
-                    loss += log_loss(head(scaled[~rows]), answers[~rows]).sum()
-            if loss >= smallest:
-                break
-            smallest, best = loss, penalty
-    head = fit(np.full(len(answers), True), best)
-    weight = head.weight / scale
-    return Head(
-        weight, head.bias - weight @ mean, best, float(log_loss(head(scaled), answers).mean())
+def fit_each(
+    vectors: Vectors,
+    answers: Num[np.ndarray, "texts labels"],
+    penalties: Sequence[float] = PENALTIES,
+) -> Head:
+    """Fit logistic regression for each label against the rest, scaled as in `fit_labels`.
+
+    ``answers`` has 1 where a text has a label. The outputs are the log odds of the labels; they
+    share C, which has the smallest loss over all labels in the cross-validation of `fit_labels`.
+
+    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5)
+    >>> (fit_each(x, x)(x) > 0).astype(float).tolist() == x.tolist()
+    True
+    """
+    mean, scale = _scaling(vectors)
+    return _unscaled(one_against_rest((vectors - mean) / scale, answers, penalties), mean, scale)
+
+
+def one_against_rest(
+    features: Any, answers: Num[np.ndarray, "texts labels"], penalties: Sequence[float]
+) -> Head:
+    """Fit `fit_each` to features that are scaled already, dense or sparse.
+
+    A label that no text has, or every text, is predicted with the constant log odds ∓100.
+    """
+    columns = list(answers.T.astype(np.int64))
+    known = [column for column in columns if 0 < column.sum() < len(column)]
+    best = _smallest(
+        penalties, lambda c: sum(_held_out_loss(features, column, 2, c) for column in known)
     )
+    weight, bias = np.zeros((len(columns), features.shape[1])), np.full(len(columns), NEVER)
+    for number, column in enumerate(columns):
+        if column.all():
+            bias[number] = -NEVER
+        elif column.any():
+            head = _fit(features, column, 2, best)
+            weight[number], bias[number] = head.weight[1], head.bias[1]
+    outputs = np.asarray(features @ weight.T + bias)
+    return Head(
+        weight, bias, best, float(np.logaddexp(0, np.where(answers, -outputs, outputs)).mean())
+    )
+
+
+def _fit(
+    features: Any,
+    answers: Labels,
+    labels: int,
+    penalty: float,
+    each: np.ndarray | None = None,
+    tolerance: float = 1e-4,
+) -> Head:
+    """Fit logistic regression; ``each`` are weights of the texts."""
+    from sklearn.linear_model import LogisticRegression  # takes a second to import
+
+    model = LogisticRegression(C=penalty, max_iter=2000, tol=tolerance)
+    return Head(*weights_of(model.fit(features, answers, each), labels), penalty, 0.0)
+
+
+def _held_out_loss(
+    features: Any, answers: Labels, labels: int, penalty: float, each: np.ndarray | None = None
+) -> float:
+    """Return the total loss of all texts in a cross-validation."""
+    fold, loss = folds(answers), 0.0
+    for held in range(FOLDS):
+        rows = fold != held
+        if len(np.unique(answers[rows])) > 1 and not rows.all():
+            weights = None if each is None else each[rows]
+            head = _fit(features[rows], answers[rows], labels, penalty, weights, 1e-3)
+            loss += float(log_loss(head(features[~rows]), answers[~rows]).sum())
+    return loss
+
+
+def _smallest(penalties: Sequence[float], loss: Callable[[float], float]) -> float:
+    """Return the penalty before the first that does not reduce the loss."""
+    best, smallest = penalties[0], np.inf
+    for penalty in penalties if len(penalties) > 1 else ():
+        if (value := loss(penalty)) >= smallest:
+            break
+        smallest, best = value, penalty
+    return best
+
+
+def _unscaled(head: Head, mean: Float[np.ndarray, " width"], scale: float) -> Head:
+    """Return a head that was fitted to scaled vectors, for the vectors as they are."""
+    weight = head.weight / scale
+    return head._replace(weight=weight, bias=head.bias - weight @ mean)
 
 
 def fit_numbers(

@@ -1,5 +1,6 @@
 """Settings of tasks, without torch; regression, tagging and symbols have theirs in `__init__`."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -28,6 +29,17 @@ def _not_zero(value: float | str) -> float | str:
     return value
 
 
+def _threshold(value: object) -> object:
+    """Return a threshold as a number, or "chosen"."""
+    try:
+        number = 0.5 if value == "chosen" else float(str(value))
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1:
+        raise PydanticCustomError("threshold", "give chosen, or a probability between 0 and 1")
+    return value if value == "chosen" else number
+
+
 # Settings shared by several tasks; `regard train TASK --settings` prints their descriptions.
 DataFolder = Annotated[
     str, Field(description="folder of named data sets; empty: REGARD_DATA, or the user cache")
@@ -54,6 +66,7 @@ TextColumn = Annotated[
     str,
     Field(description="text column, by name or by number from 1; empty: found by common names"),
 ]
+Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 ShareOrFile = Annotated[float | str, BeforeValidator(_share_or_file)]
 Piece = Annotated[int, Field(ge=8, description="maximum tokens per training chunk")]
 
@@ -62,7 +75,7 @@ Piece = Annotated[int, Field(ge=8, description="maximum tokens per training chun
 #: and from which texts a model learns.
 CUTTING = frozenset({"tokenizer", "vocabulary", "minimum", "length", "truncate"})
 WRITING = frozenset({"smoothing", "beam", "penalty", "judged"})
-LEARNING = frozenset({"validation", "examples", "class_weights"})
+LEARNING = frozenset({"validation", "examples", "class_weights", "threshold"})
 #: Settings of the data that may differ between compared runs; scores per token also need the same
 #: tokens.
 OWN_CHOICE = CUTTING | WRITING | LEARNING
@@ -122,7 +135,13 @@ class TextSettings(Settings):
         return DataSource(
             self.data,
             data_dir=self.data_dir,
-            columns=Columns(self.text, self.label, self.group, getattr(self, "labels", "")),
+            columns=Columns(
+                self.text,
+                self.label,
+                self.group,
+                getattr(self, "labels", ""),
+                getattr(self, "separator", ""),
+            ),
             splits=Splits(self.validation, self.test, self.split_seed, self.duplicates),
         )
 
@@ -139,9 +158,20 @@ class ClassificationSettings(TextSettings):
     labels: str = Field(
         "", description="rename labels: neg:0,pos:1; labels not listed keep their names"
     )
-    metric: Literal["accuracy", "macro-f1", "balanced-accuracy", "log-loss"] = Field(
+    separator: Literal["", "none"] = Field(
+        "", description="none: values that look like several labels (a;b) are one label each"
+    )
+    metric: Literal[
+        "accuracy", "macro-f1", "balanced-accuracy", "average-precision", "log-loss"
+    ] = Field(
         "accuracy",
-        description="selects the best checkpoint on validation and compares runs on test",
+        description="selects the best checkpoint on validation and compares runs on test; "
+        "average-precision: mean over the labels",
+    )
+    threshold: Threshold = Field(
+        0.5,
+        description="probability above which the second of two labels is predicted; chosen: the "
+        "best on validation by the metric",
     )
     class_weights: str = Field(
         "none",

@@ -345,6 +345,13 @@ class Task(Learnable[B]):
         """Fit a baseline to the train split, or to its examples at the indexes ``chosen``."""
         raise NotImplementedError(f"{type(self).__name__} has no baselines")
 
+    def decide(self, model: Any) -> dict[str, Any]:
+        """Return what is chosen on validation for a trained model, such as a threshold.
+
+        A run saves it, and its task has it in `known`. By default there is nothing to choose.
+        """
+        return {}
+
     def fit_all(self, baseline: Any) -> None:
         """Fit a baseline that was fitted to the train split again, also to the validation split."""
         raise NotImplementedError(f"{type(self).__name__} has no pretrained baselines")

@@ -1,7 +1,6 @@
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data import labels
 from regard.lab.data.examples import Example
 from regard.lab.data.labels import look_over, meant, parse_labels, rename
 
@@ -66,30 +65,6 @@ def test_labels_that_may_stand_for_none_are_told():
     (note,) = look_over(examples("pos", "None", "None", "neg"))
     assert note.startswith("2 rows have the label 'None', first r.csv:3: it is learned as a label")
     assert look_over(examples("pos", "NONE", "neg")) == []  # as data sets of stances have it
-
-
-@pytest.mark.parametrize("several", ["a,b", "b; a", "['a', 'b']", "a|b"])
-def test_several_labels_in_one_are_refused(several):
-    with pytest.raises(RegardError) as caught:
-        look_over(examples("a", "b", "c", several, "a"))
-    assert str(caught.value).startswith(
-        f"r.csv:5: {several!r} is a list of labels, as in 1 row of 5; regard supports one label"
-    )
-
-
-def test_many_labels_with_commas_are_compared_in_linear_time(monkeypatch):
-    """A column of texts that is taken for that of the labels."""
-    calls, bare = [], labels._bare
-    monkeypatch.setattr(labels, "_bare", lambda label: calls.append(label) or bare(label))
-    assert look_over(examples(*(f"a film, number {i}" for i in range(300)))) == []
-    assert len(calls) < 300 * 20
-
-
-def test_a_comma_in_a_label_is_no_list():
-    assert look_over(examples("Rome, Italy", "Nice", "Oslo")) == []
-    (note,) = look_over(examples("a", "b", "a,b", "a,b", "a,b"))  # most are
-    assert note.startswith("r.csv:4: 'a,b' is a list of labels, as in 3 rows of 5; regard supports")
-    assert note.endswith("otherwise each list is learned as a separate label")
 
 
 def test_what_cannot_be_said_by_a_setting_is_not_advised():

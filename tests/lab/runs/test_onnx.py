@@ -26,6 +26,7 @@ RUNS = {
     "transformer": ("classification", "transformer", [*SMALL, "examples=200", "truncate=ends",
                                                       "length=20"]),
     "ratings": ("regression", "cnn", ["width=16", "filters=4", *SMALL[4:], "examples=200"]),
+    "several": ("multilabel", "mean", ["width=16", *SMALL[4:], "examples=200"]),
     "tags": ("tagging", "transformer", [*SMALL, "examples=100"]),
     "gpt": ("language-modeling", "gpt", [*SMALL, *TEXTS]),
     "bert": ("masked-modeling", "bert", [*SMALL, *TEXTS]),
@@ -62,7 +63,7 @@ def check(run: runs.Run, folder: Path) -> None:
     """The README's script answers what the run answers."""
     name = run.config.task
     texts = ["a good film", "not as bad as I had feared, and rather long for what it has to tell"]
-    if name == "classification":
+    if name in ("classification", "multilabel"):
         for there, here in zip(said(folder, f"predict({texts})"), run.predict(texts), strict=True):
             assert there == pytest.approx(dict(here.probabilities), abs=1e-4)
     elif name == "regression":

@@ -15,6 +15,7 @@ SMALL = {
     "induction": ["examples=60"],
     "birthplace": [],
     "regression": ["examples=60"],
+    "multilabel": ["examples=60"],
     "tagging": ["examples=60"],
 }
 

@@ -15,6 +15,7 @@ function said(answer) {
   }
   if (answer.tags !== undefined) return { title: "Tags", text: answer.words.map((/** @type {string} */ word, /** @type {number} */ i) => `${word} ${answer.tags[i]}`).join(", "), note: "" };
   if (answer.probabilities === undefined) return { title: "Prediction", text: num(answer.value, 3), note: "" };
+  if (answer.labels !== undefined) return { title: "Labels", text: answer.labels.join(", ") || "(no label)", note: "" };
   return { title: "Prediction", text: answer.label, note: `${percent(answer.probabilities[answer.label], 1)} sure` };
 }
 

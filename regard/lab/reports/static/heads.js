@@ -215,13 +215,14 @@ function headFigures(look, first, pinned) {
   };
 }
 
-/** Draw a classifier's probabilities as bars. @param {{label: string, probabilities: Record<string, number>}} answer */
+/** Draw a classifier's probabilities as bars. @param {{label?: string, labels?: string[], probabilities: Record<string, number>}} answer */
 export function probabilityBars(answer) {
   const all = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
   const rows = all.slice(0, 12);
+  const best = answer.labels ?? [answer.label];
   const long = rows.some(([label]) => label.length > LONG);
   const bars = h("div", { class: long ? "bars long" : "bars", role: "list", "aria-label": "Probabilities" }, rows.map(([label, p]) =>
-    h("div", { role: "listitem", class: label === answer.label ? "row best" : "row" }, h("span", { class: "name" }, label),
+    h("div", { role: "listitem", class: best.includes(label) ? "row best" : "row" }, h("span", { class: "name" }, label),
       h("span", { class: "track", "aria-hidden": "true" }, h("span", { style: { width: percent(p, 1).replace(" ", "") } })), h("span", { class: "share" }, percent(p, 1)))));
   const drawing = () => svg("svg", { viewBox: `0 0 640 ${28 * rows.length + 16}` }, rows.map(([label, p], i) => [
     svg("text", { x: 8, y: 28 * i + 26, "font-size": 15 }, shown(label).slice(0, 22)), svg("rect", { x: 200, y: 28 * i + 13, width: 360 * p, height: 17, rx: 3, class: "heat" }),

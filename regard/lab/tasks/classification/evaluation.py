@@ -1,6 +1,6 @@
 """Predictions of labels and their evaluation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from regard.lab.tasks.evaluation import Evaluation, must_have_examples, written
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most probable label of a text, with the probability of each label."""
+    """The predicted label of a text, with the probability of each label."""
 
     label: str
     probabilities: Mapping[str, float]
@@ -100,26 +100,30 @@ def label_evaluation(
     *,
     metric: str = "accuracy",
     trained: Sequence[int] = (),
+    threshold: float = 0.5,
 ) -> Evaluation:
     """Evaluate probabilities (examples, labels) against the labels of the examples.
 
     ``metric`` is a name in `metrics.METRICS`, ``trained`` the number of training texts of each
-    label; without them there are no guesses to compare with. The summary has all metrics by name,
+    label; without them there are no guesses to compare with. ``threshold``: see `metrics.decided`.
+    The summary has all metrics by name,
     the expected calibration error, and the confusion counts[true][predicted]. Raises: no examples;
     a label that is not in ``labels``, by file:line.
     """
     must_have_examples(examples)
     truth, chances = label_numbers(labels, examples), np.asarray(probabilities)
-    predicted, name = chances.argmax(1), metrics.METRICS[metric]
-    scores, nats = metrics.scores(chances, truth), metrics.losses(chances, truth)
-    low, high = metrics.interval(metric, chances, truth)
+    predicted, name = metrics.decided(chances, threshold), metrics.METRICS[metric]
+    scores, nats = metrics.scores(chances, truth, threshold), metrics.losses(chances, truth)
+    low, high = metrics.interval(metric, chances, truth, threshold)
     trivial = metrics.trivial(metric, trained, truth) if len(trained) else {}
     guesses = (f"{guess} {written(name, x, 1)}" for guess, x in trivial.items())
     by_class = metrics.by_class(predicted, truth, len(labels))
-    columns = (by_class.precision, by_class.recall, by_class.f1, by_class.support)
-    keys = ("label", "precision", "recall", "f1", "support")
+    ranked = np.nan_to_num(metrics.precision_by_class(chances, truth))
+    columns = (by_class.precision, by_class.recall, by_class.f1, ranked, by_class.support)
+    keys = ("label", "precision", "recall", "f1", "average_precision", "support")
     rows = zip(labels, *(column.tolist() for column in columns), strict=True)
     summary = {
+        **({} if threshold == 0.5 else {"threshold": threshold}),
         "scores": scores,
         "calibration_error": metrics.calibration(chances, truth).error,
         "labels": list(labels),
@@ -137,9 +141,9 @@ def label_evaluation(
         high=high,
         examples=examples,
         answers=chances,
-        row=partial(_row, labels),
+        row=partial(_row, labels, threshold),
         correct=predicted == truth,
-        per_example=metrics.per_example(metric, predicted, truth, len(labels), nats),
+        per_example=metrics.per_example(metric, predicted, truth, len(labels), nats, chances),
         predictions=[labels[i] for i in predicted.tolist()],
         wrongness=chances.max(1).astype(np.float64),  # confident mistakes are worst
         is_constant=len(np.unique(predicted)) == 1 < len(np.unique(truth)),
@@ -154,9 +158,10 @@ def label_evaluation(
             (
                 "calibration error",
                 f"{summary['calibration_error']:.2%}  (confidence against accuracy)",
-            )
+            ),
+            *([] if threshold == 0.5 else [("threshold", f"{labels[1]} above {threshold:.3f}")]),
         ],
-        tables=_tables(summary),
+        tables=tables_of(summary),
         note=FURTHER if len(labels) > SHOWN else "",
     )
 
@@ -173,23 +178,39 @@ def label_numbers(labels: Sequence[str], examples: Sequence[Example]) -> NDArray
     return np.array([numbers[example.label] for example in examples], dtype=np.int64)
 
 
-def _row(labels: Sequence[str], chances: NDArray[np.floating]) -> dict[str, Any]:
+def _row(labels: Sequence[str], threshold: float, chances: NDArray[np.floating]) -> dict[str, Any]:
     """Return what a row of predictions has of the probabilities of a text."""
-    probabilities = dict(zip(labels, chances.tolist(), strict=True))
-    return {"predicted": labels[int(chances.argmax())], "probabilities": probabilities}
+    (predicted,) = predictions(labels, chances[None], threshold)
+    return {"predicted": predicted.label, "probabilities": predicted.probabilities}
 
 
 def by_label(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Return precision, recall, F1 and number of texts of each label, most texts first."""
+    """Return the scores and the number of texts of each label, most texts first."""
     rows = sorted(summary["by_class"], key=lambda row: -row["support"])
-    shares = ("precision", "recall", "f1")
+    shares = ("precision", "recall", "f1", "average_precision")
+    last = [("threshold", "threshold", ".3f")] if rows and "threshold" in rows[0] else []
+    last = [*last, ("support", "texts", ",")]
     return [
-        ["label", "precision", "recall", "F1", "texts"],
-        *([x["label"], *(f"{x[key]:.1%}" for key in shares), f"{x['support']:,}"] for x in rows),
+        [
+            "label",
+            "precision",
+            "recall",
+            "F1",
+            "average precision",
+            *(title for _, title, _ in last),
+        ],
+        *(
+            [
+                x["label"],
+                *(f"{x[key]:.1%}" for key in shares),
+                *(format(x[key], how) for key, _, how in last),
+            ]
+            for x in rows
+        ),
     ]
 
 
-def _tables(summary: Mapping[str, Any]) -> list[list[list[str]]]:
+def tables_of(summary: Mapping[str, Any]) -> list[list[list[str]]]:
     """Return scores by label and the confused labels, shortened to fit a terminal.
 
     Labels are sorted by the number of their texts, at most `SHOWN`. Few labels with short names
@@ -197,7 +218,10 @@ def _tables(summary: Mapping[str, Any]) -> list[list[list[str]]]:
     """
     labels, scores = summary["labels"], by_label(summary)
     if (left := len(labels) - SHOWN) > 0:
-        scores = [*scores[: 1 + SHOWN], [f"… and {left:,} more", "", "", "", ""]]
+        more = [f"… and {left:,} more", *("" for _ in scores[0][1:])]
+        scores = [*scores[: 1 + SHOWN], more]
+    if "confusion" not in summary:
+        return [scores]
     if len(labels) <= MATRIX:
         rows = zip(labels, summary["confusion"], strict=True)
         confusion = [
@@ -214,17 +238,19 @@ def _tables(summary: Mapping[str, Any]) -> list[list[list[str]]]:
 
 
 def predictions(
-    labels: Sequence[str], probabilities: Iterable[NDArray[np.floating]]
+    labels: Sequence[str], probabilities: NDArray[np.floating], threshold: float = 0.5
 ) -> list[Prediction]:
-    """Convert rows of probabilities to predictions.
+    """Convert rows of probabilities to predictions; ``threshold``: see `metrics.decided`.
 
     >>> predictions(["no", "yes"], np.array([[0.25, 0.75]]))[0].label
     'yes'
     """
     return [
         Prediction(
-            labels[int(row.argmax())],
+            labels[number],
             {label: float(chance) for label, chance in zip(labels, row, strict=True)},
         )
-        for row in probabilities
+        for number, row in zip(
+            metrics.decided(probabilities, threshold), probabilities, strict=True
+        )
     ]

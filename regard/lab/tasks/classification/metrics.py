@@ -1,4 +1,4 @@
-"""Scores of predicted labels: accuracy, macro-F1, balanced accuracy, log loss, calibration.
+"""Scores of predicted labels: accuracy, F1, average precision, log loss, calibration.
 
 Probabilities have shape (examples, labels) and rows that sum to 1; labels are indexes from 0. As in
 scikit-learn, a class that is never predicted has F1 0, and an average omits classes that occur
@@ -7,7 +7,7 @@ and tests compare with them; these are used since a validation on 25,000 texts t
 them and 19 ms with scikit-learn's, whose import takes 0.9 s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.errors import RegardError
+from regard.lab.tasks.ranking import average_precision_values, average_precisions
 
 Probabilities = NDArray[np.floating]
 Labels = NDArray[np.integer]
@@ -25,6 +26,7 @@ METRICS: Final = {
     "accuracy": "accuracy",
     "macro-f1": "macro-F1",
     "balanced-accuracy": "balanced accuracy",
+    "average-precision": "average precision",
     "log-loss": "log loss",
 }
 MOST_NATS: Final = 12 * float(np.log(10))  # log loss of the clipped probability 1e-12
@@ -164,8 +166,8 @@ def pseudo_values(
     class of two texts that is often so. R_c is therefore replaced by (a_c + 2)/(d_c + 4), as if
     four examples more had been drawn, two of them right (Agresti & Coull 1998). A class without
     true examples adds nothing to the mean of F1, and this loss is divided among the examples that
-    were wrongly given its label. `metric` is a name in `METRICS` other than log-loss. The cost is
-    O(n + classes).
+    were wrongly given its label. `metric` is a name in `METRICS` that needs no probabilities. The
+    cost is O(n + classes).
 
     >>> pseudo_values(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, "accuracy").tolist()
     [1.0, 0.0, 1.0]
@@ -222,15 +224,19 @@ def per_example(
     labels: Labels,
     classes: int,
     nats: NDArray[np.floating] | None = None,
+    probabilities: Probabilities | None = None,
 ) -> NDArray[np.float64]:
     """Return one number per example, larger is better, whose mean is the metric.
 
-    For log loss these are minus the `nats` of each example, and their mean is minus the metric. For
+    For log loss these are minus the `nats` of each example, and their mean is minus the metric;
+    average precision needs `probabilities`. For
     scores that are not a mean over examples they are `pseudo_values`, shifted to have the score as
     their mean.
     """
     if metric == "log-loss":
         return -np.asarray(nats, dtype=np.float64)
+    if metric == "average-precision":
+        return average_precision_values(np.asarray(probabilities), _indicators(labels, classes))
     values = pseudo_values(predicted, labels, classes, metric)
     if metric == "accuracy":
         return values
@@ -238,16 +244,67 @@ def per_example(
     return np.asarray(values - values.mean() + value)
 
 
-def scores(probabilities: Probabilities, labels: Labels) -> dict[str, float]:
-    """Compute all metrics, by their names in tables.
+def decided(probabilities: Probabilities, threshold: float = 0.5) -> NDArray[np.int64]:
+    """Return the most probable label of each example; of two the second above a threshold.
+
+    >>> decided(np.array([[0.6, 0.4], [0.9, 0.1]]), 0.3).tolist()
+    [1, 0]
+    """
+    chances = np.asarray(probabilities)
+    if threshold == 0.5:
+        return np.asarray(chances.argmax(1))
+    return np.asarray(chances[:, 1] > threshold, dtype=np.int64)
+
+
+def scores(
+    probabilities: Probabilities, labels: Labels, threshold: float = 0.5
+) -> dict[str, float]:
+    """Compute all metrics, by their names in tables; `threshold`: as in `decided`.
 
     >>> found = scores(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1]))
     >>> {name: round(value, 3) for name, value in found.items()}
-    {'accuracy': 1.0, 'macro-F1': 1.0, 'balanced accuracy': 1.0, 'log loss': 0.49}
+    {'accuracy': 1.0, 'macro-F1': 1.0, 'balanced accuracy': 1.0, 'average precision': 1.0,
+     'log loss': 0.49}
     """
     nats = log_loss(probabilities, labels)
-    predicted, classes = np.asarray(probabilities).argmax(1), np.shape(probabilities)[1]
-    return {**label_scores(predicted, labels, classes), "log loss": nats}
+    predicted, classes = decided(probabilities, threshold), np.shape(probabilities)[1]
+    precision = float(np.nanmean(precision_by_class(probabilities, labels)))
+    return {
+        **label_scores(predicted, labels, classes),
+        "average precision": precision,
+        "log loss": nats,
+    }
+
+
+def precision_by_class(probabilities: Probabilities, labels: Labels) -> NDArray[np.float64]:
+    """Compute the average precision of each class; NaN for one without true examples."""
+    chances = np.asarray(probabilities)
+    return average_precisions(chances, _indicators(labels, chances.shape[1]))
+
+
+def _indicators(labels: Labels, classes: int) -> NDArray[np.bool_]:
+    return np.asarray(np.asarray(labels)[:, None] == np.arange(classes))
+
+
+def score_of_cuts(
+    metric: str, support: int, count: int
+) -> Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]:
+    """Return a function that scores cuts of two labels: see `regard.lab.tasks.ranking`.
+
+    ``support`` of the ``count`` examples have the second label. It computes the metric, or macro-F1
+    for a metric of probabilities.
+    """
+
+    def score(hits: NDArray[np.int64], predicted: NDArray[np.int64]) -> NDArray[np.float64]:
+        others, rejected = count - support, count - support - predicted + hits
+        if metric == "accuracy":
+            return np.asarray((hits + rejected) / count)
+        if metric == "balanced-accuracy":
+            return np.asarray((hits / max(support, 1) + rejected / max(others, 1)) / 2)
+        first = 2 * rejected / np.maximum(others + count - predicted, 1)
+        return np.asarray((first + 2 * hits / np.maximum(support + predicted, 1)) / 2)
+
+    return score
 
 
 def label_scores(predicted: Labels, labels: Labels, classes: int) -> dict[str, float]:
@@ -260,13 +317,15 @@ def label_scores(predicted: Labels, labels: Labels, classes: int) -> dict[str, f
     }
 
 
-def interval(metric: str, probabilities: Probabilities, labels: Labels) -> tuple[float, float]:
+def interval(
+    metric: str, probabilities: Probabilities, labels: Labels, threshold: float = 0.5
+) -> tuple[float, float]:
     """Compute the 95 % interval of a metric (a name in `METRICS`) over examples, not seeds.
 
-    Accuracy: `wilson`. Log loss: mean ± 1.96 standard errors. Macro-F1 and balanced accuracy: the
-    same with the variance of `pseudo_values`. For a single example, return the whole range.
+    Accuracy: `wilson`. Log loss: mean ± 1.96 standard errors. Other metrics: the same with the
+    variance of `pseudo_values`. For a single example, return the whole range.
     """
-    predicted, count = np.asarray(probabilities).argmax(1), len(labels)
+    predicted, count = decided(probabilities, threshold), len(labels)
     if metric == "accuracy":
         return wilson(int((predicted == labels).sum()), count)
     most = MOST_NATS if metric == "log-loss" else 1.0
@@ -275,8 +334,9 @@ def interval(metric: str, probabilities: Probabilities, labels: Labels) -> tuple
     if metric == "log-loss":
         values = losses(probabilities, labels)
     else:
-        values = pseudo_values(predicted, labels, np.shape(probabilities)[1], metric)
-    value = scores(probabilities, labels)[METRICS[metric]]
+        classes = np.shape(probabilities)[1]
+        values = per_example(metric, predicted, labels, classes, probabilities=probabilities)
+    value = scores(probabilities, labels, threshold)[METRICS[metric]]
     half = NormalDist().inv_cdf(0.975) * float(values.std(ddof=1)) / count**0.5
     return max(0.0, value - half), min(most, value + half)
 
@@ -288,6 +348,7 @@ def trivial(metric: str, trained: Sequence[int], labels: Labels) -> dict[str, fl
     for log loss it predicts their relative frequencies. "chance" predicts all C labels equally
     often: 1/C for accuracy and balanced accuracy, ln C for log loss, and for macro-F1 the F1 of the
     expected counts, the mean of 2 p/(C p + 1) over the relative frequencies p of the true labels.
+    Any constant has as its average precision the mean of these frequencies.
     These are scikit-learn's ``DummyClassifier`` with the strategies prior and uniform.
 
     >>> trivial("accuracy", [30, 10], np.array([0, 0, 1]))
@@ -299,6 +360,8 @@ def trivial(metric: str, trained: Sequence[int], labels: Labels) -> dict[str, fl
         prior = np.asarray(trained, dtype=np.float64) / max(sum(trained), 1)
         rows = np.broadcast_to(prior, (count, classes))
         return {"majority class": log_loss(rows, labels), "chance": float(np.log(classes))}
+    if metric == "average-precision":
+        return dict.fromkeys(("majority class", "chance"), float(shares[shares > 0].mean()))
     guess = np.full(count, int(np.argmax(trained)))
     majority: Mapping[str, float] = {
         "accuracy": float((guess == labels).mean()),

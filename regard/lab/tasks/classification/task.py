@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,9 +30,10 @@ from regard.lab.tasks.classification.evaluation import (
     label_numbers,
     predictions,
 )
-from regard.lab.tasks.classification.metrics import METRICS, log_loss, scores
+from regard.lab.tasks.classification.metrics import METRICS, log_loss, score_of_cuts, scores
 from regard.lab.tasks.encoded import Batch, plain
 from regard.lab.tasks.evaluation import Evaluation
+from regard.lab.tasks.ranking import best_threshold
 from regard.lab.tasks.settings import ClassificationSettings
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.training.learnable import Split
@@ -42,6 +43,7 @@ class Classification(TextTask):
     """Text classification; a model predicts the probability of each label."""
 
     settings: ClassificationSettings
+    metrics: ClassVar[Mapping[str, str]] = METRICS
     ranks = True
 
     def __init__(
@@ -51,7 +53,7 @@ class Classification(TextTask):
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(settings, tokenizer, facts)
-        self.metric = METRICS[settings.metric]
+        self.metric = self.metrics[settings.metric]
         if facts is not None:
             if not facts.get("labels"):
                 raise RegardError("the run's env.json has no labels; train the run again")
@@ -77,21 +79,36 @@ class Classification(TextTask):
         """Return the number of training texts of each label, in the order of `labels`."""
         if "counts" in self.known:
             return dict(zip(self.labels, self.known["counts"], strict=False))
-        counts = Counter(example.label for example in self._split_examples[0])
+        examples = self._split_examples[0]
+        counts = Counter(label for example in examples for label in self.labels_of(example))
         return {label: counts[label] for label in self.labels}
+
+    def labels_of(self, example: Example) -> list[str]:
+        """Return the labels of an example."""
+        return [example.label]
 
     @property
     def notes(self) -> list[str]:
-        """Return the notes of the data, and a note about imbalanced labels."""
+        """Return the notes of the data and its labels."""
+        return [*super().notes, *self.label_notes]
+
+    @property
+    def label_notes(self) -> list[str]:
+        """Return notes about imbalanced labels."""
         test = Counter(example.label for example in self.corpus.test)
         uneven = imbalance(self.counts, test)
         if uneven and (self.settings.metric, self.settings.class_weights) == ("accuracy", "none"):
             uneven[-1] += f"; {ADVICE}"
-        return [*super().notes, *uneven]
+        return uneven
 
     def facts(self) -> dict[str, Any]:
         """Return what a run saves about its data, with its labels and their training texts."""
         counts = list(self.counts.values())
+        if self.settings.threshold != 0.5 and len(counts) > 2:
+            raise RegardError(
+                f"threshold={self.settings.threshold} needs two labels, and these data have "
+                f"{len(counts)}; leave it out"
+            )
         return {**super().facts(), "labels": list(self.labels), "counts": counts}
 
     @cached_property
@@ -140,14 +157,35 @@ class Classification(TextTask):
             self.probabilities(model, split, tokens=tokens),
             self.answers(split),
         )
-        return self.measure(probabilities, answers), log_loss(probabilities, answers)
-
-    def measure(self, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
-        """Return the metric of probabilities in the form that `judge` returns."""
-        values = scores(probabilities, labels)
+        threshold = self.threshold
+        if self.settings.threshold == "chosen" and "threshold" not in self.known:
+            threshold = self._best(probabilities, answers)
+        values = scores(probabilities, answers, threshold)
+        value = values[self.metric]
         if self.metric == METRICS["log-loss"]:
-            return float(np.exp(-values[self.metric]))
-        return values[self.metric]
+            value = float(np.exp(-value))
+        return value, log_loss(probabilities, answers)
+
+    @property
+    def threshold(self) -> float:
+        """Return the probability above which the second of two labels is predicted."""
+        if self.settings.threshold == "chosen":
+            return float(self.known.get("threshold", 0.5))
+        return float(self.settings.threshold)
+
+    def decide(self, model: Any) -> dict[str, Any]:
+        """Return the threshold with the best metric on the validation split, if it is chosen.
+
+        For log loss and average precision it is that of the best macro-F1.
+        """
+        if self.settings.threshold != "chosen":
+            return {}
+        probabilities, answers = self.probabilities(model, "validation"), self.answers("validation")
+        return {"threshold": self._best(probabilities, answers)}
+
+    def _best(self, probabilities: NDArray[np.floating], answers: NDArray[np.int64]) -> float:
+        score = score_of_cuts(self.settings.metric, int(answers.sum()), len(answers))
+        return best_threshold(probabilities[:, 1], answers == 1, score)
 
     def answers(self, split: Split) -> NDArray[np.int64]:
         """Return the true label numbers of a split."""
@@ -164,7 +202,7 @@ class Classification(TextTask):
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Prediction]:
         """Predict labels of texts. Raises: a model of trees and texts without trees."""
-        return predictions(self.labels, self.probabilities(model, inputs))
+        return predictions(self.labels, self.probabilities(model, inputs), self.threshold)
 
     @property
     def output_names(self) -> list[str]:
@@ -178,7 +216,12 @@ class Classification(TextTask):
         """Evaluate probabilities (examples, labels)."""
         settings, trained = self.settings, list(self.counts.values())
         return label_evaluation(
-            self.labels, examples, answers, metric=settings.metric, trained=trained
+            self.labels,
+            examples,
+            answers,
+            metric=settings.metric,
+            trained=trained,
+            threshold=self.threshold,
         )
 
     def read_row(self, row: Mapping[str, Any]) -> NDArray[np.float64]:
@@ -224,8 +267,9 @@ class Classification(TextTask):
         )
 
     def about(self) -> dict[str, Any]:
-        """Return the labels."""
-        return {"labels": list(self.labels)}
+        """Return the labels, and a threshold other than 0.5."""
+        threshold = {} if self.threshold == 0.5 else {"threshold": self.threshold}
+        return {"labels": list(self.labels), **threshold}
 
     def numbered(self, examples: Sequence[Example]) -> NDArray[np.int64]:
         """Return each example's label number. Raises: an unknown label, by file:line."""
