@@ -153,7 +153,7 @@ class Problem:
         fitted = run.fit(*zip(*self.draw(25, 0), strict=True)).run_
         texts = [text for text, _ in [*self.pool, *self.test]]
         ids = fitted.task.encode(texts)
-        states = {}
+        states: dict[str, np.ndarray] = {}
         from regard.training.batches import pad, plan_batches
 
         lengths = [len(x) for x in ids]
@@ -207,7 +207,8 @@ def fitted(name: str, **settings: Any) -> Callable[[Problem, Rows], np.ndarray]:
 
 def frozen(problem: Problem, rows: Rows) -> np.ndarray:
     """Fit ``frozen`` to states of its encoder that are computed once."""
-    states, penalties = problem.states, PENALTIES
+    states = problem.states
+    penalties: Sequence[float] = PENALTIES
     for some in (parts(rows)[0], rows):
         vectors = np.stack([states[text] for text, _ in some])
         head = fit_labels(vectors, problem.numbers(some), len(problem.labels), penalties)

@@ -72,7 +72,8 @@ def load_vectors(
     if is_table(str(source)):
         from regard.interop.sentences import load_static  # imports torch
 
-        table = np.asarray(load_static(str(source)).body.embedding.weight.detach().numpy())
+        (weight,) = load_static(str(source)).body.parameters()
+        table = weight.detach().numpy()
         known = np.arange(min(len(vocabulary), len(table)))
         return Vectors(table[known], known, table.shape[1], len(vocabulary))
     path, member = _locate(str(source), data_dir)

@@ -31,6 +31,7 @@ from regard.lab.labs.sentiment.plan import (
 )
 from regard.lab.reports import figures
 from regard.lab.reports.answer import percent
+from regard.lab.reports.drawing import Chart
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.findings import Cell
 from regard.lab.studies.statistics import arm_interval
@@ -145,9 +146,7 @@ def claims_of_imdb(result: Result) -> Findings:
     return Findings(claims, {"best": best, "aims": AIMS})
 
 
-def kinds_chart(
-    arms: Sequence[Evidence], measured: Mapping[str, Mapping[str, Interval]]
-) -> figures.Chart:
+def kinds_chart(arms: Sequence[Evidence], measured: Mapping[str, Mapping[str, Interval]]) -> Chart:
     """Return the accuracy of each arm on each kind of sentences, with intervals."""
     rows = []
     for kind in KINDS:
