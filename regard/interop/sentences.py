@@ -5,7 +5,7 @@ vectors = encoder.encode(["A fine film.", "A dull one."])     # (2, 384)
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -27,13 +27,13 @@ from regard.interop.names import take
 from regard.interop.tokenizer_files import JSON, panics, read_tokenizer, text_of
 from regard.nn.layers.pooling import FirstPool, LastPool, MaxPool, MeanPool
 from regard.nn.models.bert import BERT
+from regard.training.batches import TOKENS, pad, sorted_batches
 
 MODULES, SENTENCE, PROMPTS = (
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
 )
-TOKENS = 8_192  # of a batch, padding included
 LARGEST_WIDTH = 65_536
 #: Keys of a pooling layer that choose a mode, from before ``pooling_mode``; in order of the vector.
 OLD_MODES = {
@@ -301,49 +301,19 @@ class SentenceEncoder(nn.Module):
             weighted = self.encode(pieces, prompt=prompt, tokens=tokens) * np.array(shares)[:, None]
             starts = np.cumsum([0, *(len(text) for text in parts[:-1])])
             return np.asarray(np.add.reduceat(weighted, starts), dtype=np.float32)
-        vectors: NDArray[np.float32] | None = None
-        for indexes, rows in self.batches(texts, prompt=prompt, tokens=tokens):
-            if vectors is None:
-                vectors = np.zeros((len(texts), rows.shape[1]), np.float32)
-            vectors[indexes] = rows
-        assert vectors is not None
-        return vectors
-
-    def batches(
-        self, texts: Sequence[str], *, prompt: str | None = None, tokens: int = TOKENS
-    ) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
-        """Yield the indexes of each batch of texts and their vectors, long texts first."""
         before = self.reading.prompt if prompt is None else prompt
         rows = self.reading.tokens([before + text for text in texts] if before else texts)
         begins = 0 if self.pool.prompt else self.reading.begins(before)
+        plan = sorted_batches([len(row) for row in rows], self.device.type, tokens=tokens)
         self.eval()
-        for indexes in batches_of([len(row) for row in rows], tokens):
-            yield indexes, self._vectors([rows[i] for i in indexes], begins)
+        with torch.inference_mode():
+            vectors = [self._vectors([rows[i] for i in batch], begins) for batch in plan]
+        return np.concatenate(vectors)[np.argsort(np.concatenate(plan))]
 
-    @torch.inference_mode()
     def _vectors(self, rows: Sequence[Sequence[int]], before: int) -> NDArray[np.float32]:
-        lengths = torch.tensor([len(row) for row in rows])
-        padded = torch.zeros(len(rows), max(1, int(lengths.max())), dtype=torch.long)
-        for place, row in zip(padded, rows, strict=True):
-            place[: len(row)] = torch.tensor(row, dtype=torch.long)
-        vectors = self(padded.to(self.device), lengths.to(self.device), before)
+        tokens, lengths = pad(rows)
+        vectors = self(tokens.to(self.device), lengths.to(self.device), before)
         return np.asarray(vectors.float().cpu().numpy(), dtype=np.float32)
-
-
-def batches_of(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Yield the indexes of batches of at most this many tokens with padding, long texts first.
-
-    >>> list(batches_of([1, 5, 4, 1], tokens=10))
-    [[1, 2], [0, 3]]
-    """
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and (len(batch) + 1) * max(1, lengths[batch[0]]) > tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
 
 
 def load(source: Path | str, *, revision: str | None = None) -> SentenceEncoder:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WINDOW = 50  # batches sorted together: little padding, yet random
+CPU_TOKENS, TOKENS = 4_096, 16_384  # of a batch without gradients, on a CPU and elsewhere
 
 
 def plan_batches(
@@ -63,6 +64,23 @@ def plan_batches(
     return batches
 
 
+def sorted_batches(
+    lengths: Sequence[int] | NDArray[np.integer], device: str = "cpu", *, tokens: int = TOKENS
+) -> list[NDArray[np.int64]]:
+    """Return batches for a pass without gradients, from the shortest example to the longest.
+
+    At most `tokens` with padding, on a CPU at most `CPU_TOKENS`: larger batches are not faster
+    there and have more padding. A longer example is a batch of its own.
+
+    >>> [batch.tolist() for batch in sorted_batches([5, 2, 9, 1], tokens=5)]
+    [[3, 1], [0], [2]]
+    """
+    sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
+    most = min(tokens, CPU_TOKENS) if device == "cpu" else tokens
+    order = np.argsort(sizes, kind="stable")
+    return _cut(order, sizes, most, len(order)) if len(order) else []
+
+
 def _sorted_in_windows(
     order: NDArray[np.int64], sizes: NDArray[np.int64], window: int
 ) -> NDArray[np.int64]:
@@ -82,7 +100,7 @@ def _cut(
     for place, size in enumerate(sizes[order].tolist()):
         longest = max(longest, size)
         count = place - starts[-1] + 1
-        if count > examples or longest * count > tokens:
+        if count > 1 and (count > examples or longest * count > tokens):
             starts.append(place)
             longest = size
     return np.split(order, starts[1:])

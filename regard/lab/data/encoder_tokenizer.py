@@ -13,6 +13,7 @@ from regard.nn.layers.special_tokens import SpecialTokens
 NAMES = (("[CLS]", "[SEP]", "[MASK]"), ("<s>", "</s>", "<mask>"))
 PROBE = "a"
 LARGEST = 10_000_000  # largest token id
+KEPT = 1_024  # texts
 
 
 class EncoderTokenizer(Stored):
@@ -32,6 +33,7 @@ class EncoderTokenizer(Stored):
         inner.no_padding()
         inner.encode_special_tokens = True
         self.inner = inner
+        self._last: dict[str, list[int]] = {}
         ids: dict[str, int] = inner.get_vocab(with_added_tokens=True)
         if not ids:
             raise RegardError(f"the tokenizer of {source} has no tokens")
@@ -50,10 +52,18 @@ class EncoderTokenizer(Stored):
         return len(self.vocabulary)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of every text; an empty text has none."""
-        with panics("cannot tokenize a text"):
-            encodings = self.inner.encode_batch_fast(sound(list(texts)), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        """Return the ids of every text; an empty text has none.
+
+        The last ones are kept: an answer, its cut and its unknown words need them.
+        """
+        if any(text not in self._last for text in texts):
+            with panics("cannot tokenize a text"):
+                encoded = self.inner.encode_batch_fast(sound(list(texts)), add_special_tokens=False)
+            ids = [encoding.ids for encoding in encoded]
+            if len(texts) > KEPT:
+                return ids
+            self._last = dict(zip(texts, ids, strict=True))
+        return [self._last[text] for text in texts]
 
     def split(self, text: str) -> list[str]:
         """Return the substrings of one text that its ids stand for, one per id."""

@@ -11,9 +11,8 @@ from regard.lab.runs.run import Run
 from regard.lab.tasks.texts import NO_TREES
 from regard.nn.layers.device import device_of, evaluation_mode
 from regard.nn.layers.pooling import mean_over_time
-from regard.training.batches import pad, plan_batches
+from regard.training.batches import pad, sorted_batches
 
-TOKENS = 16_384  # tokens of a batch, with padding
 Embed = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -39,10 +38,9 @@ def embed(run: Run, texts: Sequence[str]) -> NDArray[np.float32]:
     ids = _ids(run, texts)
     lengths = [len(each) for each in ids]
     rows: NDArray[np.float32] | None = None
-    plan = plan_batches(lengths, tokens=max([TOKENS, *lengths]), seed=0, epoch=0, shuffle=False)
     with run.computing(), evaluation_mode(network):
         device = device_of(network)
-        for indexes in plan:
+        for indexes in sorted_batches(lengths, device.type):
             tokens, sizes = pad([ids[index] for index in indexes])
             part = vectors(tokens.to(device), sizes.to(device)).float().cpu().numpy()
             rows = np.zeros((len(ids), part.shape[1]), np.float32) if rows is None else rows

@@ -14,13 +14,12 @@ from regard.lab.tasks.heads import PENALTIES, Head
 from regard.lab.tasks.texts import TextTask
 from regard.nn.layers.device import evaluation_mode, to_device
 from regard.nn.models.classifiers import Classifier
-from regard.training.batches import plan_batches
+from regard.training.batches import sorted_batches
 from regard.training.learnable import Split
 from regard.training.loop import Progress, using_threads
 from regard.training.precision import Precision, choose_device
 from regard.training.settings import TrainingSettings
 
-TOKENS = 8_192  # per batch, including padding
 READ: tuple[Split, Split] = ("train", "validation")
 
 
@@ -104,8 +103,7 @@ class Fitting:
 
     def _plan(self, split: Split) -> list[NDArray[np.int64]]:
         """Return the batches of a split, short texts first."""
-        budget = max(TOKENS, int(self.lengths[split].max(initial=1)))
-        return plan_batches(self.lengths[split], tokens=budget, seed=0, epoch=0, shuffle=False)
+        return sorted_batches(self.lengths[split], self.device.type)
 
     def _progress(
         self, step: int, loss: float, metric: float | None = None, held: float | None = None

@@ -31,7 +31,7 @@ from regard.lab.tasks.heads import Head, fit_labels, fit_numbers
 from regard.lab.tasks.settings import TextSettings
 from regard.lab.tasks.task import Task, must_be_split
 from regard.nn.layers.device import device_of, evaluation_mode
-from regard.training.batches import pad, plan_batches
+from regard.training.batches import TOKENS, pad, sorted_batches
 from regard.training.interface import Interface
 from regard.training.learnable import Split
 from regard.training.ranks import Arrays, ranks
@@ -40,6 +40,7 @@ NO_TREES = (
     "{} needs the parse tree of each text, and these texts have none; give parsed sentences in a "
     ".conllu file"
 )
+AT_ONCE = 512  # texts in a call of a tokenizer
 OTHER = "set weights= to a model that was pretrained on similar texts"
 
 
@@ -112,8 +113,8 @@ class TextTask(Task[Batch]):
         most, keep = self.settings.length, self.settings.truncate
         return [
             np.array(truncate(ids, most, keep), np.int32)
-            for text in texts
-            for ids in self.tokenizer.encode([text])
+            for first in range(0, len(texts), AT_ONCE)
+            for ids in self.tokenizer.encode(texts[first : first + AT_ONCE])
         ]
 
     def read(self, texts: Sequence[str | Example]) -> tuple[list[NDArray[np.int32]], Trees]:
@@ -150,7 +151,7 @@ class TextTask(Task[Batch]):
 
     @torch.no_grad()
     def outputs(
-        self, model: nn.Module, what: Split | Sequence[str | Example], *, tokens: int = 16_384
+        self, model: nn.Module, what: Split | Sequence[str | Example], *, tokens: int = TOKENS
     ) -> NDArray[np.float32]:
         """Return a network's outputs (examples, outputs) in the order of a split or of texts.
 
@@ -162,8 +163,8 @@ class TextTask(Task[Batch]):
             ids, trees = self.read(what)
         lengths = [len(text) for text in ids]
         rows = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
-        device, budget = device_of(model), max([tokens, *lengths])
-        plan = plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False)
+        device = device_of(model)
+        plan = sorted_batches(lengths, device.type, tokens=tokens)
 
         def work(indexes: NDArray[np.integer]) -> Arrays:
             padded, sizes = pad([ids[index] for index in indexes])

@@ -63,3 +63,21 @@ def test_symbols_by_name_where_nothing_sets_them_and_none_at_all():
         EncoderTokenizer(Tokenizer(models.WordLevel({"a": 0}, "a")), "here")
     with pytest.raises(RegardError, match="has no tokens"):
         EncoderTokenizer(Tokenizer(models.WordLevel({}, "a")), "here")
+
+
+def test_a_text_is_tokenized_once_for_its_answer_its_cut_and_its_unknown_words():
+    known = EncoderTokenizer(encoders.tokenizer("bert"), "x")
+    inner, calls = known.inner, []
+
+    class Counted:
+        def encode_batch_fast(self, texts, **more):
+            calls.extend(texts)
+            return inner.encode_batch_fast(texts, **more)
+
+    known.inner = Counted()
+    texts = ["a good film", "the plot", "a good film"]
+    first = known.encode(texts)
+    assert first == known.encode(texts) == [known.encode([text])[0] for text in texts]
+    assert known.unknown_in("the plot") == ()
+    assert calls == texts
+    assert known.encode(["scene"] * 2000) == 2000 * known.encode(["scene"])

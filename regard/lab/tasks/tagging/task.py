@@ -43,7 +43,7 @@ from regard.lab.tasks.tagging.evaluation import (
 from regard.lab.tasks.task import no_labels
 from regard.lab.tasks.texts import TextTask, outputs_of
 from regard.nn.layers.device import device_of, evaluation_mode
-from regard.training.batches import pad, plan_batches
+from regard.training.batches import pad, sorted_batches
 from regard.training.interface import Interface
 from regard.training.learnable import Split
 from regard.training.ranks import Arrays, ranks
@@ -247,7 +247,7 @@ class Tagging(TextTask):
         lengths = sentences.lengths
         device = device_of(model)
         answers: list[NDArray[np.float64]] = [np.zeros((0, len(self.labels)))] * len(examples)
-        plan = plan_batches(lengths, tokens=max([16_384, *lengths]), seed=0, epoch=0, shuffle=False)
+        plan = sorted_batches(lengths, device.type)
 
         def work(indexes: NDArray[np.integer]) -> Arrays:
             tokens, many = pad([sentences.ids[i] for i in indexes])
