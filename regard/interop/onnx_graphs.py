@@ -151,13 +151,20 @@ def graphs_of(network: nn.Module) -> list[Graph]:
             "tree positions read parsed sentences, which an ONNX graph of texts does not get; "
             "train with another position="
         )
-    tokens = torch.ones(2, 3, dtype=torch.long)
-    inputs = [("tokens", tokens, (0, 1)), ("lengths", torch.tensor([3, 2]), (0,))]
+    plain = plain_graph(network)
     if isinstance(network, BERT):
-        types = [("types", torch.zeros_like(tokens), (0, 1))] if network.types else []
+        tokens = torch.zeros(2, 3, dtype=torch.long)
+        types = [("types", tokens, (0, 1))] if network.types else []
         outputs = ("logits", "next_sentence")
-        return [Graph("model", _Masked(network), [*inputs, *types], outputs)]
-    return [Graph("model", _Plain(network), inputs, ("logits",))]
+        return [Graph("model", _Masked(network), [*plain.inputs, *types], outputs)]
+    return [plain]
+
+
+def plain_graph(network: nn.Module) -> Graph:
+    """Return the graph of (tokens, lengths) → logits, or states."""
+    inputs = [("tokens", torch.ones(2, 3, dtype=torch.long), (0, 1)),
+              ("lengths", torch.tensor([3, 2]), (0,))]  # fmt: skip
+    return Graph("model", _Plain(network.eval()), inputs, ("logits",))
 
 
 class _Plain(nn.Module):
@@ -361,18 +368,26 @@ def recurrent_decoder(network: Seq2Seq) -> Graph:
     return Graph("decoder", _RecurrentDecoder(network), inputs, outputs)
 
 
+def runtime() -> Any:
+    """Return the module onnxruntime. Raises: it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise RegardError(
+            f"running an ONNX graph needs onnxruntime ({error}): pip install -c constraints.txt "
+            "'.[export]'"
+        ) from None
+    return onnxruntime
+
+
 class Session:
-    """An ONNX graph in onnxruntime, called with arrays or tensors by name."""
+    """An ONNX graph in onnxruntime, with torch's number of threads, called by names."""
 
     def __init__(self, data: bytes) -> None:
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise RegardError(
-                f"checking an ONNX graph needs onnxruntime ({error}): pip install -c "
-                "constraints.txt '.[export]'"
-            ) from None
-        self.inner = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        options = runtime().SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        providers = ["CPUExecutionProvider"]
+        self.inner = runtime().InferenceSession(data, options, providers=providers)
         self.outputs = [output.name for output in self.inner.get_outputs()]
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -381,6 +396,19 @@ class Session:
         arrays = {name: x.numpy() for name, x in inputs.items() if name in wanted}
         outputs = self.inner.run(None, arrays)
         return {name: torch.from_numpy(x) for name, x in zip(self.outputs, outputs, strict=True)}
+
+
+class OnnxNetwork(nn.Module):
+    """The network of a `plain_graph`, computed by onnxruntime, for predictions alone."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.session = Session(data)
+
+    def forward(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Return the logits or states of texts; without ``lengths``, no row has padding."""
+        lengths = torch.full(tokens.shape[:1], tokens.shape[1]) if lengths is None else lengths
+        return self.session({"tokens": tokens, "lengths": lengths})["logits"]
 
 
 def written(
@@ -468,7 +496,8 @@ def largest_gap(
                 inputs = {"tokens": tokens, "lengths": lengths, "types": torch.zeros_like(tokens)}
                 outputs = sessions["model"](inputs)["logits"]
                 expected = network(tokens, lengths)
-                expected = network.to_logits(expected) if isinstance(network, BERT) else expected
+                if isinstance(network, BERT) and hasattr(network, "head"):
+                    expected = network.to_logits(expected)
         if expected.ndim == 3:
             expected, outputs = expected[real], outputs[real]
         gap = (expected - outputs).abs().max() / expected.abs().max().clamp(min=1)

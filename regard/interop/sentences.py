@@ -25,6 +25,7 @@ from regard.core.reading import parse_json, parse_tensors, read_bytes, read_json
 from regard.interop import folder, huggingface
 from regard.interop.names import take
 from regard.interop.tokenizer_files import JSON, panics, read_tokenizer, text_of
+from regard.nn.layers.device import device_of
 from regard.nn.layers.pooling import FirstPool, LastPool, MaxPool, MeanPool
 from regard.nn.models.bert import BERT
 from regard.training.batches import TOKENS, pad, sorted_batches
@@ -254,7 +255,7 @@ class SentenceEncoder(nn.Module):
     @property
     def device(self) -> torch.device:
         """Return the device of the weights."""
-        return next(self.parameters()).device
+        return device_of(self)
 
     def forward(
         self, tokens: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], before: int = 0

@@ -11,6 +11,15 @@ from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.core.usual import meant
 
+Onnx = Annotated[
+    bool,
+    typer.Option(
+        "--onnx",
+        help="Compute networks that label texts by onnxruntime (extra export); the graph is "
+        "written into the run's folder once.",
+    ),
+]
+
 
 def option_from(field: "Field[Any]") -> inspect.Parameter:
     """Return the parameter of a command for a field; one without a default may be left out."""

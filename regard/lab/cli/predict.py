@@ -12,6 +12,7 @@ import typer
 from regard.core.errors import RegardError
 from regard.lab.cli.answers import Answer, must_be_known, unknown_of, write
 from regard.lab.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
+from regard.lab.cli.options import Onnx
 
 if TYPE_CHECKING:
     from regard.lab.data.examples import Example
@@ -95,6 +96,7 @@ def predict(
             "printed. It appears when all are written.",
         ),
     ] = None,
+    onnx: Onnx = False,
     json: Json = False,
 ) -> None:
     """Predict labels or generate texts, line by line.
@@ -143,6 +145,10 @@ def predict(
     chosen |= {"temperature": temperature} if temperature is not None else {}
     chosen |= {"top_p": top_p} if top_p != 1 else {}
     loaded = opened(run, "predict")
+    if onnx:
+        from regard.lab.runs.onnx_folder import through_onnx
+
+        loaded = through_onnx(loaded)
     answer = _how(loaded, chosen, score, top)
     name = str(file) if file else "text" if texts else "stdin"
 

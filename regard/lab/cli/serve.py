@@ -7,6 +7,7 @@ import typer
 
 from regard.core.errors import RegardError
 from regard.lab.cli.console import Browse, browse, say
+from regard.lab.cli.options import Onnx
 
 
 def serve(
@@ -24,11 +25,14 @@ def serve(
         list[str] | None,
         typer.Option(help="Additional host name to accept, as written in the browser."),
     ] = None,
+    onnx: Onnx = False,
     open_page: Browse = False,
 ) -> None:
     """Explore answers and attention of models in the browser.
 
     Data stays on this machine: the server listens on 127.0.0.1 and the page loads nothing external.
+
+    With --onnx, attention and attributions of a run still come from its network in torch.
 
     regard serve runs/classification-transformer
 
@@ -48,6 +52,8 @@ def serve(
     from regard.lab.web.server import address, bound, serve
 
     registry = find(folders, limits.keep)
+    if onnx:
+        registry.prepare_onnx()
     listening = bound(host, port)
     url = address(listening)
 

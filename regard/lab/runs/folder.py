@@ -111,6 +111,10 @@ class Folder:
             raise RegardError(f"{path} has changed since the run was completed; train it again")
         return data
 
+    def sha256(self, path: Path) -> str:
+        """Return the hash of a file of a completed run, from its manifest."""
+        return str(read_json(self.manifest)[path.relative_to(self.path).as_posix()]["sha256"])
+
     def read_weights(self) -> Tensors:
         """Read the final weights and verify their hash. Raises: they are damaged."""
         return parse_tensors(self.read(self.weights), self.weights)

@@ -1,14 +1,24 @@
 """A run as a folder of ONNX graphs, which onnxruntime and tokenizers run without torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from regard.core import atomic_io
 from regard.core.errors import RegardError
 from regard.interop.card import Card, plain, table
 from regard.interop.folder import as_json
-from regard.interop.onnx_graphs import Session, graphs_of, largest_gap
+from regard.interop.onnx_graphs import (
+    Graph,
+    OnnxNetwork,
+    Session,
+    graphs_of,
+    largest_gap,
+    plain_graph,
+    runtime,
+)
 from regard.interop.tokenizer_files import with_ends
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.runs.run import Run
@@ -27,14 +37,7 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
     if folder.exists():
         raise RegardError(f"{folder} already exists; give another folder")
     network, vocabulary = run.network.cpu().float(), int(run.task.sizes["vocabulary"])
-    graphs = {graph.name: graph.to_bytes() for graph in graphs_of(network)}
-    sessions = {name: Session(data) for name, data in graphs.items()}
-    gap = largest_gap(network, sessions, vocabulary, run.task.room)
-    if gap > TOLERANCE:
-        raise RegardError(
-            f"onnxruntime's logits differ by {gap:.1e} from those of {run.config.model}; ONNX "
-            "changes one of its scores or positions, so nothing was written"
-        )
+    graphs, gap = _compared(network, graphs_of(network), vocabulary, run.task.room)
     config = config_of(run)
     readme = readme_of(run, config, card, gap)
     with atomic_io.one_line_errors(folder, sum(map(len, graphs.values()))):
@@ -49,6 +52,65 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
         },
     )
     return folder
+
+
+def _compared(
+    network: nn.Module, graphs: Sequence[Graph], vocabulary: int, longest: int
+) -> tuple[dict[str, bytes], float]:
+    """Return graphs as bytes, and the largest difference of logits. Raises: different logits."""
+    written = {graph.name: graph.to_bytes() for graph in graphs}
+    sessions = {name: Session(data) for name, data in written.items()}
+    gap = largest_gap(network, sessions, vocabulary, longest)
+    if gap > TOLERANCE:
+        raise RegardError(
+            f"onnxruntime's logits differ by {gap:.1e} from those of the network; ONNX changes one "
+            "of its scores or positions, so nothing was written"
+        )
+    return written, gap
+
+
+def through_onnx(run: Run) -> Run:
+    """Return a run whose predictions are computed by onnxruntime.
+
+    Its graph is written once, into ``onnx/`` of the run's folder, and compared with the network as
+    by `save_onnx`. For the arm ``sentence`` it is the encoder's; only predictions and evaluations
+    use it, since attention and gradients need the network.
+
+    Raises: onnxruntime is not installed; a run that generates texts; a baseline without an encoder;
+    as `save_onnx`.
+    """
+    runtime()
+    run.must_be_complete()
+    if not can_run(run):
+        raise RegardError(
+            f"--onnx runs networks that label texts, not {run.config.model} on {run.config.task}; "
+            "leave it out"
+        )
+    encoder = run.baseline.encoder if run.config.entry.baseline else None
+    weights = encoder.sha256 if encoder else run.folder.sha256(run.folder.weights)
+    place = run.folder.path / "onnx" / weights[:16]
+    if not place.exists():
+        network = (encoder.body if encoder else run.network).cpu().float()
+        words = encoder.body.embedding.num_embeddings if encoder else run.task.sizes["vocabulary"]
+        longest = encoder.reading.length if encoder else run.task.room
+        graphs, _ = _compared(network, [plain_graph(network)], int(words), longest)
+        atomic_io.write_folder(place, {f"{name}.onnx": data for name, data in graphs.items()})
+    network = OnnxNetwork(atomic_io.read_folder(place)["model.onnx"])
+    if encoder:
+        encoder.body = network
+        vars(encoder)["fingerprint"] = f"{encoder.fingerprint} onnx"  # vectors kept apart
+        return run
+    answering = Run(run.folder.path, run.config)
+    vars(answering).update(task=run.task, network=network)
+    return answering
+
+
+def can_run(run: Run) -> bool:
+    """Return whether `through_onnx` supports a run: its network labels texts in one pass."""
+    if run.config.entry.baseline:
+        return run.config.model == "sentence"
+    interface = run.config.unread_task.interface
+    return (interface.form, interface.outputs) == ("reads", "labels") and not run.config.reads_trees
 
 
 def tokenizer_of(run: Run) -> bytes:

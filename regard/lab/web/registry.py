@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from regard.core.atomic_io import MANIFEST
 from regard.core.errors import RegardError, look_up
 from regard.core.reading import parse_json
+from regard.interop.onnx_graphs import runtime
 from regard.lab.runs.config import CONFIG
+from regard.lab.runs.onnx_folder import can_run, through_onnx
 from regard.lab.studies.result import read_comparison
 from regard.lab.tasks import unit_of
 from regard.lab.web.pretrained import describe as describe_pretrained
 from regard.lab.web.pretrained import is_pretrained
-from regard.lab.web.served_model import Open, ServedModel, opened
+from regard.lab.web.served_model import Open, ServedModel, ServedRun, opened
 
 if TYPE_CHECKING:
     from regard.lab.tasks.task import Task
@@ -38,6 +40,7 @@ class Registry:
     comparisons: dict[str, Path] = field(default_factory=dict)
     keep: int = 4
     open: Open = opened
+    onnx: bool = False
     _loaded: "OrderedDict[str, ServedModel]" = field(default_factory=OrderedDict)
     _answers_in_texts: dict[str, bool] = field(default_factory=dict)
     _tested: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -57,11 +60,23 @@ class Registry:
         """Return a run's model, loading it if needed and evicting the least recently used one."""
         with self._lock:  # `listed` runs in another thread
             if name not in self._loaded:
-                self._loaded[name] = self.open(name, self.runs[self.check(name)])
+                self._loaded[name] = model = self.open(name, self.runs[self.check(name)])
+                if self.onnx and isinstance(model, ServedRun) and can_run(model.run):
+                    model.answering = through_onnx(model.run)
             self._loaded.move_to_end(name)
             while len(self._loaded) > self.keep:
                 self._loaded.popitem(last=False)
             return self._loaded[name]
+
+    def prepare_onnx(self) -> None:
+        """Write the ONNX graph of each run that can use it, and answer by onnxruntime from now on.
+
+        Other runs answer as before. Raises: as `regard.lab.runs.onnx_folder.through_onnx`.
+        """
+        runtime()
+        self.onnx = True
+        for name in self.runs:
+            self.model(name)
 
     def listed(self) -> list[dict[str, Any]]:
         """Describe each run in plain values without loading its model.

@@ -60,6 +60,7 @@ class ServedRun:
 
     def __init__(self, name: str, run: Run) -> None:
         self.name, self.run = name, run
+        self.answering = run  #: answers `predict`
         self.answers_in_texts = run.config.unread_task.answers_in_texts
 
     def count(self, text: str) -> int:
@@ -84,7 +85,7 @@ class ServedRun:
         # Sample for each text alone, so that other requests in the batch change no answer.
         parts = [[text] for text in texts] if self.temperature else [texts]
         if best == 1:
-            return [answer.json() for part in parts for answer in self.run.predict(part)]
+            return [answer.json() for part in parts for answer in self.answering.predict(part)]
         outputs = [answers for part in parts for answers in self.run.best(part, best)]
         return [{**answers[0].json(), "best": [x.json() for x in answers]} for answers in outputs]
 

@@ -311,3 +311,15 @@ def test_the_column_of_the_training_is_read_and_empty_texts_are_counted(
     said = regard("predict", tmp_path / "run", "--file", plain)
     assert (said.out.count("\n"), said.status) == (3, 0)
     assert said.err == f"{plain}: empty texts: 2 of 3; their predictions are meaningless\n"
+
+
+def test_without_onnxruntime_its_extra_is_named(
+    regard: Command, trained: Path, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    for command in ("predict", "serve"):
+        status, _, error = regard(command, trained, *["text"][command == "serve" :], "--onnx")
+        assert status == 2
+        assert "needs onnxruntime" in error
+        assert "'.[export]'" in error
+        assert error.count("\n") == 1

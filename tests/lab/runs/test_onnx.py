@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,11 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 from regard.core.errors import RegardError
+from regard.interop.onnx_graphs import OnnxNetwork
 from regard.lab import runs
 from regard.lab.runs.export import export
+from regard.lab.runs.onnx_folder import through_onnx
+from regard.lab.web.registry import Registry
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=16", "steps=6", "threads=1", "seed=3",
          "precision=fp32", "learning_rate=0.05"]  # fmt: skip
@@ -99,3 +103,62 @@ def test_the_readme_of_an_onnx_folder_answers_as_the_run(name: str, tmp_path: Pa
     check(run, folder)
     with pytest.raises(RegardError, match="onnx already exists; give another folder"):
         export(run, "onnx", tmp_path / "onnx")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n != "mean" else n
+             for n in ("mean", "transformer", "ratings", "tags")]
+)  # fmt: skip
+def test_predictions_by_onnxruntime_are_those_of_the_run(name: str, tmp_path: Path) -> None:
+    run = trained(tmp_path, name)
+    texts = ["a good film", "", "not as bad as I had feared", "bad", "[CLS] good [SEP]"]
+    must_agree(run, texts[:1] if name == "tags" else texts)
+    before = {path: path.stat().st_mtime_ns for path in run.folder.path.rglob("*.onnx")}
+    assert len(before) == 1
+    registry = Registry({"mine": run.folder.path})
+    registry.prepare_onnx()
+    model: Any = registry.model("mine")
+    assert isinstance(model.answering.network, OnnxNetwork)
+    assert not isinstance(model.run.network, OnnxNetwork), "attention needs the network"
+    assert model.predict(texts[:1])
+    assert before == {path: path.stat().st_mtime_ns for path in run.folder.path.rglob("*.onnx")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["bert", "frozen", "sentence"])
+def test_encoders_by_onnxruntime(model: str, tmp_path: Path, monkeypatch) -> None:
+    encoders = pytest.importorskip("tests.interop.encoders")
+    monkeypatch.setattr("regard.lab.data.embeddings.cache", lambda: tmp_path / "cache")
+    encoders.save("bert", tmp_path / "encoder", wide=True)
+    data = encoders.labelled(tmp_path / "texts.jsonl", 60)
+    settings = [f"weights={tmp_path / 'encoder'}", f"data={data}", "seed=1"]
+    settings += ["steps=3", "least_steps=0"] if model == "bert" else []
+    run = runs.start(tmp_path / model, "classification", model, settings)
+    for _ in run.train():
+        pass
+    must_agree(run, ["the good plot", "awful [SEP] scene", "", "a great film was it " * 9])
+
+
+def must_agree(run: runs.Run, texts: list[str]) -> None:
+    """Both answer within 1e-5, and one of them by onnxruntime."""
+    here = [answer.json() for answer in run.predict(texts)]
+    fast = through_onnx(runs.load(run.folder.path))
+    network = fast.baseline.encoder.body if run.config.entry.baseline else fast.network
+    assert isinstance(network, OnnxNetwork)
+    for one, other in zip(fast.predict(texts), here, strict=True):
+        there = one.json()
+        assert there.keys() == other.keys()
+        for key, value in there.items():
+            numbers = isinstance(value, dict | float)
+            assert value == (pytest.approx(other[key], abs=1e-5) if numbers else other[key])
+
+
+def test_runs_that_write_are_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path, "bahdanau")
+    with pytest.raises(RegardError, match="--onnx runs networks that label texts, not bahdanau"):
+        through_onnx(run)
+    other = runs.start(tmp_path / "tfidf", "classification", "tfidf", ["examples=90"])
+    for _ in other.train():
+        pass
+    with pytest.raises(RegardError, match="not tfidf on classification; leave it out"):
+        through_onnx(other)
