@@ -21,6 +21,7 @@ DEEP = (
     "benchmarks/", "tests/benchmarks/",
     # graphs, exports
     "tests/attention/test_graphs", "tests/nn/models/test_graphs", "tests/lab/runs/test_onnx",
+    "tests/lab/runs/test_sentence_folder",
     "::test_compiled_strips_are_the_eager_ones",
     "tests/lab/runs/test_export", "tests/interop/test_ctranslate2", "tests/interop/test_marian",
     # models of Hugging Face

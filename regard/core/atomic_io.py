@@ -72,6 +72,7 @@ def write_part(aside: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
     """Write some files into the temporary folder of a folder; return their manifest."""
     aside.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
+        (aside / name).parent.mkdir(exist_ok=True)
         write_through(aside / name, data)
     return {name: entry(data) for name, data in files.items()}
 

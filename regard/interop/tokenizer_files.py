@@ -1,7 +1,7 @@
 """Read and write the tokenizer files of Hugging Face's folders by `tokenizers`."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -249,7 +249,7 @@ def word_pieces(folder: Path, settings: TokenizerSettings) -> Any:
 
 
 def tokenizer_files(
-    inner: Any, *, length: int, roles: dict[str, str] | None = None
+    inner: Any, *, length: int, roles: Mapping[str, Any] | None = None
 ) -> dict[str, bytes]:
     """Return the contents of ``tokenizer.json`` and of transformers' settings for it.
 

@@ -11,7 +11,7 @@ from regard.lab.cli.console import Json, RunFolder, emit_json, opened, say
 def export(
     run: RunFolder,
     to: Annotated[
-        Literal["huggingface", "marian", "ctranslate2", "onnx"],
+        Literal["huggingface", "sentence-transformers", "marian", "ctranslate2", "onnx"],
         typer.Option(help="Target program or format."),
     ],
     out: Annotated[Path, typer.Option(help="Output folder; it must not exist yet.")],
@@ -20,22 +20,27 @@ def export(
     ] = "float32",
     json: Json = False,
 ) -> None:
-    """Export a run for transformers, CTranslate2 or onnxruntime.
+    """Export a run for transformers, sentence-transformers, CTranslate2 or onnxruntime.
 
     Writes weights, tokenizer and a model card; the same texts yield the same logits and
-    translations. The README of an ONNX folder has a script that runs it without torch. An error
-    names a setting that the format does not support and a supported value.
+    translations. A run of bert, frozen or sentence goes to sentence-transformers with its encoder;
+    the vector of a text is the logits of its labels. The README of an ONNX folder has a script that
+    runs it without torch. An error names a setting that the format does not support and a supported
+    value.
 
     regard export runs/translation --to ctranslate2 --quantization int8 --out fast
 
     regard export runs/mine --to onnx --out mine-onnx
+
+    regard export runs/mine --to sentence-transformers --out mine-encoder
     """
     from regard.lab.runs.export import export as write
 
     exported = write(opened(run, "export"), to, out, quantization=quantization)
-    size = sum(path.stat().st_size for path in exported.folder.iterdir())
+    files = [path for path in exported.folder.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
     if json:
         emit_json({"run": str(run), "to": to, "folder": str(out), "bytes": size})
         return
-    say(f"{out}: {size:,} bytes in {len(list(out.iterdir()))} files")
+    say(f"{out}: {size:,} bytes in {len(files)} files")
     say(f"load it with {exported.load}")

@@ -1,4 +1,4 @@
-"""Export a completed run in the format of Hugging Face, Marian, CTranslate2 or ONNX."""
+"""Export a run in the format of Hugging Face, sentence-transformers, Marian, CTranslate2, ONNX."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +15,9 @@ from regard.interop.tokenizer_files import framed, with_ends
 from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.runs.onnx_folder import save_onnx
 from regard.lab.runs.run import Run
+from regard.lab.runs.sentence_folder import save_sentences
 from regard.nn.layers import special_tokens
+from regard.nn.models.classifiers import BERTClassifier
 from regard.nn.models.settings import TransformerSettings
 from regard.nn.models.transformer import Transformer
 
@@ -34,7 +36,7 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
 
     ``to``: a name in `TARGETS`. "huggingface" exports GPT, BERT and T5 in their own formats, and a
     Transformer as Marian (norm=post) or Pegasus (norm=pre); ``quantization`` is for CTranslate2;
-    "onnx" exports every network.
+    "onnx" exports every network; "sentence-transformers" an encoder with a layer for labels.
     The model card has the training data and the metrics on the test split.
 
     Raises: `RegardError`: a run that is not complete; a model or setting that the format does not
@@ -45,7 +47,10 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
         raise RegardError(
             f"quantization={quantization} needs ctranslate2; {to} supports only float32"
         )
-    if run.config.entry.baseline:
+    if run.config.entry.baseline and (to, run.config.model) != (
+        "sentence-transformers",
+        "sentence",
+    ):
         raise RegardError(
             f"{run.config.model} is a baseline without a network; only networks can be exported"
         )
@@ -87,6 +92,11 @@ def to_huggingface(run: Run, folder: Path, quantization: str) -> Exported:
     model, settings = run.network, run.config.network
     if isinstance(model, Transformer):
         return translator(run, folder, "")
+    if isinstance(model, BERTClassifier):
+        raise RegardError(
+            f"classifiers of transformers read the state of [CLS], {run.config.model} the mean of "
+            "all states; export with --to sentence-transformers, which supports it"
+        )
     if not hasattr(model, "embedding") or hasattr(model, "body"):
         raise RegardError(
             f"Hugging Face has no format for {run.config.model} on {run.config.task}; export a "
@@ -147,6 +157,12 @@ def to_onnx(run: Run, folder: Path, quantization: str) -> Exported:
     return Exported(folder, f"onnxruntime, by the script in {folder / 'README.md'}")
 
 
+def to_sentence_transformers(run: Run, folder: Path, quantization: str) -> Exported:
+    """Export an encoder with a layer for labels."""
+    save_sentences(run, folder, card_of(run))
+    return Exported(folder, f"SentenceTransformer({str(folder)!r}) of sentence_transformers")
+
+
 def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
     """Return the Transformer of a run and its settings. Raises: another model."""
     model: nn.Module = run.network
@@ -162,6 +178,7 @@ def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
 #: The export function of each target.
 TARGETS: Mapping[str, Callable[[Run, Path, str], Exported]] = {
     "huggingface": to_huggingface,
+    "sentence-transformers": to_sentence_transformers,
     "marian": to_marian,
     "ctranslate2": to_ctranslate2,
     "onnx": to_onnx,
