@@ -252,6 +252,7 @@ def counts(problem: Problem, rows: Rows) -> np.ndarray:
 ARMS: Mapping[str, Callable[[Problem, Rows], np.ndarray]] = {
     "tfidf": fitted("tfidf"),
     "scikit-learn: TF-IDF + LR": counts,
+    "fasttext": fitted("fasttext"),
     "static": fitted("static", weights="wordllama"),
     "wordllama + LR": logistic(static=True),
     "frozen": frozen,
