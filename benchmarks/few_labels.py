@@ -320,7 +320,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for name in dict.fromkeys(row["set"] for row in rows):
         here = [row for row in rows if row["set"] == name]
         whole = max((row["rows"] for row in here if not row["size"]), default=0)
-        names = [f"{size:,}" if size else f"all {whole:,}" for size in sizes]
+        names = [f"{size:,}" if size else f"all {whole:,}".removesuffix(" 0") for size in sizes]
         yield f"| {name} | {' | '.join(names)} |"
         yield f"|---|{'--:|' * len(sizes)}"
         for arm in [arm for arm in ARMS if any(row["arm"] == arm for row in here)]:
