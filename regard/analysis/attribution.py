@@ -3,6 +3,7 @@
 A task declares the numbers of its answers (`Explainable`); the rest is the same for every task.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -285,6 +286,18 @@ def _values(model: nn.Module) -> Iterator[list[Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def apart(tokens: Sequence[str]) -> list[str]:
+    """Return tokens; repeated tokens get their position, from 1.
+
+    >>> apart(["the", "plot", "of", "the"])
+    ['the (1)', 'plot', 'of', 'the (4)']
+    """
+    times = Counter(tokens)
+    return [
+        f"{token} ({place})" if times[token] > 1 else token for place, token in enumerate(tokens, 1)
+    ]
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> float | None:

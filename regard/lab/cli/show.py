@@ -1,7 +1,6 @@
 """``regard show``: the attention weights of a model for one text, in the terminal."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from regard.analysis.layer_attention import LayerAttention
     from regard.lab.reports.markup import Html
     from regard.lab.runs import Run
+    from regard.lab.tasks.baselines import Weighed
 
 TOP = 6
 FAINT = 0.1  # share of the largest weight below which a word is not coloured
@@ -45,6 +45,13 @@ def show(
             metavar="HEADS",
         ),
     ] = "",
+    by_attention: Annotated[
+        bool,
+        typer.Option(
+            "--attention",
+            help="Show the attention of a classifying encoder (bert, frozen), not its attribution.",
+        ),
+    ] = False,
     picture: Annotated[
         Path | None,
         typer.Option("--out", help="Also draw to this .html or .svg file.", metavar="FILE"),
@@ -60,7 +67,9 @@ def show(
     uniform attention gives each word 1 / words.
 
     Bag-of-words models (tfidf, nb-svm) show how much each word adds to, or subtracts from, the
-    score of the predicted label.
+    score of the predicted label. So do encoders that label texts (bert, frozen), by integrated
+    gradients, since attention in their deep layers goes from [CLS] to [CLS]; --attention, --layer,
+    --head or --without-heads show their attention.
 
     Sequence-to-sequence models show their alignment: one row per generated word with its weights
     on the source words. Language models show the attention over the whole text. --out writes all
@@ -83,12 +92,14 @@ def show(
     if open_page and picture is None:
         raise RegardError("--open: there is no drawing to open; add --out FILE.html")
     text, loaded = as_utf8(text), opened(run, "show")
-    if loaded.config.entry.baseline:
-        if layer is not None or head is not None or without:
-            raise RegardError(
-                f"{loaded.config.model} has no layers; leave --layer, --head and --without-heads "
-                "out"
-            )
+    chooses = by_attention or layer is not None or head is not None or bool(without)
+    baseline = loaded.config.entry.baseline
+    if baseline and chooses:
+        raise RegardError(
+            f"{loaded.config.model} has no layers; leave --layer, --head, --attention and "
+            "--without-heads out"
+        )
+    if baseline or (attributes(loaded) and not chooses):
         show_words(loaded, text, picture, json)
         if open_page and picture is not None:
             browse(picture)
@@ -157,12 +168,22 @@ def heads_off(run: "Run", text: str, without: str) -> "list[Head]":
     return heads
 
 
+def attributes(run: "Run") -> bool:
+    """Return whether a run is an encoder that labels texts, shown by attribution."""
+    from regard.nn.models.classifiers import BERTClassifier
+
+    return isinstance(run.network, BERTClassifier) and run.network.pool is not None
+
+
 def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
     """Show the contribution of each word to the prediction. Raises: a text without words."""
     from regard.lab.reports import weighed
 
     answer = run.predict(text)
-    terms = run.task.weigh(run.model, text, answer)
+    if run.config.entry.baseline:
+        terms = run.task.weigh(run.model, text, answer)
+    else:
+        terms = attributed_words(run, text)
     if not terms.words:
         raise RegardError("this text contains no words; give one with words")
     if picture is not None:
@@ -184,7 +205,8 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
         )
         return
     say(f"prediction of {run.config.model}: {described(answer)}")
-    say(f"\ncontribution of each word, with its share of word pairs, to {terms.of}:")
+    shares = ", with its share of word pairs," if run.config.entry.weighs else ""
+    say(f"\ncontribution of each word{shares} to {terms.of}:")
     out.print(coloured(terms.words, terms.weights.tolist(), signed=True))
     ranked = sorted(terms.terms.items(), key=lambda term: -abs(term[1]))
     for says, sign in (("for", 1), ("against", -1)):
@@ -194,6 +216,19 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
     say(f"bias {terms.bias:+.3f}, score {terms.score:+.3f}{unknown}")
     if picture is not None:
         say(f"\ndrawing: {picture}")
+
+
+def attributed_words(run: "Run", text: str) -> "Weighed":
+    """Return the integrated gradients of a text's tokens; the bias is the score without words."""
+    from regard.analysis.attribution import apart
+    from regard.lab.tasks.baselines import Weighed
+
+    result = run.attribute(text)
+    weights = result.gradients.values
+    terms = dict(zip(apart(result.tokens), weights.tolist(), strict=True))
+    return Weighed(
+        result.tokens, weights, terms, result.gradients.baseline, result.choices[result.choice]
+    )
 
 
 def described(answer: Any) -> str:
@@ -284,6 +319,7 @@ def received(attention: "LayerAttention") -> "NDArray[floating[Any]]":
 
 def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
     """Print a layer: the coloured text, its top words and the strongest pairs."""
+    from regard.analysis.attribution import apart
     from regard.lab.reports.attended import plain_name
 
     heads, rows = attention.weights.shape[:2]
@@ -312,18 +348,6 @@ def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
             f"{words[row]} → {words[column]} {mean[row, column]:.3f}" for row, column in pairs
         )
     )
-
-
-def apart(tokens: list[str]) -> list[str]:
-    """Return tokens; repeated tokens get their position, from 1.
-
-    >>> apart(["the", "plot", "of", "the"])
-    ['the (1)', 'plot', 'of', 'the (4)']
-    """
-    times = Counter(tokens)
-    return [
-        f"{token} ({place})" if times[token] > 1 else token for place, token in enumerate(tokens, 1)
-    ]
 
 
 def align(queries: list[str], tokens: list[str], weights: list[list[float]]) -> None:

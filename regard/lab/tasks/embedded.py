@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from scipy.special import softmax
+from torch import Tensor
 
+from regard.analysis.attribution import Scalar, apart, close_gradients
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.interop.sentences import SentenceEncoder, load, load_static
 from regard.lab.data.embeddings import embed
 from regard.lab.tasks.baseline_settings import SentenceSettings, StaticSettings
-from regard.lab.tasks.baselines import read_saved
+from regard.lab.tasks.baselines import Weighed, read_saved
 from regard.lab.tasks.heads import PENALTIES, Head, fit_each, fit_labels, fit_numbers
+from regard.training.batches import pad
 
 
 class Embedded(ABC):
@@ -88,6 +92,36 @@ class Embedded(ABC):
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return probabilities (texts, labels)."""
         return np.asarray(softmax(self.scores(texts), axis=1))
+
+    def weigh(self, text: str, label: int, name: str = "") -> Weighed:
+        """Return the contribution of each token to the logit of a label: see `shares`."""
+        return self.shares(text, label, f"the logit of {name}")
+
+    def shares(self, text: str, column: int, of: str = "") -> Weighed:
+        """Return the integrated gradients of an output for a text's tokens, in their order.
+
+        Their sum and the bias, the output without words, are the output. Only the first window of a
+        long text is read.
+        """
+        encoder, head = self.encoder, self._fitted
+        before = self.settings.prompt or encoder.reading.prompt
+        ids = encoder.reading.tokens([before + text])
+        names = [encoder.reading.tokenizer.decode([i], skip_special_tokens=False) for i in ids[0]]
+        begins = 0 if encoder.pool.prompt else encoder.reading.begins(before)
+        weight = torch.from_numpy(head.weight[column].astype(np.float32))
+        if not names:
+            return Weighed([], np.zeros(0), {}, float(head.bias[column]), of)
+        tokens, lengths = pad(ids)
+
+        def forward(copies: int) -> Tensor:
+            vectors = encoder(tokens.expand(copies, -1), lengths.expand(copies), begins)
+            output: Tensor = vectors @ weight + float(head.bias[column])
+            return output
+
+        table: Any = encoder.body.embedding
+        found = close_gradients(Scalar(of, forward, [table], [names]))
+        terms = dict(zip(apart(names), found.values.tolist(), strict=True))
+        return Weighed(names, found.values, terms, found.baseline, of)
 
     def save(self, folder: Path) -> None:
         """Write baseline.json and baseline.safetensors into an existing folder."""

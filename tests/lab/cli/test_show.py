@@ -207,3 +207,23 @@ def test_a_page_is_opened_on_request(
     assert f"no browser was found; open file://{tmp_path}/look%20at.html" in found.stderr
     CliRunner().invoke(app, ["report", str(trained), "--out", str(tmp_path / "r.html"), "--open"])
     assert asked[1:] == [f"file://{tmp_path}/r.html"]
+
+
+def test_an_encoder_is_shown_by_attribution(regard: Command, tmp_path: Path) -> None:
+    brief = ["examples=120", "seed=0", "steps=2", "width=8", "heads=2", "layers=2", "threads=1"]
+    regard("train", "classification", "--model", "bert", "--out", tmp_path / "run", *brief)
+    run, text = runs.load(tmp_path / "run"), "a film, a dull film"
+    found = json.loads(regard("show", tmp_path / "run", text, "--json").out)
+    own = run.attribute(text)
+    assert [word["word"] for word in found["words"]] == ["[CLS]", *run.tokens(text), "[SEP]"]
+    weights = [word["weight"] for word in found["words"]]
+    assert weights == pytest.approx(own.gradients.values.tolist(), abs=1e-6)
+    assert found["bias"] + sum(weights) == pytest.approx(own.gradients.output, abs=1e-3)
+    assert found["score"] == pytest.approx(found["bias"] + sum(weights))
+    assert {"film (3)", "film (7)"} & {term["term"] for term in found["terms"]}
+    said = regard("show", tmp_path / "run", text, "--out", tmp_path / "x.svg").out
+    assert f"\ncontribution of each word to {own.choices[own.choice]}:" in said
+    assert "<svg" in (tmp_path / "x.svg").read_text()
+    for words in (["--attention"], ["--layer", 1], ["--without-heads", "1.1"]):
+        assert "layer 1, " in regard("show", tmp_path / "run", text, *words).out
+    assert "this text has no words" in regard("show", tmp_path / "run", " ").err

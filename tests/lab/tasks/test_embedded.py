@@ -152,3 +152,20 @@ def test_a_long_text_is_the_mean_of_its_windows(weights):
     cut, parts = short.encode([text, "bad"]), short.encode([text, "bad"], windows=True)
     np.testing.assert_allclose(cut, encoder.encode(["fine film", "bad"]))
     np.testing.assert_allclose(parts, encoder.encode([text, "bad"]), atol=1e-7)
+
+
+def test_a_word_adds_its_share_of_the_mean(weights, data, tmp_path):
+    """Without normalisation the output is linear, so a share is known exactly."""
+    run = train(
+        "classification", model="static", weights=str(weights), data=data, out=tmp_path / "run"
+    )
+    model, text = load(run.folder.path).baseline, "good film fine"
+    found = model.weigh(text, 1, "yes")
+    assert found.words == ["good", "film", "fine"]
+    table = np.array([[1, 0.2], [0, 1], [1, 0]])
+    expected = table @ model.arrays["weights"][1] / 3
+    assert found.weights == pytest.approx(expected, abs=1e-4)
+    assert found.score == pytest.approx(model.scores([text])[0, 1], abs=1e-4)
+    assert found.of == "the logit of yes"
+    assert list(found.terms) == found.words
+    assert model.weigh("unheard", 1).words == []
