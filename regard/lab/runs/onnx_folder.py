@@ -165,6 +165,7 @@ from tokenizers import Tokenizer
 folder = Path(".")  # of this file
 config = json.loads((folder / "config.json").read_text("utf-8"))
 tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+tokenizer.encode_special_tokens = True  # a symbol spelt out in a text is split like any word
 length = config["length"]
 
 

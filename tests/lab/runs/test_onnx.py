@@ -137,6 +137,10 @@ def test_encoders_by_onnxruntime(model: str, tmp_path: Path, monkeypatch) -> Non
     for _ in run.train():
         pass
     must_agree(run, ["the good plot", "awful [SEP] scene", "", "a great film was it " * 9])
+    if model == "frozen":
+        folder, texts = export(run, "onnx", tmp_path / "out").folder, ["awful [SEP] scene [CLS]"]
+        (there,) = said(folder, f"predict({texts})")
+        assert there == pytest.approx(dict(run.predict(texts)[0].probabilities), abs=1e-5)
 
 
 def must_agree(run: runs.Run, texts: list[str]) -> None:
