@@ -241,6 +241,7 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
         "data": "",
         "labels": [],
         "attends": True,
+        "attributes": False,
         "layers": layers,
         "heads": heads,
         "parameters": None,

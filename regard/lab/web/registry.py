@@ -30,6 +30,7 @@ COMPARISON = "comparison.json"
 ROWS = 2_000  # rows of predictions read for examples
 SHORT = 280  # maximum characters of an example
 EXAMPLES = 4
+ENCODERS = ("bert", "frozen")  # whose answers the page explains by attribution, not attention
 
 
 @dataclass
@@ -268,6 +269,7 @@ def describe_run(name: str, folder: Path) -> dict[str, Any]:
         "data": str(data.get("name", getattr(config.data, "data", ""))),
         "labels": data.get("labels", []),
         "attends": config.attends,
+        "attributes": config.model in ENCODERS and task.fits_head,
         "layers": network.get("layers"),
         "heads": network.get("heads"),
         "parameters": environment.get("parameters"),
@@ -288,6 +290,7 @@ def describe_custom(name: str, writes: bool) -> dict[str, Any]:
         "data": "",
         "labels": [],
         "attends": True,
+        "attributes": False,
         "layers": None,
         "heads": None,
         "parameters": None,

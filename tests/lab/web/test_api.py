@@ -43,6 +43,7 @@ def test_runs_are_listed_without_loading_a_model(client: Ask) -> None:
     assert ways == {"labels": "", "counts": "", "writes": "another", "goes": "on", "hugging": "on"}
     assert found["labels"]["answers_in_texts"] is False
     assert found["labels"]["attends"] is True
+    assert found["labels"]["attributes"] is False
     assert (found["labels"]["layers"], found["labels"]["heads"]) == (2, 2)
     assert found["counts"]["attends"] is False
     assert found["writes"]["answers_in_texts"] is True

@@ -509,6 +509,30 @@ def test_a_subject_of_ones_own_is_tried(
     on.well()
 
 
+def test_an_encoder_is_explained_by_attribution(
+    opened: Callable[..., Opened], tmp_path: Path
+) -> None:
+    model = SimpleNamespace(answers_in_texts=False)
+    registry = Registry({"mine": tmp_path}, open=lambda name, folder: model)  # type: ignore[arg-type,return-value]
+    on = opened()
+    rows = [{**row, "attributes": True} for row in registry.listed()]
+    explained = {
+        "tokens": ["fine", "<b>"], "sizes": [2], "choice": 0, "choices": ["logit of good"],
+        "unit": "logit", "integrated_gradients": [1.25, -0.5], "output": 1.0, "baseline": 0.25,
+        "steps": 32, "attention_gradients": None, "spearman": None, "says": "Said.",
+    }  # fmt: skip
+    on.page.route("**/runs", answering({"runs": rows, "comparisons": []}))
+    on.page.route("**/examples*", answering({"texts": []}))
+    on.page.route("**/look", answering(look_at(["fine", "bad"])))
+    on.page.route("**/attribute", answering(explained))
+    page = on.show({"view": "try", "text": "a film"}, "text=Explained: logit of good")
+    cells = page.locator("td").all_inner_texts()
+    assert [cell.replace("−", "-") for cell in cells if "." in cell] == ["1.25", "-0.5000"]
+    assert page.locator("text=See the attention of all 4 heads").count() == 1
+    on.show({"view": "heads", "text": "a film"}, ".tokens")
+    on.well()
+
+
 @pytest.mark.parametrize(("metric", "unit"), [("BLEU", ""), ("accuracy", " %")])
 def test_a_comparison_is_headed_by_its_metric_and_unit(
     opened: Callable[..., Opened], tmp_path: Path, metric: str, unit: str

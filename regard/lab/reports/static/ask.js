@@ -1,6 +1,6 @@
 // Requests to this page's server, and the state of the page in its URL.
 
-/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, temperature?: number, error?: string}} RunRow */
+/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, attributes?: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, temperature?: number, error?: string}} RunRow */
 
 /**
  * Request an answer. Errors say what to do; `asked` is true if the same request would fail again.

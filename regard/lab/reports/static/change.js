@@ -46,7 +46,7 @@ function shaded(value, most) {
 }
 
 /** Both attributions of each word, as a table. @param {any} found @param {(choice: number) => void} pick */
-function attributions(found, pick) {
+export function attributions(found, pick) {
   const own = found.integrated_gradients;
   const ofAttention = found.attention_gradients;
   const [most, mostOfAttention] = [own, ofAttention ?? []].map((values) => Math.max(0, ...values.map(Math.abs)));

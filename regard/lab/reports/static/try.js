@@ -1,7 +1,7 @@
 // Try it: the model's answer and its attention, updated while you type.
 import { answerCard, unknownWords } from "./answer.js";
 import { ask, askBytes, writeState } from "./ask.js";
-import { changePanel } from "./change.js";
+import { attributions, changePanel } from "./change.js";
 import { failure, h, settled } from "./dom.js";
 import { headsView, telling } from "./heads.js";
 import { Look } from "./packed.js";
@@ -158,13 +158,26 @@ export function tryView(context, wide) {
   function glance(found) {
     const { layers } = found;
     if (!layers.length) return h("p", { class: "empty" }, `${run.model} has no attention layer, so there are no weights to show. Choose a model with attention, or attribute the answer to words below.`);
-    const chosen = telling(found);
     const count = layers.reduce((n, layer) => n + layer.heads, 0);
+    if (run.attributes) return reasons(count);
+    const chosen = telling(found);
     const one = new Look({ ...found.data, layers: [layers[chosen]] }, (_, head) => /** @type {any} */ (found.ask)(chosen, head));
     const inner = headsView(one, {});
     const link = new URLSearchParams({ view: "heads", run: run.name, text, ...(written ? { written: written.join(".") } : {}) });
     const node = h("div", {}, inner, count > 1 && h("p", {}, h("a", { href: `#${link}` }, `See all ${count} heads →`)));
     return Object.assign(node, { ready: inner.ready, point: inner.point, read: inner.read });
+  }
+
+  /** Show what each word adds to the answer, with a link to all heads. @param {number} heads */
+  function reasons(heads) {
+    const place = h("div", { "aria-live": "polite" }, h("p", { class: "soft", role: "status" }, "attributing…"));
+    const asked = { run: run.name, text };
+    const explain = (/** @type {number | null} */ choice) => ask("/attribute", { ...asked, choice })
+      .then((/** @type {any} */ found) => place.replaceChildren(attributions(found, explain)))
+      .catch((/** @type {any} */ error) => place.replaceChildren(failure(error, () => explain(choice))));
+    explain(null);
+    const link = new URLSearchParams({ view: "heads", ...asked });
+    return h("div", {}, place, h("p", {}, h("a", { href: `#${link}` }, `See the attention of all ${heads} heads →`)));
   }
 
   function pick(/** @type {string} */ name) {
