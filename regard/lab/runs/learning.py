@@ -145,6 +145,8 @@ class Learner:
         assert fitted.validation is not None
         kept = (fitted.validation - best) * len(task.lengths("validation", 0, 0)) >= CLEAR
         facts = {"frozen": fitted.validation, "tuned": best, "kept": kept}
+        if kept:
+            self._fitting = fitting  # its decision was made before validation was fitted, too
         return network if kept else tuned, facts
 
     def validate(self) -> Iterator[Progress]:

@@ -196,7 +196,7 @@ def by_label(summary: Mapping[str, Any]) -> list[list[str]]:
             "precision",
             "recall",
             "F1",
-            "average precision",
+            "AP",
             *(title for _, title, _ in last),
         ],
         *(
