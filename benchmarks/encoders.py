@@ -13,6 +13,7 @@ probability. ``--serve``: answers a second of ``regard serve``, by 8 clients tha
 
 import argparse
 import asyncio
+import importlib
 import re
 import subprocess
 import sys
@@ -58,9 +59,8 @@ def arms_of(folder: Path, texts: Sequence[str], scratch: Path) -> Arms:
     export(run, "sentence-transformers", scratch / "folder")
     theirs = SentenceTransformer(str(scratch / "folder"), device="cpu")
     if run.config.entry.baseline:  # a vector is computed once; here each round computes it
-        import regard.lab.tasks.embedded as embedded
-
-        embedded.embed = lambda encoder, texts, **how: encoder.encode(texts, **how)  # type: ignore[assignment]
+        embedded = importlib.import_module("regard.lab.tasks.embedded")
+        vars(embedded)["embed"] = lambda encoder, texts, **how: encoder.encode(texts, **how)
         return {
             "regard predict": command(run, texts),
             "regard predict --onnx": command(fast, texts),
