@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from regard.attention.attend import attend
     from regard.core.trusted import trust
-    from regard.lab.cli.calls import compare, train
+    from regard.lab.cli.calls import compare, suggest, train
     from regard.lab.reports.notebook import html, look
     from regard.lab.reports.plots import plot
     from regard.lab.runs import load
@@ -50,6 +50,7 @@ __all__ = [
     "load",
     "look",
     "plot",
+    "suggest",
     "train",
     "trust",
     "use",
@@ -65,6 +66,7 @@ _HOMES = {
     "load": "regard.lab.runs",
     "look": "regard.lab.reports.notebook",
     "plot": "regard.lab.reports.plots",
+    "suggest": "regard.lab.cli.calls",
     "train": "regard.lab.cli.calls",
     "trust": "regard.core.trusted",
 }

@@ -36,7 +36,7 @@ assert not any(name.startswith("regard.lab.") for name in sys.modules)
 """
 OF_THE_LABORATORY = {
     "KernelRegression", "MultilabelClassifier", "TextClassifier", "TextRegressor", "compare",
-    "html", "load", "look", "plot", "train",
+    "html", "load", "look", "plot", "suggest", "train",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Python functions for the commands: `regard.train` and `regard.compare`."""
+"""Python functions for the commands: `regard.train`, `regard.compare` and `regard.suggest`."""
 
 import os
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.lab.runs import Run
     from regard.lab.studies.arms import Arm
     from regard.lab.studies.result import Comparison
+    from regard.lab.studies.suggest import Suggestion
 
 Place = str | os.PathLike[str]
 
@@ -135,6 +136,38 @@ def compare(
     with bar("runs") if shows(progress) else hidden() as show:
         comparison = run(study, launcher, command.Watch(show) if shows(progress) else None)
     return command.with_report(comparison)
+
+
+def suggest(
+    data: Place,
+    *,
+    weights: str | Sequence[str] = (),
+    arms: str | Sequence[str] = (),
+    task: str = "",
+    text: str = "",
+    label: str = "",
+    group: str = "",
+    seed: int = 0,
+    progress: bool | None = None,
+) -> "Suggestion":
+    """Name the method that suits labelled texts, like ``regard suggest``.
+
+    ``weights`` are sentence encoders and static word vectors, ``arms`` further arms as for
+    `compare`; the other arguments are the options of the command.
+
+    Raises: unreadable data, fewer than 40 rows, one label; unknown arms or weights.
+
+    >>> suggest("reviews", arms="lstm")
+    Traceback (most recent call last):
+    regard.core.errors.RegardError: no model is called 'lstm'; did you mean rnn? ...
+    """
+    from regard.lab.data.data_source import Columns, DataSource
+    from regard.lab.studies.suggest import suggest as find
+
+    source = DataSource(os.fspath(data), columns=Columns(text, label, group))
+    each = [[one] if isinstance(one, str) else list(one) for one in (weights, arms)]
+    with bar("suggest") if shows(progress) else hidden() as show:
+        return find(source, task=task, weights=each[0], arms=each[1], seed=seed, show=show)
 
 
 def shows(progress: bool | None) -> bool:

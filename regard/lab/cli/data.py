@@ -258,5 +258,9 @@ def check(
     else:
         for line in findings.lines():
             say(line)
+        if not tags and (findings.parts[0].labels or findings.parts[0].numbers):
+            columns = {"text": text, "label": label, "group": group}
+            given = [f"--{key}={value}" for key, value in columns.items() if value]
+            say(f"next: {shlex.join(['regard', 'suggest', data, *given])}")
     if strict and findings.problems:
         raise typer.Exit(1)

@@ -119,7 +119,12 @@ def init(
         say(f"! {problem}")
     if problems:
         say(f"  details: regard data check {shlex.quote(data)}")
-    say(f"next: {command} --dry-run")
+    if chosen in ("classification", "regression"):
+        columns = [f"--{key}={value}" for key, value in guessed.settings.items()]
+        say(f"next: {shlex.join(['regard', 'suggest', data, *columns])}")
+        say(f"then: {command} --dry-run")
+    else:
+        say(f"next: {command} --dry-run")
 
 
 def _stem(data: str) -> str:

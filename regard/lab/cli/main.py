@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "Train models with several seeds and test which one is better.",
     "job": "Run one job of a comparison, as compare --jobs prints it.",
     "check": "Check your own score, mask, normaliser or layer.",
+    "suggest": "Name the method that suits your labelled texts, before you train one.",
     "init": "Write a commented configuration file for your data.",
     "train": "Train a model on a task and evaluate it on the test split.",
     "evaluate": "Show the metrics of a run, overall and per label.",

@@ -29,9 +29,10 @@ def test_the_written_file_is_trained_with(
     reviews(tmp_path)
     said = regard("init", "reviews.csv")
     assert (said.status, said.err) == (0, "")
-    assert said.out.splitlines()[-1].startswith(
-        "next: regard train classification --config reviews.toml"
-    )
+    assert said.out.splitlines()[-2:] == [
+        "next: regard suggest reviews.csv '--text=what they wrote' --label=verdict",
+        "then: regard train classification --config reviews.toml --dry-run",
+    ]
     assert "'what they wrote', whose values are the longest" in said.out
     assert "'verdict', whose values repeat" in said.out
     text = Path("reviews.toml").read_text()
