@@ -23,6 +23,7 @@ TOOLS = {"pytest-cov", "pytest-xdist", "ruff", "mypy", "scipy-stubs"} | {
 UNPINNED = {"setuptools"}
 #: What a script asks for that has no place in an environment of regard's.
 ELSEWHERE = {
+    "fasttext": "an arm for whoever has it: its wheels are built for few versions of Python",
     "joeynmt": "benchmarks/joey_process.py runs under the python of another environment",
     "mlflow": "a user's own: its pins contradict ours, and examples/trackers needs only its client",
     "wandb": "a user's own service; examples/trackers says how to install it",

@@ -48,7 +48,7 @@ def suggest(
     open_page: Browse = False,
     json: Json = False,
 ) -> None:
-    """Name the method that suits your labelled texts, before you train one.
+    """Name the method that suits your labelled texts.
 
     Trains cheap arms on 25, 50, 100, … of your rows, scores them on the others, and forecasts each
     for all rows and for twice as many. A test file is not needed and never read.

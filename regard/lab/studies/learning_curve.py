@@ -55,7 +55,7 @@ class LearningCurve:
     @property
     def deviations(self) -> list[float]:
         """Return the standard error of each error."""
-        return np.sqrt(np.diag(self.covariance)).tolist()
+        return [float(x) for x in np.sqrt(np.diag(self.covariance))]
 
     def forecast(self, rows: int) -> Forecast:
         """Return the error of one training with this many rows, also between and beyond those seen.

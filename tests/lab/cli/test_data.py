@@ -45,12 +45,13 @@ def test_list(tmp_path):
             "pydoc",
             "dates",
             "ratings",
+            "praise",
             "entities",
         ),
         *PUZZLES,
         *("imdb", "glove", "multi30k", "eng-fra", "birthplaces"),
     ]
-    built_in = 9 + len(PUZZLES)
+    built_in = 10 + len(PUZZLES)
     assert [row["where"] for row in rows[: built_in + 1]] == [*["built in"] * built_in, None]
     assert [row["used_for"] for row in rows[2:6]] == [
         *("classification", "translation", "birthplace", "pretraining")
