@@ -18,7 +18,9 @@ from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.writing.metrics import judge
 
 NAMES = ("neg", "neutral", "pos")
-PREDICTED = [name for name in METRICS if name != "average-precision"]  # files are not compared by it
+PREDICTED = [
+    name for name in METRICS if name != "average-precision"
+]  # files are not compared by it
 LABELS = np.random.default_rng(9).choice(3, 80, p=[0.6, 0.1, 0.3])
 
 
