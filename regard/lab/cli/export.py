@@ -20,7 +20,7 @@ def export(
     ] = "float32",
     json: Json = False,
 ) -> None:
-    """Export a run for transformers, sentence-transformers, CTranslate2 or onnxruntime.
+    """Export a run for other libraries.
 
     Writes weights, tokenizer and a model card; the same texts yield the same logits and
     translations. A run of bert, frozen or sentence goes to sentence-transformers with its encoder;

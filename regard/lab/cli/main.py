@@ -38,7 +38,7 @@ COMMANDS = {
     "serve": "Explore answers and attention of models in the browser.",
     "report": "Write an HTML report of a run with answers to a few texts.",
     "plot": "Draw a run or a comparison as a figure for a paper.",
-    "export": "Export a run for transformers, sentence-transformers, CTranslate2 or onnxruntime.",
+    "export": "Export a run for other libraries.",
     "bench": "Measure speed against other packages, or numerical accuracy.",
     "doctor": "Check this machine and suggest a fix for each problem.",
     "data": "Named data and your own files: list, fetch, check.",

@@ -63,7 +63,7 @@ class LearningCurve:
         >>> error = [0.4, 0.3, 0.25]
         >>> curve = LearningCurve([50, 100, 200], error, np.diag([1e-4] * 3), 0.5)
         >>> [round(curve.forecast(n).error, 2) for n in (200, 800)]
-        [0.25, 0.18]
+        [0.25, 0.19]
         """
         middle, doublings = self.sampled(rows), np.log2(rows / self.rows[-1])
         deviation = middle * np.hypot(DRAWS / np.sqrt(rows), MISFIT * doublings) + 0.5 / self.texts

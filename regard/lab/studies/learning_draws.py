@@ -133,7 +133,7 @@ def stratified(
     """Return a random order of rows, each prefix of which has nearly the share of every stratum.
 
     >>> stratified(np.arange(6), np.array([0, 0, 0, 0, 1, 1]), 0).tolist()
-    [1, 4, 0, 3, 5, 2]
+    [2, 0, 4, 1, 5, 3]
     """
     rng = np.random.default_rng(seed)
     place = np.empty(len(pool))
