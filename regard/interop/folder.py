@@ -116,19 +116,28 @@ def write(
     files: Mapping[str, bytes],
 ) -> Path:
     """Write atomically a folder that `read` and transformers read. Raises: it already exists."""
-    place = Path(folder)
-    if place.exists():
-        raise RegardError(f"{place} already exists; give another folder")
+    must_be_new(place := Path(folder))
+    return write_files(place, {CONFIG: as_json(config), WEIGHTS: packed(tensors), **files})
+
+
+def must_be_new(folder: Path) -> None:
+    """Raise an error if a folder exists."""
+    if folder.exists():
+        raise RegardError(f"{folder} already exists; give another folder")
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> Path:
+    """Write a folder of these files atomically, with the folders above it."""
+    with atomic_io.one_line_errors(folder, sum(map(len, contents.values()))):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    atomic_io.write_folder(folder, contents)
+    return folder
+
+
+def packed(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the content of a safetensors file."""
     plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    contents = {
-        CONFIG: as_json(config),
-        WEIGHTS: safetensors.torch.save(plain, metadata={"format": "pt"}),
-        **files,
-    }
-    with atomic_io.one_line_errors(place, sum(map(len, contents.values()))):
-        place.parent.mkdir(parents=True, exist_ok=True)
-    atomic_io.write_folder(place, contents)
-    return place
+    return safetensors.torch.save(plain, metadata={"format": "pt"})
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ from torch import nn
 from regard.core import atomic_io
 from regard.core.errors import RegardError
 from regard.interop.card import Card, plain, table
-from regard.interop.folder import as_json
+from regard.interop.folder import as_json, must_be_new, write_files
 from regard.interop.onnx_graphs import (
     Graph,
     OnnxNetwork,
@@ -34,15 +34,12 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
     README a script that runs the graphs. Each graph is compared with the network on texts of three
     sizes. Raises: an existing folder; a network that torch cannot trace; different logits.
     """
-    if folder.exists():
-        raise RegardError(f"{folder} already exists; give another folder")
+    must_be_new(folder)
     network, vocabulary = run.network.cpu().float(), int(run.task.sizes["vocabulary"])
     graphs, gap = _compared(network, graphs_of(network), vocabulary, run.task.room)
     config = config_of(run)
     readme = readme_of(run, config, card, gap)
-    with atomic_io.one_line_errors(folder, sum(map(len, graphs.values()))):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    atomic_io.write_folder(
+    return write_files(
         folder,
         {
             **{f"{name}.onnx": data for name, data in graphs.items()},
@@ -51,7 +48,6 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
             "README.md": readme.encode(),
         },
     )
-    return folder
 
 
 def _compared(

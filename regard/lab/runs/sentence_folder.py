@@ -4,15 +4,12 @@ The "vector" of a text is then the logits of its labels, or its number.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import tokenizers
 import torch
-from torch import Tensor
 
 from regard.core import atomic_io
 from regard.core.errors import RegardError
@@ -46,8 +43,7 @@ def save_sentences(run: Run, place: Path, card: Card) -> Path:
     Its output is that of the run up to rounding. Longer texts are truncated there, also where the
     run reads windows. Raises: an existing folder; another model; ``truncate`` other than head.
     """
-    if place.exists():
-        raise RegardError(f"{place} already exists; give another folder")
+    folder.must_be_new(place)
     baseline = run.config.entry.baseline
     if run.config.model == "sentence":
         files, modules = _copied(run)
@@ -74,7 +70,7 @@ def save_sentences(run: Run, place: Path, card: Card) -> Path:
         "activation_function": "torch.nn.modules.linear.Identity",
     })  # fmt: skip
     layers = {"linear.weight": weight, "linear.bias": bias}
-    files[f"{dense}/{folder.WEIGHTS}"] = _packed(
+    files[f"{dense}/{folder.WEIGHTS}"] = folder.packed(
         {name: torch.from_numpy(x.astype(np.float32)) for name, x in layers.items()}
     )
     what = f"logits of {', '.join(map(plain, run.task.labels))}" if run.task.labels else "numbers"
@@ -83,10 +79,7 @@ def save_sentences(run: Run, place: Path, card: Card) -> Path:
     lines += table("Trained on", card.trained) + table("Measured", card.measured)
     lines += [line for note in card.notes for line in (plain(note), "")]
     files["README.md"] = "\n".join(lines).encode()
-    with atomic_io.one_line_errors(place, sum(map(len, files.values()))):
-        place.parent.mkdir(parents=True, exist_ok=True)
-    atomic_io.write_folder(place, files)
-    return place
+    return folder.write_files(place, files)
 
 
 def _encoder(run: Run) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
@@ -120,7 +113,7 @@ def _encoder(run: Run) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
     pool = {"word_embedding_dimension": settings.width, "pooling_mode_mean_tokens": True}
     files = {
         folder.CONFIG: folder.as_json(contents),
-        folder.WEIGHTS: _packed({k.removeprefix(bert.PREFIX): x for k, x in tensors.items()}),
+        folder.WEIGHTS: folder.packed({k.removeprefix(bert.PREFIX): x for k, x in tensors.items()}),
         SENTENCE: folder.as_json({"max_seq_length": longest, "do_lower_case": False}),
         "1_Pooling/config.json": folder.as_json(pool),
         **tokenizer_files(tokenizer, length=longest, roles=roles),
@@ -170,8 +163,3 @@ def _copied(run: Run) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
         chosen = {**prompts, "prompts": texts, "default_prompt_name": "regard"}
         files[PROMPTS] = folder.as_json(chosen)
     return files, modules
-
-
-def _packed(tensors: Mapping[str, Tensor]) -> bytes:
-    plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    return safetensors.torch.save(plain, metadata={"format": "pt"})
