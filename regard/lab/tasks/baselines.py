@@ -159,12 +159,7 @@ class LinearModel(ABC):
 
     def save(self, folder: Path) -> None:
         """Write baseline.json, terms.txt and baseline.safetensors into an existing folder."""
-        description = {
-            "baseline": self.name,
-            "labels": self.labels,
-            "settings": self.settings.model_dump(),
-        }
-        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        describe(self, folder)
         (folder / "terms.txt").write_text("\n".join(self.terms) + "\n", encoding="utf-8")
         # safetensors writes memory unchanged, which is wrong for arrays in Fortran order.
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
@@ -408,6 +403,18 @@ class _Saved:
     inverse_penalty: float = 1.0
 
 
+def describe(model: Any, folder: Path, **more: Any) -> None:
+    """Write baseline.json: the model's name, labels and settings, and ``more``."""
+    settings = model.settings.model_dump()
+    description = {"baseline": model.name, "labels": model.labels, "settings": settings, **more}
+    (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+
+
+def _described(folder: Path) -> _Saved:
+    """Return the content of ``baseline.json``. Raises: it is missing or damaged."""
+    return checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+
+
 class FastText:
     """fastText's classifier: softmax of the mean of vectors of words and hashed n-grams.
 
@@ -462,18 +469,13 @@ class FastText:
 
     def save(self, folder: Path) -> None:
         """Write baseline.json and model.bin into an existing folder."""
-        description = {
-            "baseline": self.name,
-            "labels": self.labels,
-            "settings": self.settings.model_dump(),
-        }
-        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        describe(self, folder)
         self.model.save_model(str(folder / FASTTEXT))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Load a model that `save` wrote. Raises: a damaged file; sizes that do not fit."""
-        saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+        saved = _described(folder)
         model = cls(build(FastTextSettings, saved.settings), saved.labels)
         path, settings = folder / FASTTEXT, model.settings
         content = read_bytes(path, LARGEST)
@@ -526,7 +528,7 @@ def read_saved(
 
     Raises: a file is missing or damaged; a model that is not in ``kinds``.
     """
-    saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+    saved = _described(folder)
     if saved.baseline not in kinds and saved.baseline in BASELINES:
         raise RegardError(f"{folder} contains {saved.baseline}, not {', '.join(kinds)}")
     cls = look_up(kinds, saved.baseline, "baseline")

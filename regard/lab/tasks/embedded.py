@@ -1,6 +1,5 @@
 """A linear head on the vectors of a text encoder: static word vectors or a sentence encoder."""
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from regard.core.settings import Settings
 from regard.interop.sentences import SentenceEncoder, load, load_static
 from regard.lab.data.embeddings import embed
 from regard.lab.tasks.baseline_settings import SentenceSettings, StaticSettings
-from regard.lab.tasks.baselines import Weighed, read_saved
+from regard.lab.tasks.baselines import Weighed, describe, read_saved
 from regard.lab.tasks.heads import PENALTIES, Head, fit_each, fit_labels, fit_numbers
 from regard.training.batches import pad
 
@@ -125,14 +124,8 @@ class Embedded(ABC):
 
     def save(self, folder: Path) -> None:
         """Write baseline.json and baseline.safetensors into an existing folder."""
-        description = {
-            "baseline": self.name,
-            "labels": self.labels,
-            "settings": self.settings.model_dump(),
-            "sha256": self.encoder.fingerprint,
-            "inverse_penalty": self._fitted.inverse_penalty,
-        }
-        (folder / "baseline.json").write_text(json.dumps(description, indent=1), encoding="utf-8")
+        penalty = self._fitted.inverse_penalty
+        describe(self, folder, sha256=self.encoder.fingerprint, inverse_penalty=penalty)
         save_file(self.arrays, folder / "baseline.safetensors")
 
     @classmethod

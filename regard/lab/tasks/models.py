@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.core.settings import Settings
 from regard.core.settings import build as build_settings
+from regard.core.tables import load
 from regard.lab.tasks import describe
 from regard.lab.tasks.baseline_settings import (
     FastTextSettings,
@@ -205,32 +206,18 @@ def _t5_classifier(
     return T5Classifier(settings, vocabulary, labels)
 
 
-def _tfidf(settings: TfidfSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-    from regard.lab.tasks.baselines import Tfidf
+def made_by(place: str) -> Callable[..., Any]:
+    """Return a factory of the baseline "module:Class", which is imported when it is called."""
 
-    return Tfidf(settings, labels)
+    def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
+        return load(place, "baseline")(settings, labels)
 
-
-def _naive_bayes_svm(
-    settings: NaiveBayesSVMSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.lab.tasks.baselines import NaiveBayesSVM
-
-    return NaiveBayesSVM(settings, labels)
+    return make
 
 
-def _fasttext(
-    settings: FastTextSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.lab.tasks.baselines import FastText
-
-    return FastText(settings, labels)
-
-
-def _load_fasttext(folder: Path) -> Any:
-    from regard.lab.tasks.baselines import FastText
-
-    return FastText.load(folder)
+def loaded_by(place: str) -> Callable[[Path], Any]:
+    """Return the loader of the baseline "module:Class", which is imported when it is called."""
+    return lambda folder: load(place, "baseline").load(folder)
 
 
 def _embedded(name: str) -> Callable[..., Any]:
@@ -335,7 +322,7 @@ _ENTRIES = [
         "tfidf",
         describe.tfidf,
         TfidfSettings,
-        _tfidf,
+        made_by("regard.lab.tasks.baselines:Tfidf"),
         load=_load_baseline,
         weighs=True,
     ),
@@ -343,7 +330,7 @@ _ENTRIES = [
         "nb-svm",
         describe.naive_bayes_svm,
         NaiveBayesSVMSettings,
-        _naive_bayes_svm,
+        made_by("regard.lab.tasks.baselines:NaiveBayesSVM"),
         load=_load_baseline,
         weighs=True,
     ),
@@ -351,8 +338,8 @@ _ENTRIES = [
         "fasttext",
         "softmax of the mean of word and n-gram vectors, if the package fasttext is installed",
         FastTextSettings,
-        _fasttext,
-        load=_load_fasttext,
+        made_by("regard.lab.tasks.baselines:FastText"),
+        load=loaded_by("regard.lab.tasks.baselines:FastText"),
     ),
     *EMBEDDED.values(),
 ]

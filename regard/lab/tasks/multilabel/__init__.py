@@ -1,15 +1,14 @@
 """Texts with several labels each, or none: settings and models."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
 from regard.core.ranges import Range
 from regard.core.settings import Settings
 from regard.lab.tasks.baseline_settings import SEARCH_NGRAMS, Ngrams, Texts
-from regard.lab.tasks.models import EMBEDDED, MODELS, ModelEntry
+from regard.lab.tasks.models import EMBEDDED, MODELS, ModelEntry, loaded_by, made_by
 from regard.lab.tasks.settings import TextSettings, Threshold
 
 __all__ = ["LABELERS", "METRICS", "MultilabelSettings", "OneVsRestSettings"]
@@ -55,18 +54,6 @@ class OneVsRestSettings(Settings):
     minimum: Texts = 2
 
 
-def _tfidf(settings: OneVsRestSettings, vocabulary: int, labels: int, vectors: Any) -> Any:
-    from regard.lab.tasks.multilabel.task import OneVsRest
-
-    return OneVsRest(settings, labels)
-
-
-def _load_tfidf(folder: Path) -> Any:
-    from regard.lab.tasks.multilabel.task import OneVsRest
-
-    return OneVsRest.load(folder)
-
-
 LABELERS = {
     **{name: entry for name, entry in MODELS.items() if not entry.baseline},
     **EMBEDDED,
@@ -74,8 +61,8 @@ LABELERS = {
         "tfidf",
         "logistic regression for each label on TF-IDF of words and pairs of words",
         OneVsRestSettings,
-        _tfidf,
-        load=_load_tfidf,
+        made_by("regard.lab.tasks.multilabel.task:OneVsRest"),
+        load=loaded_by("regard.lab.tasks.multilabel.task:OneVsRest"),
         weighs=True,
     ),
 }

@@ -3,15 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from regard.core.ranges import LogUniform, Range
 from regard.core.settings import Settings
 from regard.lab.tasks.baseline_settings import SEARCH_NGRAMS, Ngrams, Texts
-from regard.lab.tasks.models import EMBEDDED, MODELS, ModelEntry
+from regard.lab.tasks.models import EMBEDDED, MODELS, ModelEntry, loaded_by, made_by
 from regard.lab.tasks.settings import TextSettings
 from regard.lab.tasks.units import Unit
 
@@ -49,18 +48,6 @@ class RidgeSettings(Settings):
     penalty: float = Field(1.0, gt=0, description="L2 penalty, alpha of scikit-learn's Ridge")
 
 
-def _ridge(settings: RidgeSettings, vocabulary: int, labels: int, vectors: Any) -> Any:
-    from regard.lab.tasks.regression.task import Ridge
-
-    return Ridge(settings, labels)
-
-
-def _load_ridge(folder: Path) -> Any:
-    from regard.lab.tasks.regression.task import Ridge
-
-    return Ridge.load(folder)
-
-
 REGRESSORS = {
     **{name: entry for name, entry in MODELS.items() if not entry.baseline},
     **EMBEDDED,
@@ -68,8 +55,8 @@ REGRESSORS = {
         "ridge",
         "ridge regression on TF-IDF of words and pairs of words",
         RidgeSettings,
-        _ridge,
-        load=_load_ridge,
+        made_by("regard.lab.tasks.regression.task:Ridge"),
+        load=loaded_by("regard.lab.tasks.regression.task:Ridge"),
         weighs=True,
     ),
 }
