@@ -234,7 +234,30 @@ def texts_of(X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
 MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
 
 
-class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
+class _LabelEstimator(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
+    """What classifiers share; ``_columns`` are the places of the run's labels in ``classes_``."""
+
+    classes_: NDArray[Any]
+    _columns: list[int]
+
+    def _learn(self, texts: list[str], names: Sequence[str], answers: list[str]) -> Self:
+        """Train on texts and their answers, written with a name for each of the classes."""
+        self._train(texts, answers)
+        order = {name: number for number, name in enumerate(names)}
+        self._columns = [order[label] for label in self.run_.task.labels]
+        return self
+
+    def _probabilities(self, X: Any) -> NDArray[np.float64]:  # noqa: N803, scikit-learn's name
+        """Return the run's probabilities (texts, classes), 0 for a class without a text."""
+        check_is_fitted(self)
+        texts = self._texts(X)
+        rows = np.zeros((len(texts), len(self.classes_)))
+        with self.run_.computing():
+            rows[:, self._columns] = self.run_.task.probabilities(self.run_.model, texts)
+        return rows
+
+
+class TextClassifier(_LabelEstimator):
     """A text classifier for pipelines and searches: any model of ``regard train classification``.
 
     ``model`` is a name from `regard train classification --help`, a network or a baseline; further
@@ -254,7 +277,6 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
     """
 
     task = "classification"
-    classes_: NDArray[Any]
 
     @value_errors()
     def fit(self, X: Any, y: ArrayLike) -> Self:  # noqa: N803, scikit-learn's name
@@ -270,10 +292,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
         if len({*names}) < len(names) or "" in names:
             names = [str(number) for number in range(len(names))]
         self.classes_ = classes
-        self._train(texts, [names[number] for number in numbers])
-        order = {name: number for number, name in enumerate(names)}
-        self._columns = [order[label] for label in self.run_.task.labels]
-        return self
+        return self._learn(texts, names, [names[number] for number in numbers])
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the predicted label of each text."""
@@ -284,11 +303,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return probabilities (texts, classes), columns in the order of ``classes_``."""
-        check_is_fitted(self)
-        texts = self._texts(X)
-        rows = np.zeros((len(texts), len(self.classes_)))
-        with self.run_.computing():
-            rows[:, self._columns] = self.run_.task.probabilities(self.run_.model, texts)
+        rows = self._probabilities(X)
         return np.asarray(
             rows / rows.sum(1, keepdims=True)
         )  # float32's rounding would fail "sums to 1"
@@ -298,7 +313,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
         self._columns = list(range(len(self.classes_)))
 
 
-class MultilabelClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
+class MultilabelClassifier(_LabelEstimator):
     """A classifier of texts with several labels each: any model of ``regard train multilabel``.
 
     ``y`` is a list with the labels of each text, or a matrix (texts, labels) of 0 and 1, as
@@ -314,7 +329,6 @@ class MultilabelClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[mis
     """
 
     task = "multilabel"
-    classes_: NDArray[Any]
 
     @value_errors()
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803, scikit-learn's name
@@ -334,10 +348,7 @@ class MultilabelClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[mis
         if len({*names}) < len(names) or "" in names or any(JOINT in name for name in names):
             names = [str(number) for number in range(len(names))]
         self.classes_ = np.array(classes)
-        self._train(texts, [joined(names[number] for number in row) for row in chosen])
-        order = {name: number for number, name in enumerate(names)}
-        self._columns = [order[label] for label in self.run_.task.labels]
-        return self
+        return self._learn(texts, names, [joined(names[i] for i in row) for row in chosen])
 
     def predict(self, X: Any) -> Any:  # noqa: N803
         """Return the labels of each text: a tuple, or a row of 0 and 1."""
@@ -350,12 +361,7 @@ class MultilabelClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[mis
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each label (texts, labels), in the order of ``classes_``."""
-        check_is_fitted(self)
-        texts = self._texts(X)
-        rows = np.zeros((len(texts), len(self.classes_)))
-        with self.run_.computing():
-            rows[:, self._columns] = self.run_.task.probabilities(self.run_.model, texts)
-        return rows
+        return self._probabilities(X)
 
     def _answers(self, y: Any) -> NDArray[Any]:
         """Return a matrix of 0 and 1, or an array of lists. Raises: another form."""
