@@ -12,7 +12,7 @@ from regard.lab.data.spelling import counted, label_of
 
 LISTS = "[]"  # the separator of lists in brackets
 SIGNS = (LISTS, ";", "|", ",")  # separators that are found without being named
-JOINT = "; "  # between the labels of `Example.label`, once they are told apart
+JOINT = "; "  # separates the labels in `Example.label` of a `with_lists` example
 SHARED = 0.75  # fraction of the parts of lists that must occur in several values
 
 

@@ -56,7 +56,7 @@ class Environment(BaseModel):
     versions: dict[str, str | None] = {}
 
     class Decision(BaseModel):
-        """What was chosen on validation after the training."""
+        """The thresholds chosen on the validation split after training."""
 
         model_config = ConfigDict(extra="allow")
         threshold: Annotated[float, Field(ge=0, le=1)] = 0.5

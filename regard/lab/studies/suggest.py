@@ -64,7 +64,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What `suggest` found. The candidates are in the order of their forecasts, the best first.
+    """The result of `suggest`. ``candidates`` are sorted by forecast error, the smallest first.
 
     ``trivial`` is the error of an answer that ignores the text; ``command`` trains the best arm.
     """

@@ -106,9 +106,8 @@ def label_evaluation(
 
     ``metric`` is a name in `metrics.METRICS`, ``trained`` the number of training texts of each
     label; without them there are no guesses to compare with. ``threshold``: see `metrics.decided`.
-    The summary has all metrics by name,
-    the expected calibration error, and the confusion counts[true][predicted]. Raises: no examples;
-    a label that is not in ``labels``, by file:line.
+    The summary has all metrics by name, the expected calibration error, and the confusion
+    counts[true][predicted]. Raises: no examples; a label that is not in ``labels``, by file:line.
     """
     must_have_examples(examples)
     truth, chances = label_numbers(labels, examples), np.asarray(probabilities)
@@ -191,14 +190,7 @@ def by_label(summary: Mapping[str, Any]) -> list[list[str]]:
     last = [("threshold", "threshold", ".3f")] if rows and "threshold" in rows[0] else []
     last = [*last, ("support", "texts", ",")]
     return [
-        [
-            "label",
-            "precision",
-            "recall",
-            "F1",
-            "AP",
-            *(title for _, title, _ in last),
-        ],
+        ["label", "precision", "recall", "F1", "AP", *(title for _, title, _ in last)],
         *(
             [
                 x["label"],
