@@ -77,7 +77,7 @@ def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
             {"text": values["text"], "rank": rank, **one, **unknown}
             for rank, one in enumerate(values["best"], 1)
         ]
-    row: dict[str, Any] = {"text": values["text"]}
+    row: dict[str, Any] = {key: values[key] for key in ("text", "second") if key in values}
     if "labels" in values and "top" not in values:
         chances = {f"probability of {name}": p for name, p in values["probabilities"].items()}
         return [row | {"labels": "; ".join(values["labels"])} | chances | unknown]

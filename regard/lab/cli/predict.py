@@ -29,6 +29,14 @@ def predict(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Input texts (default: read stdin)."),
     ] = None,
+    second: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--second",
+            help="Second text of each TEXT, for a run that reads two.",
+            show_default=False,
+        ),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -42,7 +50,7 @@ def predict(
         str,
         typer.Option(
             "--text",
-            help="Text column of the table.",
+            help="Text column of the table, or two: FIRST,SECOND.",
             show_default="the one of the training, else detected",
         ),
     ] = "",
@@ -109,6 +117,9 @@ def predict(
     output. --score: ln p, token count and perplexity of each given pair. Texts that are too long
     are truncated, with a warning on stderr.
 
+    A run that reads two texts (text=FIRST,SECOND) takes them from --second, from a line with a tab
+    between them, or from the columns of a table.
+
     A language model samples a continuation: --seed 1 samples another one, --temperature 0 takes the
     most likely tokens. With --longest it may exceed its context length: whenever the context is
     full, generation continues from its last half.
@@ -119,6 +130,8 @@ def predict(
 
     regard predict runs/classification-transformer --file new.csv --text body --out answers.csv
 
+    regard predict runs/questions 'Is it red?' --second 'It is blue.'
+
     regard predict runs/translation-transformer --best 5 'Ein Hund schläft.'
 
     regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
@@ -127,6 +140,10 @@ def predict(
     from regard.lab.tasks.task import unknown_phrase
     from regard.training.ranks import ranks
 
+    if second and len(second) != len(texts or []):
+        raise RegardError(
+            f"{len(second)} --second for {len(texts or [])} texts; give one for each TEXT"
+        )
     if texts and file:
         raise RegardError("texts and --file exclude each other; give only one of them")
     table = file is not None and not score and is_table(file)
@@ -156,12 +173,14 @@ def predict(
         column = own_column(loaded, file)
 
     def source() -> "Iterable[str | Example]":
+        if second:
+            return inputs_of(texts or [], second)
         if texts:
-            return [as_utf8(text) for text in texts]
+            return [loaded.task.input_of(as_utf8(text)) for text in texts]
         if file and table:
             return rows_of(file, column)
         own = loaded.task.read_file(file) if file else None
-        return lines(file) if own is None else own
+        return map(loaded.task.input_of, lines(file)) if own is None else own
 
     def answers(show: Bar) -> Iterator[Answer]:
         total = sum(1 for _ in source()) if file and output else 0
@@ -223,15 +242,29 @@ def own_column(run: "Run", file: Path) -> str:
 
     settings = run.task.settings
     own = getattr(settings, "source_name", "") or getattr(settings, "text", "")
+    if "," in own:
+        return own  # two texts
     return own if own and place_of(file.name, head(file)[0], own) is not None else ""
 
 
+def inputs_of(texts: Sequence[str], second: Sequence[str] | None) -> list[str]:
+    """Return texts of the command line, each with its second text if there are any."""
+    from regard.lab.data.examples import Input
+
+    first = [*map(as_utf8, texts)]
+    return [*map(Input, first, map(as_utf8, second))] if second else first
+
+
 def rows_of(file: Path, column: str) -> Iterator[str]:
-    """Return the texts of a table's column in order, empty ones included."""
+    """Return the inputs of a table in order, empty ones included; ``column``: one, or two."""
     from regard.lab.data import arrow
+    from regard.lab.data.data_source import Columns
+    from regard.lab.data.files import read_inputs
     from regard.lab.data.text_files import files_at
     from regard.lab.data.text_rows import text_rows
 
+    if (columns := Columns(column)).second:
+        return read_inputs(file, columns)
     if file.suffix.lower() == ".parquet":
         return arrow.texts(files_at(str(file))[0], column)
     return text_rows(file, column, empty=True)
@@ -241,6 +274,8 @@ def _how(
     run: "Run", asked: dict[str, Any], score: bool, top: int
 ) -> Callable[[Sequence[Any], str, int], Iterator[Answer]]:
     """Return a function that answers a chunk of texts. Raises: options for other kinds of runs."""
+    from regard.lab.data.examples import as_json
+
     run.must_be_complete()
     option = next(iter(asked), "").replace("_", "-")
     task = run.task
@@ -271,9 +306,9 @@ def _how(
         for text, answer in zip(texts, run.predict(list(given)), strict=True):
             if top:
                 several = [{"label": x, "probability": p} for x, p in answer.top(top)]
-                yield [answer.line(top)], {"text": text, **answer.json(), "top": several}
+                yield [answer.line(top)], {**as_json(text), **answer.json(), "top": several}
             else:
-                yield [answer.line()], {"text": text, **answer.json()}
+                yield [answer.line()], {**as_json(text), **answer.json()}
 
     return labelled
 

@@ -10,7 +10,7 @@ import typer
 
 from regard.core.errors import RegardError
 from regard.lab.cli.console import Browse, Json, RunFolder, browse, emit_json, opened, out, say
-from regard.lab.cli.predict import as_utf8
+from regard.lab.cli.predict import inputs_of
 
 if TYPE_CHECKING:
     from numpy import floating
@@ -31,6 +31,9 @@ BLUE = (80, 150, 255)  # positive weights, where amber is negative
 def show(
     run: RunFolder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Input text.")],
+    second: Annotated[
+        str | None, typer.Option(help="Second text, for a run that reads two.", show_default=False)
+    ] = None,
     layer: Annotated[
         int | None, typer.Option(min=1, help="Show only this attention layer, from 1.")
     ] = None,
@@ -86,12 +89,14 @@ def show(
     """
 
     from regard.analysis.interventions import without_heads
+    from regard.lab.data.examples import as_json as input_json
 
     if picture is not None and picture.suffix.lower() not in (".html", ".svg"):
         raise RegardError(f"--out {picture}: the name must end in .html (page) or .svg (picture)")
     if open_page and picture is None:
         raise RegardError("--open: there is no drawing to open; add --out FILE.html")
-    text, loaded = as_utf8(text), opened(run, "show")
+    (text,) = inputs_of([text], None if second is None else [second])
+    loaded = opened(run, "show")
     chooses = by_attention or layer is not None or head is not None or bool(without)
     baseline = loaded.config.entry.baseline
     if baseline and chooses:
@@ -124,7 +129,7 @@ def show(
         emit_json(
             {
                 "run": str(run),
-                "text": text,
+                **input_json(text),
                 **answer.json(),
                 **({} if whole is None else {"without_heads": without, "before": whole.json()}),
                 "layers": [as_json(number, attention) for number, attention in chosen],
@@ -177,6 +182,7 @@ def attributes(run: "Run") -> bool:
 
 def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
     """Show the contribution of each word to the prediction. Raises: a text without words."""
+    from regard.lab.data.examples import as_json as input_json
     from regard.lab.reports import weighed
 
     answer = run.predict(text)
@@ -194,7 +200,7 @@ def show_words(run: "Run", text: str, picture: Path | None, json: bool) -> None:
         emit_json(
             {
                 "run": str(run.folder.path),
-                "text": text,
+                **input_json(text),
                 **answer.json(),
                 "layers": [],
                 "words": [{"word": word, "weight": weight} for word, weight in words],

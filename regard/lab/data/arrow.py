@@ -16,7 +16,7 @@ from regard.core.errors import RegardError
 from regard.core.reading import parse_json, read_json
 from regard.lab.data.class_files import inside
 from regard.lab.data.data_source import NAMED, Columns
-from regard.lab.data.examples import BadRow, Row, example_of
+from regard.lab.data.examples import BadRow, Row, example_from
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.lab.data.text_files import TextFile
 from regard.lab.data.titles import columns_of, must_be_distinct, text_column, unread
@@ -66,9 +66,7 @@ def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
                     )
                 read += sum(sizes) + ROW
                 _must_fit(path, read)
-                together = str(values[2]) if values[2:] and values[2] is not None else ""
-                here, bare = f"{path.name}:{number}", columns.several
-                yield _row(values[0], values[1], names, here, together, unlabelled=bare)
+                yield _row(values, names, f"{path.name}:{number}", columns)
 
 
 def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:
@@ -172,16 +170,9 @@ def _class_names(path: Path, schema: Any, column: int) -> list[str] | None:
     return names
 
 
-def _row(
-    text: Any,
-    label: Any,
-    names: list[str] | None,
-    here: str,
-    group: str,
-    *,
-    unlabelled: bool = False,
-) -> Row:
+def _row(values: list[Any], names: list[str] | None, here: str, columns: Columns) -> Row:
     """Return a row, with a class number replaced by the class name if there are names."""
+    label = values[1]
     if names is not None and label is not None:
         if not isinstance(label, int) or isinstance(label, bool) or not -1 <= label < len(names):
             reason = (
@@ -189,7 +180,7 @@ def _row(
             )
             return BadRow(here, reason)
         label = None if label == UNLABELLED else names[label]
-    return example_of(text, label, here, group, unlabelled=unlabelled)
+    return example_from([values[0], label, *values[2:]], columns, here)
 
 
 def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:

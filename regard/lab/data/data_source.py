@@ -11,10 +11,11 @@ from regard.core.errors import RegardError
 class Columns:
     """Columns by title, or by number from 1; "" where they are found by common names.
 
-    ``text`` is the input, ``label`` the answer: a label, a number, tags or the other side of a
-    pair. Rows of equal ``group`` stay in one split. ``labels`` renames values of the label column:
-    "neg:0,pos:1". ``separator`` stands between several labels of a row; "any": it is found; "none":
-    each value is one label; "": the same, but values that look like several labels are an error.
+    ``text`` is the input, or "first,second" for two texts; ``label`` the answer: a label, a number,
+    tags or the other side of a pair, which ``unlabelled`` rows lack. Rows of equal ``group`` stay
+    in one split. ``labels`` renames values of the label column: "neg:0,pos:1". ``separator`` stands
+    between several labels of a row; "any": it is found; "none": each value is one label; "": the
+    same, but values that look like several labels are an error.
     """
 
     text: str = ""
@@ -22,6 +23,7 @@ class Columns:
     group: str = ""
     labels: str = ""
     separator: str = ""
+    unlabelled: bool = False
 
     @property
     def several(self) -> bool:
@@ -32,6 +34,22 @@ class Columns:
     def named(self) -> bool:
         """Return whether a column is given."""
         return bool(self.text or self.label or self.group)
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the columns of the first and, if there are two texts, of the second text.
+
+        Raises: more than two, or an empty name.
+        """
+        names = [name.strip() for name in self.text.split(",")]
+        if len(names) > 2 or (len(names) == 2 and not all(names)):
+            raise RegardError(f"text={self.text} must name one column, or two: text=FIRST,SECOND")
+        return names
+
+    @property
+    def second(self) -> str:
+        """Return the column of the second text, "" if there is one text."""
+        return "".join(self.texts[1:])
 
     def filled(self, others: "Columns") -> "Columns":
         """Return these columns, with those of `others` in place of missing ones."""

@@ -22,8 +22,9 @@ class EncoderTokenizer(Stored):
     A symbol spelt out in a text, such as "[SEP]", is split like any other word, so that no text
     can fake one. ``special_tokens`` are the ids of the symbols that the encoder expects before
     (``classify``) and after (``separator``) a text; the model adds them. They are None for the
-    tokenizer of a table of vectors without such symbols. ``unknown`` is the id of an unknown token,
-    None where any text can be encoded (by bytes).
+    tokenizer of a table of vectors without such symbols. ``between`` are the ids between two texts,
+    "[SEP]" or "</s></s>". ``unknown`` is the id of an unknown token, None where any text can be
+    encoded (by bytes).
     """
 
     kind = "pretrained"
@@ -45,6 +46,7 @@ class EncoderTokenizer(Stored):
         for token, number in ids.items():
             self.vocabulary[number] = token
         self.special_tokens = _special_tokens(inner, source)
+        self.between = _between(inner, source, self.special_tokens)
         name = getattr(inner.model, "unk_token", None)
         self.unknown: int | None = ids.get(str(name)) if name else None
 
@@ -117,3 +119,15 @@ def _special_tokens(inner: Any, source: str) -> SpecialTokens | None:
         if None not in numbers:
             return SpecialTokens(mask, separator=numbers[1], classify=numbers[0])
     return None
+
+
+def _between(inner: Any, source: str, symbols: SpecialTokens | None) -> tuple[int, ...]:
+    """Return the special ids that the tokenizer puts between two texts; none without symbols."""
+    if symbols is None:
+        return ()
+    with panics(f"the tokenizer of {source} cannot tokenize two texts"):
+        encoding = inner.encode(PROBE, PROBE)
+    sides, found = encoding.sequence_ids, ()
+    if 0 in sides and 1 in sides:
+        found = tuple(encoding.ids[len(sides) - sides[::-1].index(0) : sides.index(1)])
+    return found or (symbols.separator,)

@@ -2,15 +2,64 @@
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from regard.lab.data.data_source import Columns
 from regard.lab.data.spelling import label_of
+
+SEPARATOR = "[SEP]"  # between two texts, where they are shown as one
+
+
+class Input(str):
+    """The input of a model: a text and perhaps a second one.
+
+    As a string it is both texts, joined by [SEP]: what reports show and splits compare. Models
+    read `texts_of`, so that a text that contains "[SEP]" stays one text.
+
+    >>> pair = Input("Is it red?", "It is blue.")
+    >>> pair, texts_of(pair), texts_of("one [SEP] text")
+    ('Is it red? [SEP] It is blue.', ('Is it red?', 'It is blue.'), ('one [SEP] text',))
+    """
+
+    texts: tuple[str, ...]
+
+    def __new__(cls, first: str, second: str | None = None) -> "Input":
+        """Return the input of one text or two."""
+        texts = (first,) if second is None else (first, second)
+        made = super().__new__(cls, f" {SEPARATOR} ".join(texts))
+        made.texts = texts
+        return made
+
+    def __reduce__(self) -> Any:
+        return Input, self.texts
+
+
+def texts_of(text: str) -> tuple[str, ...]:
+    """Return the text, or the two texts, of an input."""
+    return text.texts if isinstance(text, Input) else (text,)
+
+
+def as_json(text: str) -> dict[str, Any]:
+    """Return an input as JSON-serialisable values, which `from_json` reads.
+
+    >>> as_json(Input("a", "b"))
+    {'text': 'a', 'second': 'b'}
+    """
+    return dict(zip(("text", "second"), texts_of(text), strict=False))
+
+
+def from_json(row: Mapping[str, Any]) -> str:
+    """Return the input that `as_json` wrote."""
+    if row.get("second") is None:
+        return str(row["text"])
+    return Input(str(row["text"]), str(row["second"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text, its label as written in the file, and its location: ``reviews.csv:12``.
+    """A text or `Input`, its label as written in the file, and its location: ``reviews.csv:12``.
 
     Texts of one `group` (a film, an author, a customer) share more than their label, so a split
     keeps them together. `parents` has the head of each space-separated word of a parsed sentence,
@@ -83,6 +132,22 @@ def example_of(
     if not label and not unlabelled:
         return BadRow(here, "the label is empty", empty=True)
     return Example(text, label, here, label_of(group))
+
+
+def example_from(values: Sequence[Any], columns: Columns, here: str) -> Example | BadRow:
+    """Return the example of the values of a row, in the order of `titles.columns_of`."""
+    text, label, *more = values
+    bare = columns.unlabelled or columns.several
+    second = None
+    if columns.second:
+        second = example_of(more.pop(0), label, here, unlabelled=bare)
+    group = "" if not more or more[0] is None else str(more[0]).strip()
+    example = example_of(text, label, here, group, unlabelled=bare)
+    if second is None or isinstance(example, BadRow):
+        return example
+    if isinstance(second, BadRow):
+        return replace(second, why=second.why.replace("the text", "the second text"))
+    return replace(example, text=Input(example.text, second.text))
 
 
 def _nested(value: Any) -> str:

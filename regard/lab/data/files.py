@@ -20,7 +20,7 @@ from regard.core.errors import RegardError
 from regard.lab.data import arrow, class_files
 from regard.lab.data.conllu import BadSentence, is_conllu, no_comment, read_sentences
 from regard.lab.data.data_source import NAMED, Columns
-from regard.lab.data.examples import BadRow, Example, Remark, Row, example_of
+from regard.lab.data.examples import BadRow, Example, Input, Remark, Row, example_from, example_of
 from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.records import KINDS, kind_of, records, selected
 from regard.lab.data.spelling import counted
@@ -115,8 +115,21 @@ def scan(path: Path | str, columns: Columns = NAMED) -> Iterator[Row]:
                 return columns_of(here, header, columns, numbers=kind != "jsonl")
 
             kind = "tsv" if kind == "txt" else kind
-            rows = selected(records(lines, kind), choose, optional=2)
-            yield from _examples(rows, columns.several)
+            chosen = selected(records(lines, kind), choose, optional=2)
+            yield from _examples(chosen, columns)
+
+
+def read_inputs(path: Path, columns: Columns) -> Iterator[str]:
+    """Yield the inputs of a table, in order; one with an empty text is empty.
+
+    Raises: no such column; a row that cannot be read, by file:line.
+    """
+    empty = Input("", "" if columns.second else None)
+    for row in scan(path, replace(columns, unlabelled=True)):
+        if isinstance(row, BadRow) and not row.empty:
+            raise RegardError(f"{row.source}: {row.why}")
+        if not isinstance(row, Remark):
+            yield row.text if isinstance(row, Example) else empty
 
 
 def is_folder(path: Path) -> bool:
@@ -157,16 +170,11 @@ def _parsed_rows(lines: Lines, columns: Columns) -> Iterator[Example | BadRow]:
 
 
 def _examples(
-    rows: Iterable[tuple[str, list[Any]] | BadRow | Remark], unlabelled: bool = False
+    rows: Iterable[tuple[str, list[Any]] | BadRow | Remark], columns: Columns = NAMED
 ) -> Iterator[Row]:
-    """Yield the examples of text, label and perhaps group."""
+    """Yield the examples of the chosen values."""
     for row in rows:
-        if isinstance(row, BadRow | Remark):
-            yield row
-            continue
-        here, (text, label, *more) = row
-        group = "" if not more or more[0] is None else str(more[0]).strip()
-        yield example_of(text, label, here, group, unlabelled=unlabelled)
+        yield row if isinstance(row, BadRow | Remark) else example_from(row[1], columns, row[0])
 
 
 def _labelled_lines(lines: Lines) -> Iterator[Row]:

@@ -101,7 +101,7 @@ def load_corpus(
     names = parse_labels(columns.labels)
     rename([example for part in parts.values() for example in part], names)  # errors
     parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
-    by = columns.group or "text"
+    by = columns.group or ("first text" if len(columns.texts) == 2 else "text")
     return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
 
 

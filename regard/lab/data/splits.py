@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeVar
 import numpy as np
 from jaxtyping import Int64
 
-from regard.lab.data.examples import Example
+from regard.lab.data.examples import Example, texts_of
 from regard.lab.data.spelling import counted, likeness
 
 Side = Literal["train", "validation", "test"]
@@ -46,11 +46,14 @@ def in_three(
 def split_by_hash(
     examples: Sequence[Example], fraction: float, salt: str
 ) -> tuple[list[Example], list[Example]]:
-    """Split examples into the kept and the split-off part, by a hash of the group or the text."""
+    """Split examples into the kept and the split-off part, by a hash of the group or the text.
+
+    Of two texts, the first counts: the hypotheses on one premise stay together.
+    """
     stay: list[Example] = []
     leave: list[Example] = []
     for example in examples:
-        unit = example.group or likeness(example.text)
+        unit = example.group or likeness(texts_of(example.text)[0])
         (leave if leaves(unit, fraction, salt) else stay).append(example)
     return stay, leave
 

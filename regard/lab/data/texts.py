@@ -14,6 +14,7 @@ from regard.lab.data import biographies, synthetic
 from regard.lab.data.archives import tar_files
 from regard.lab.data.birthplaces import load_birthplaces
 from regard.lab.data.data_source import DataSource
+from regard.lab.data.examples import texts_of
 from regard.lab.data.files import read_examples
 from regard.lab.data.imdb import find, load
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, open_binary, path_of
@@ -144,8 +145,9 @@ def labelled_texts(source: DataSource) -> set[str]:
     if source.name in ("reviews", "imdb") or find(path):
         return {likeness(example.text) for example in load_corpus(source).test}
     if path.is_dir() or table_kind(path) is None:
-        return {likeness(example.text) for example in read_examples(path, source.columns)}
-    return {likeness(text) for text in text_rows(path, source.columns.text)}
+        examples = read_examples(path, source.columns)
+        return {likeness(text) for example in examples for text in texts_of(example.text)}
+    return {likeness(text) for column in source.columns.texts for text in text_rows(path, column)}
 
 
 def imdb_texts(place: Path) -> tuple[list[str], list[str]]:

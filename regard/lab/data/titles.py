@@ -30,15 +30,21 @@ class Chosen(NamedTuple):
 def columns_of(
     here: str, header: Sequence[str], columns: Columns = NAMED, *, numbers: bool = True
 ) -> Chosen:
-    """Return the columns of text, label and, if given, group.
+    """Return the columns of text, label and, if given, second text and group.
+
+    Without labels, the text stands for the label, too.
 
     Raises: no such column; one column for text and label; as `place_of`, `must_be_distinct`.
     """
     names = [name.strip().casefold() for name in header]
     places, by_number = [], []
+    first, *second = columns.texts
     asked_for: list[tuple[str, str, tuple[str, ...]]] = [
-        ("text", columns.text, TEXT_NAMES),
-        ("label", columns.label, LABEL_NAMES),
+        ("text", first, TEXT_NAMES),
+        ("text", first, TEXT_NAMES)
+        if columns.unlabelled
+        else ("label", columns.label, LABEL_NAMES),
+        *(("second text", name, ()) for name in second),
     ]
     if columns.group:
         asked_for.append(("group", columns.group, ()))
@@ -55,8 +61,11 @@ def columns_of(
         if place is None:
             raise _no_column(here, header, what, given, numbers)
         places.append(place)
-    if places[0] == places[1]:
-        raise RegardError(f"{here}: text and label are the same column, {header[places[0]]!r}")
+    names_of = dict[int, str]()
+    for (what, *_), place in zip(asked_for[: 2 + len(second)], places, strict=False):
+        if (other := names_of.get(place, what)) != what:
+            raise RegardError(f"{here}: {other} and {what} are the same column, {header[place]!r}")
+        names_of[place] = what
     usual_names = TEXT_NAMES + LABEL_NAMES
     by_name = len(by_number) < len(asked_for)  # a known name must be in a header
     if by_name:

@@ -131,6 +131,8 @@ class Tokenizer(Stored):
     unknown: int | None = UNKNOWN
     #: Special symbols around a text: none.
     special_tokens: None = None
+    #: Ids between two texts: padding, which no text contains.
+    between: tuple[int, ...] = (PAD,)
 
     def __init__(self, kind: str, inner: Any) -> None:
         self.kind = kind

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from regard.core import reading
 from regard.core.errors import RegardError
 from regard.core.reading import parse_json
+from regard.lab.data.examples import from_json
 from regard.lab.data.label_lists import joined
 from regard.lab.reports.figures import Series
 from regard.lab.studies import arms as study
@@ -273,7 +274,7 @@ def _answer(index: int, row: Mapping[str, Any]) -> Answer:
         confidence = max(map(_number, probabilities), default=math.nan)
     else:
         confidence = _number(row.get("confidence"))
-    text, truth = str(row.get("text", "")), str(row.get("label", ""))
+    text, truth = from_json({"text": "", **row}), str(row.get("label", ""))
     tags, written = "said" in row, "ended" in row  # as the task wrote its rows
     return Answer(index, text, truth, predicted, confidence, tags, written, "labels" in row)
 

@@ -8,8 +8,9 @@ import json
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +29,7 @@ from sklearn.svm import LinearSVC
 from regard.core.errors import RegardError, UntrainableError, look_up
 from regard.core.reading import checked, read_bytes, read_json
 from regard.core.settings import Settings, build
+from regard.lab.data.examples import SEPARATOR, texts_of
 from regard.lab.data.spelling import plain
 from regard.lab.tasks.baseline_settings import (
     FastTextSettings,
@@ -76,7 +78,9 @@ class LinearModel(ABC):
     """A linear model on counts of word n-grams: scores = features · weights + bias.
 
     A subclass defines the features and learns the weights. This class counts n-grams, attributes
-    scores to words, and saves and loads the model.
+    scores to words, and saves and loads the model. Of two texts, the n-grams of each side are terms
+    of their own ("first: good", "second: good"), as are the words in common ("both: good"), which
+    are also counted together ("both").
     """
 
     name: ClassVar[str]
@@ -131,18 +135,15 @@ class LinearModel(ABC):
         A term contributes feature · weight, divided equally among its occurrences, and each
         occurrence among its words. The contributions and the bias sum to the score.
         """
-        counter = self._counter(vocabulary=self.terms)
-        words = counter.build_tokenizer()(counter.build_preprocessor()(text))
-        row = self.features(counter.transform([text])).tocoo()
+        words, terms = self._spans(text)
+        row = self.features(self._counter(vocabulary=self.terms).transform([text])).tocoo()
         contributions = {
             self.terms[term]: sign * float(value * self.arrays["weights"][column, term])
             for term, value in zip(row.col, row.data, strict=True)
         }
         occurrences: dict[str, list[range]] = {}
-        for size in range(1, self.settings.ngrams + 1):
-            for start in range(len(words) - size + 1):
-                span = range(start, start + size)
-                occurrences.setdefault(" ".join(words[i] for i in span), []).append(span)
+        for term, span in terms:
+            occurrences.setdefault(term, []).append(span)
         weights = np.zeros(len(words))
         for term, weight in contributions.items():
             for span in occurrences[term]:
@@ -152,10 +153,12 @@ class LinearModel(ABC):
 
     def unknown_in(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the words of each text that are not terms, each once."""
-        counter, known = self._counter(), {*self.terms}
-        split, plainly = counter.build_tokenizer(), counter.build_preprocessor()
-        words = (dict.fromkeys(split(plainly(text))) for text in texts)
-        return [tuple(word for word in each if word not in known) for each in words]
+        known = {*self.terms}
+        each = (zip(_sides(text), map(self._words, texts_of(text)), strict=True) for text in texts)
+        return [
+            tuple(dict.fromkeys(w for side, words in sides for w in words if side + w not in known))
+            for sides in each
+        ]
 
     def save(self, folder: Path) -> None:
         """Write baseline.json, terms.txt and baseline.safetensors into an existing folder."""
@@ -190,13 +193,47 @@ class LinearModel(ABC):
                 raise RegardError(f"{folder}: {name} contains numbers that are not finite")
 
     def _counter(self, **options: Any) -> Any:
-        return CountVectorizer(
-            preprocessor=_plain,
-            token_pattern=WORD,
-            ngram_range=(1, self.settings.ngrams),
-            dtype=np.float32,
-            **options,
-        )
+        return CountVectorizer(analyzer=self._terms, dtype=np.float32, **options)
+
+    @cached_property
+    def _read(self) -> Any:
+        """Return the vectorizer that splits one text into words and n-grams."""
+        ngrams = 1, self.settings.ngrams
+        return CountVectorizer(preprocessor=_plain, token_pattern=WORD, ngram_range=ngrams)
+
+    @cached_property
+    def _analyze(self) -> Callable[[str], list[str]]:
+        analyze: Callable[[str], list[str]] = self._read.build_analyzer()
+        return analyze
+
+    def _words(self, text: str) -> list[str]:
+        words: list[str] = self._read.build_tokenizer()(_plain(text))
+        return words
+
+    def _terms(self, text: str) -> list[str]:
+        """Return the terms of an input, each occurrence once."""
+        if len(texts_of(text)) == 1:
+            return self._analyze(text)
+        return [term for term, _ in self._spans(text)[1]]
+
+    def _spans(self, text: str) -> tuple[list[str], list[tuple[str, range]]]:
+        """Return the words of an input, and its terms with the words that they stand for."""
+        words, spans = list[str](), list[tuple[str, range]]()
+        parts = [self._words(part) for part in texts_of(text)]
+        common = {*parts[0]} & {*parts[-1]} if len(parts) > 1 else set()
+        for side, part in zip(_sides(text), parts, strict=True):
+            words += [SEPARATOR] if words else []
+            first = len(words)
+            words += part
+            for size in range(1, self.settings.ngrams + 1):
+                for start in range(first, len(words) - size + 1):
+                    span = range(start, start + size)
+                    spans.append((side + " ".join(words[i] for i in span), span))
+            for place in range(first, len(words)):
+                if words[place] in common:
+                    span = range(place, place + 1)
+                    spans += [(f"both: {words[place]}", span), ("both", span)]
+        return words, spans
 
 
 class TfidfFeatures(LinearModel):
@@ -542,6 +579,11 @@ def read_saved(
 def _spaced(text: str) -> str:
     """Return the words of a text with spaces between them, none of which looks like a label."""
     return " ".join(re.findall(WORD, _plain(text).replace(LABEL, " ")))
+
+
+def _sides(text: str) -> tuple[str, ...]:
+    """Return what the terms of each text of an input begin with."""
+    return ("first: ", "second: ") if len(texts_of(text)) > 1 else ("",)
 
 
 def _plain(text: str) -> str:

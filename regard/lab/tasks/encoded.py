@@ -61,6 +61,28 @@ def plain(text: str | Example) -> str:
     return text.text if isinstance(text, Example) else text
 
 
+def joined(
+    parts: Sequence[Sequence[T]], between: Sequence[T], length: int, keep: str
+) -> Sequence[T]:
+    """Return at most ``length`` tokens of one text, or of two with ``between`` between them.
+
+    The longer of two texts is truncated first, and then both equally, the first keeping one token
+    more if need be (``longest_first`` of Hugging Face). ``keep``: see `truncate`.
+
+    >>> joined([[1, 2, 3, 4, 5], [6, 7]], [0], 6, "head")
+    [1, 2, 3, 0, 6, 7]
+    >>> joined([[1, 2, 3], [4, 5, 6]], [0], 4, "tail")
+    [2, 3, 0, 6]
+    """
+    if len(parts) == 1:
+        return truncate(parts[0], length, keep)
+    first, second = parts
+    room = max(length - len(between), 0)
+    most = max(room - len(second), room - room // 2)  # tokens of the first text
+    first = truncate(first, most, keep)
+    return [*first, *between, *truncate(second, room - len(first), keep)]
+
+
 def truncate(ids: Sequence[T], length: int, keep: str) -> Sequence[T]:
     """Return at most ``length`` tokens: the "head", the "tail", or both "ends".
 
@@ -74,6 +96,6 @@ def truncate(ids: Sequence[T], length: int, keep: str) -> Sequence[T]:
     if keep == "head":
         return ids[:length]
     if keep == "tail":
-        return ids[-length:]
+        return ids[len(ids) - length :]
     tail = length // 2
     return [*ids[: length - tail], *ids[len(ids) - tail :]]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regard.core.errors import RegardError
 from regard.core.reading import parse_rows
 from regard.core.shown import shown
-from regard.lab.data.examples import Example
+from regard.lab.data.examples import Example, as_json, from_json
 from regard.lab.tasks import unit_of
 
 LOG_LOSS = "log loss"
@@ -246,7 +246,7 @@ class Evaluation:
 def _row(example: Example) -> dict[str, str]:
     values = {"label": example.label, "group": example.group}
     given = {key: value for key, value in values.items() if value}
-    return {"source": example.source, "text": example.text, **given}
+    return {"source": example.source, **as_json(example.text), **given}
 
 
 def read_rows(
@@ -260,7 +260,7 @@ def read_rows(
     for row in parse_rows(rows, name):
         try:
             label, group = str(row.get("label", "")), str(row.get("group", ""))
-            examples.append(Example(str(row["text"]), label, str(row["source"]), group))
+            examples.append(Example(from_json(row), label, str(row["source"]), group))
             answers.append(read_row(row))
         except (ValueError, KeyError, TypeError) as error:
             raise RegardError(f"{name} cannot be read: {error!r}") from None

@@ -92,7 +92,11 @@ class TextSettings(Settings):
     test: str = Field(
         "", description="for your own files: a test file; empty: a fifth of data is split off"
     )
-    text: TextColumn = ""
+    text: str = Field(
+        "",
+        description="text column, by name or by number from 1, or two texts: FIRST,SECOND; empty: "
+        "found by common names",
+    )
     label: str = Field(
         "",
         description="label or number column, by name or by number from 1; empty: found by common "

@@ -234,6 +234,18 @@ class Task(Learnable[B]):
         raise RegardError("--score needs a run that writes one text for another; this one does not")
 
     @property
+    def columns(self) -> Columns:
+        """Return the columns of an input, besides the common names."""
+        return NAMED
+
+    def input_of(self, line: str) -> str:
+        """Return the input that a line stands for, by default the line.
+
+        If the task reads two texts, a tab separates them.
+        """
+        return line
+
+    @property
     def counted(self) -> str:
         """Return the size of the texts from which `rows` are drawn, as a sentence, or ""."""
         return ""

@@ -18,15 +18,23 @@ from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words, word_ids
+from regard.lab.data.data_source import Columns
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
-from regard.lab.data.examples import Example
+from regard.lab.data.examples import SEPARATOR, Example, Input, texts_of
 from regard.lab.data.named import is_own
 from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import Corpus, load_corpus
 from regard.lab.data.splits import hold_out
 from regard.lab.data.text_rows import parsed_sentences
-from regard.lab.data.tokenizers import LEARN, UNKNOWN, Tokenizer, must_be_known, train_tokenizer
-from regard.lab.tasks.encoded import Batch, Encoded, Trees, parents_of, plain, truncate
+from regard.lab.data.tokenizers import (
+    LEARN,
+    PAD,
+    UNKNOWN,
+    Tokenizer,
+    must_be_known,
+    train_tokenizer,
+)
+from regard.lab.tasks.encoded import Batch, Encoded, Trees, joined, parents_of, plain, truncate
 from regard.lab.tasks.heads import Head, fit_labels, fit_numbers
 from regard.lab.tasks.settings import TextSettings
 from regard.lab.tasks.task import Task, must_be_split
@@ -81,7 +89,8 @@ class TextTask(Task[Batch]):
         limits = {"vocabulary": settings.vocabulary, "minimum": settings.minimum}
         if settings.tokenizer == "words" and all(x.parents is not None for x in examples):
             return train_on_words([example.words for example in examples], **limits)
-        return train_tokenizer(settings.tokenizer, [example.text for example in examples], **limits)
+        texts = [text for example in examples for text in texts_of(example.text)]
+        return train_tokenizer(settings.tokenizer, texts, **limits)
 
     @cached_property
     def train(self) -> Encoded:
@@ -109,13 +118,49 @@ class TextTask(Task[Batch]):
         return encoded
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Return the token ids of each text, truncated according to the settings."""
-        most, keep = self.settings.length, self.settings.truncate
+        """Return the token ids of each text, truncated according to the settings.
+
+        Between two texts stands the tokenizer's separator, ``between``, which no text contains.
+        """
+        known, most, keep = self.tokenizer, self.settings.length, self.settings.truncate
+        inputs = self.inputs(texts)
+        if self.columns.second:
+            pairs = (joined(known.encode(texts_of(x)), known.between, most, keep) for x in inputs)
+            return [np.array(ids, np.int32) for ids in pairs]
+        alone = [texts_of(text)[0] for text in inputs]
         return [
             np.array(truncate(ids, most, keep), np.int32)
-            for first in range(0, len(texts), AT_ONCE)
-            for ids in self.tokenizer.encode(texts[first : first + AT_ONCE])
+            for first in range(0, len(alone), AT_ONCE)
+            for ids in known.encode(alone[first : first + AT_ONCE])
         ]
+
+    def inputs(self, texts: Sequence[str | Example]) -> list[str]:
+        """Return the texts, as networks and baselines read them.
+
+        Raises: one text where the run reads two, or two where it reads one.
+        """
+        inputs = [plain(text) for text in texts]
+        names = self.columns.texts
+        if any(len(texts_of(text)) != len(names) for text in inputs):
+            if len(names) == 1:
+                raise RegardError("this run reads one text; leave the second one out")
+            raise RegardError(
+                f"this run reads two texts, {names[0]} and {names[1]}; give the second, too "
+                "(--second TEXT, a tab between both, or a file with both columns)"
+            )
+        return inputs
+
+    @property
+    def columns(self) -> Columns:
+        """Return the columns of an input, as the settings name them."""
+        return Columns(self.settings.text)
+
+    def input_of(self, line: str) -> str:
+        """Return the input of a line: both texts if the run reads two, separated by a tab."""
+        first, tab, second = line.partition("\t")
+        if not self.columns.second or not tab:
+            return line  # `inputs` raises the error
+        return Input(first, second)
 
     def read(self, texts: Sequence[str | Example]) -> tuple[list[NDArray[np.int32]], Trees]:
         """Return truncated token ids of each text, and their trees if all texts have one.
@@ -125,7 +170,7 @@ class TextTask(Task[Batch]):
         parsed = [x for x in texts if isinstance(x, Example) and x.parents is not None]
         known = self.tokenizer
         if not parsed or len(parsed) < len(texts) or isinstance(known, EncoderTokenizer):
-            return self.encode([x.text if isinstance(x, Example) else x for x in texts]), None
+            return self.encode(self.inputs(texts)), None
         ids, trees = [], []
         for example in parsed:
             whole, parents = word_ids(known, example.words), example.parents or ()
@@ -237,6 +282,11 @@ class TextTask(Task[Batch]):
         """Return the unit of a network output: "logit" or "number"."""
         return "number" if self.numbers else "logit"
 
+    def exported(self) -> dict[str, Any]:
+        """Return what a program needs to use an exported network, for two texts ``between``."""
+        between = {"between": [*self.tokenizer.between]} if self.columns.second else {}
+        return {**super().exported(), **between}
+
     def embedded(self, model: nn.Module, text: str) -> tuple[nn.Module, list[str]]:
         """Return a network's table of word vectors and the names of the tokens that it embeds.
 
@@ -266,17 +316,19 @@ class TextTask(Task[Batch]):
 
     def whole(self, text: str) -> list[int]:
         """Return all tokens of a text, before truncation."""
-        return self.tokenizer.encode([text])[0]
+        first, *second = self.tokenizer.encode(texts_of(text))
+        return [*first, *(i for ids in second for i in (*self.tokenizer.between, *ids))]
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens that the model reads, as readable pieces of the text."""
-        pieces = self.tokenizer.split(text)
-        positions = truncate(range(len(pieces)), self.settings.length, self.settings.truncate)
-        return [pieces[place] for place in positions]
+        known = self.tokenizer
+        pieces = [known.split(part) for part in texts_of(text)]
+        between = [SEPARATOR if i == PAD else known.vocabulary[i] for i in known.between]
+        return list(joined(pieces, between, self.settings.length, self.settings.truncate))
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text that are cut off."""
-        return [max(0, len(ids) - self.room) for ids in self.tokenizer.encode(texts)]
+        return [max(0, len(self.whole(text)) - self.room) for text in texts]
 
     def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
         """Return the words of each text that the model does not know: see `Task.unknown`."""
@@ -288,7 +340,8 @@ class TextTask(Task[Batch]):
     def _unknown(self, text: str | Example) -> tuple[str, ...]:
         parsed = isinstance(text, Example) and text.parents is not None
         if not parsed or isinstance(self.tokenizer, EncoderTokenizer):
-            return self.tokenizer.unknown_in(plain(text))
+            parts = map(self.tokenizer.unknown_in, texts_of(plain(text)))
+            return tuple(dict.fromkeys(word for words in parts for word in words))
         assert isinstance(text, Example)
         pairs = zip(text.words, word_ids(self.tokenizer, text.words), strict=True)
         return tuple(dict.fromkeys(word for word, number in pairs if number == UNKNOWN))

@@ -1,5 +1,6 @@
 """Answer each kind of request, in the models' thread."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ import numpy as np
 
 from regard.analysis.layer_attention import LayerAttention, TooManyWeightsError, at_most
 from regard.core.errors import RegardError
+from regard.lab.data.examples import as_json
 from regard.lab.reports.packed import is_rollout, matrix, pack, with_rollout
 from regard.lab.tasks.writing.streaming import Drawing, answered
 from regard.lab.web.disagreements import Disagreements, Filter
@@ -84,7 +86,8 @@ class Answers:
         """
         result = self._cached(name, text, written)
         read = {} if result.read is None else {"read": result.read}
-        return {"run": name, "text": text, "answer": result.answer, **read, **pack(result.layers)}
+        packed = pack(result.layers)
+        return {"run": name, **as_json(text), "answer": result.answer, **read, **packed}
 
     def matrix(self, name: str, text: str, written: Written, layer: int, head: int) -> bytes:
         """Return the packed weights of one head. Raises: no such layer or head."""
@@ -117,7 +120,7 @@ class Answers:
 
     def _cached(self, name: str, text: str, written: Written) -> Look:
         """Return the answer and the attention of a text, cached for the next request."""
-        key = name, text, None if written is None else tuple(written)
+        key = name, json.dumps(as_json(text)), None if written is None else tuple(written)
         if key not in self._looks:
             self._looks[key] = self._look(name, text, written)
         self._looks.move_to_end(key)

@@ -18,6 +18,7 @@ import regard
 from regard.core.errors import RegardError
 from regard.core.memory import trim
 from regard.core.reading import problem
+from regard.lab.data.examples import as_json
 from regard.lab.tasks.writing.streaming import Drawing
 from regard.lab.web.answers import Answers
 from regard.lab.web.connections import Connections
@@ -224,7 +225,8 @@ def _add_runs(app: FastAPI, api: Api) -> None:
     async def examples(run: Annotated[str, Query(max_length=4096)]) -> Any:
         labels = await asyncio.to_thread(api.registry.examples, run)
         tested = await asyncio.to_thread(api.registry.tested, run)
-        return answered({"run": run, "texts": list(labels), "labels": labels, **tested})
+        inputs = {"inputs": [as_json(text) for text in labels]}
+        return answered({"run": run, "texts": list(labels), **inputs, "labels": labels, **tested})
 
     @app.get("/disagreements", summary="Test texts that only one of two runs gets right, paginated")
     async def disagreements(
@@ -257,9 +259,9 @@ def _add_questions(app: FastAPI, api: Api) -> None:
         job = Job(texts, lambda batch: answers.predict(name, batch), ("predict", name), len(texts))
         results = await api.ask(request, job)
         if query.text is not None:
-            return answered({"run": name, "text": query.text, **results[0]})
-        rows = zip(texts, results, strict=True)
-        return answered({"run": name, "predictions": [{"text": t, **row} for t, row in rows]})
+            return answered({"run": name, **as_json(texts[0]), **results[0]})
+        rows = [{**as_json(t), **row} for t, row in zip(texts, results, strict=True)]
+        return answered({"run": name, "predictions": rows})
 
     @app.post("/translate", summary="Generate the output text for one text or several")
     async def translate(query: TranslationRequest, request: Request) -> Any:
@@ -291,15 +293,15 @@ def _add_questions(app: FastAPI, api: Api) -> None:
     @app.post("/attention", summary="Attention weights as numbers: all layers or one head")
     async def attention(query: AttentionRequest, request: Request) -> Any:
         name = api.registry.check(query.run)
-        arguments = (name, query.text, query.tokens(limits), query.layer, query.head)
+        arguments = (name, query.input, query.tokens(limits), query.layer, query.head)
         layers = await api.ask(
             request, Job(arguments, lambda batch: [answers.attention(*batch[0])])
         )
-        return answered({"run": name, "text": query.text, "layers": layers})
+        return answered({"run": name, **as_json(query.input), "layers": layers})
 
     @app.post("/look", summary="An answer and its attention, packed for the page")
     async def look(query: LookRequest, request: Request) -> Any:
-        arguments = (api.registry.check(query.run), query.text, query.tokens(limits))
+        arguments = (api.registry.check(query.run), query.input, query.tokens(limits))
 
         def work(batch: list[Any]) -> list[bytes]:
             return [_encoded(answers.look(*batch[0]))]  # encoded in the models' thread
@@ -309,7 +311,7 @@ def _add_questions(app: FastAPI, api: Api) -> None:
     @app.post("/matrix", summary="One head as bytes: float32 row scales, then one byte per weight")
     async def matrix(query: MatrixRequest, request: Request) -> Any:
         name, written = api.registry.check(query.run), query.tokens(limits)
-        arguments = (name, query.text, written, query.layer, query.head)
+        arguments = (name, query.input, written, query.layer, query.head)
         packed = await api.ask(request, Job(arguments, lambda batch: [answers.matrix(*batch[0])]))
         return Response(packed, media_type="application/octet-stream")
 

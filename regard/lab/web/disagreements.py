@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.core.errors import RegardError
+from regard.lab.data.examples import as_json
 
 LABELS = 100  # most reference answers by which texts can be filtered
 
@@ -26,7 +27,7 @@ class Filter:
         if self.right not in ("", row["right"]) or self.truth not in ("", row["truth"]):
             return False
         words = self.contains.casefold()
-        return any(words in row[key].casefold() for key in ("text", "truth", "a", "b"))
+        return any(words in row[key].casefold() for key in row.keys() - {"right"})
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Disagreements:
         answers = [scores.predictions for scores in (first, second)]
         places = sorted(np.flatnonzero(a != b), key=lambda i: (len(texts[0][i]), i))
         rows = [
-            {"text": texts[0][i], "truth": first.examples[i].label, "a": answers[0][i],
+            {**as_json(texts[0][i]), "truth": first.examples[i].label, "a": answers[0][i],
              "b": answers[1][i], "right": "a" if a[i] else "b"}
             for i in places
         ]  # fmt: skip

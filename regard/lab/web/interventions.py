@@ -18,6 +18,7 @@ from regard.analysis.interventions import (
     without_heads,
 )
 from regard.core.errors import RegardError
+from regard.lab.data.examples import as_json
 from regard.lab.reports.attended import plain_name
 from regard.lab.web.answers import Answers
 from regard.lab.web.queue import Job
@@ -59,7 +60,7 @@ def without(answers: Answers, name: str, text: str, heads: list[Head]) -> dict[s
     network = _network(answers, name)
     before = _answer(answers, name, text)
     after = _answer(answers, name, text, lambda: without_heads(network, heads))
-    return {"run": name, "text": text, "before": before, "after": after}
+    return {"run": name, **as_json(text), "before": before, "after": after}
 
 
 def patch(answers: Answers, name: str, query: PatchRequest) -> dict[str, Any]:
@@ -69,13 +70,13 @@ def patch(answers: Answers, name: str, query: PatchRequest) -> dict[str, Any]:
     """
     network, place = _network(answers, name), query.place
     must_be_in(network, place)
-    before = _answer(answers, name, query.text)
+    before = _answer(answers, name, query.input)
     with keep_states(network) as states:
-        other = _answer(answers, name, query.other)
+        other = _answer(answers, name, query.other_input)
     if place not in states:
         raise RegardError("the other text has no tokens to take states from; type one with words")
     chosen = {place: states[place]}
-    after = _answer(answers, name, query.text, lambda: patched(network, chosen, query.positions))
+    after = _answer(answers, name, query.input, lambda: patched(network, chosen, query.positions))
     return {"run": name, "before": before, "other": other, "after": after}
 
 
@@ -104,11 +105,11 @@ def _answer(
 def attribute(answers: Answers, name: str, query: AttributionRequest) -> dict[str, Any]:
     """Return the attributions of a text's tokens. Raises: a model that has none."""
     model = answers.registry.model(name)
-    answers.check_length(model.count(query.text))
+    answers.check_length(model.count(query.input))
     own = getattr(model, "attribute", None)
     if own is None:
         raise RegardError(f"{name} has no method attribute, so its answers cannot be attributed")
-    return {"run": name, "text": query.text, **own(query.text, query.choice)}
+    return {"run": name, **as_json(query.input), **own(query.input, query.choice)}
 
 
 def _network(answers: Answers, name: str) -> nn.Module:
@@ -133,7 +134,7 @@ def add_interventions(app: FastAPI, api: "Api") -> None:
     @app.post("/without", summary="Answer with and without some heads")
     async def ablate(query: WithoutRequest, request: Request) -> Any:
         name, heads = api.registry.check(query.run), [Head(x.layer, x.head) for x in query.heads]
-        return await asked(request, lambda: without(api.answers, name, query.text, heads))
+        return await asked(request, lambda: without(api.answers, name, query.input, heads))
 
     @app.post("/patch", summary="Answer with states of a block or head of another text")
     async def patch_states(query: PatchRequest, request: Request) -> Any:

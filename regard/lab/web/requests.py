@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from regard.analysis.interventions import Head, Place
 from regard.core.errors import RegardError
+from regard.lab.data.examples import Input, from_json
 from regard.lab.tasks.settings import TEMPERATURE
 from regard.lab.web.disagreements import Filter, Side
 from regard.lab.web.limits import Limits
@@ -18,6 +19,9 @@ def _sanitize(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_sanitize)]
+Second = Annotated[
+    Text | None, Field(description="Second text, for a run that reads two (text=FIRST,SECOND).")
+]
 Name = Annotated[Text, Field(description="Name of a run, as listed by /runs.", max_length=4096)]
 
 
@@ -32,16 +36,31 @@ class TextsRequest(RunRequest):
     """A request with one text or several."""
 
     text: Text | None = None
+    second: Second = None
     texts: list[Text] | None = None
+    seconds: list[Text] | None = Field(default=None, description="Second text of each of texts.")
 
     def all(self, limits: Limits) -> list[str]:
-        """Return the texts. Raises: neither or both of text and texts; too many."""
+        """Return the inputs.
+
+        Raises: neither or both of text and texts; seconds without texts, or fewer; too many.
+        """
         if (self.text is None) == (self.texts is None):
             raise ValueError("give either text or texts")
-        texts = [self.text] if self.text is not None else list(self.texts or [])
+        if self.text is not None:
+            if self.seconds is not None:
+                raise ValueError("seconds belong to texts; give second with text")
+            return [from_json({"text": self.text, "second": self.second})]
+        texts = list(self.texts or [])
         if len(texts) > limits.texts:
             raise over("texts", limits.texts, len(texts))
-        return texts
+        if self.second is not None or len(texts if self.seconds is None else self.seconds) != len(
+            texts
+        ):
+            raise ValueError("give one of seconds for each of texts")
+        if self.seconds is None:
+            return texts
+        return [*map(Input, texts, self.seconds)]
 
 
 class TranslationRequest(TextsRequest):
@@ -51,9 +70,15 @@ class TranslationRequest(TextsRequest):
 
 
 class TextRequest(RunRequest):
-    """A request with one text."""
+    """A request with one text, or two."""
 
     text: Text
+    second: Second = None
+
+    @property
+    def input(self) -> str:
+        """Return the input of the model."""
+        return from_json({"text": self.text, "second": self.second})
 
 
 class LookRequest(TextRequest):
@@ -135,6 +160,7 @@ class PatchRequest(TextRequest):
     """A request to answer a text with the states of a block, or of a head, of another text."""
 
     other: Text
+    other_second: Second = None
     block: Text | None = Field(
         default=None, max_length=400, description="Name of a block, as listed by /parts."
     )
@@ -142,6 +168,11 @@ class PatchRequest(TextRequest):
     positions: list[Annotated[int, Field(ge=0, le=1_000_000)]] | None = Field(
         default=None, max_length=4096, description="Tokens to replace, from 0; null: all."
     )
+
+    @property
+    def other_input(self) -> str:
+        """Return the other input."""
+        return from_json({"text": self.other, "second": self.other_second})
 
     @property
     def place(self) -> Place:

@@ -13,7 +13,7 @@ from regard.attention.tracing import readable
 from regard.core.names import reads_trees
 from regard.nn.layers import special_tokens
 from regard.nn.layers.dropout import drop
-from regard.nn.layers.embedding import inside, lose_words
+from regard.nn.layers.embedding import PAD, inside, lose_words
 from regard.nn.layers.pooling import LastPool, MeanPool
 from regard.nn.models.bert import BERT
 from regard.nn.models.gpt import GPT
@@ -25,7 +25,8 @@ class Classifier(nn.Module):
     """label = Linear(vector of the text), a vector computed by ``body``.
 
     The ids of the special tokens of pretraining follow the ``vocabulary`` tokens
-    (`regard.nn.layers.special_tokens`), so that ``body`` can be a pretrained model.
+    (`regard.nn.layers.special_tokens`), so that ``body`` can be a pretrained model. Two texts are
+    given as one, with id 0 between them, which becomes [SEP].
     """
 
     body: GPT | BERT | T5
@@ -68,6 +69,10 @@ class Classifier(nn.Module):
         logits: Tensor = self.to_labels(drop(states, self.dropout, self.training))
         return logits
 
+    def separated(self, tokens: Int[Tensor, "batch time"]) -> Int[Tensor, "batch time"]:
+        """Return the tokens with [SEP] in place of id 0, between two texts and in the padding."""
+        return tokens.masked_fill(tokens == PAD, self.special_tokens.separator)
+
     def vector(self, tokens: Tensor, lengths: Tensor) -> Float[Tensor, "batch width"]:
         """Return the vector of each text."""
         assert self.pool is not None
@@ -101,7 +106,7 @@ class GPTClassifier(Classifier):
         """Return the states of the text and of [CLS] after it."""
         rows = torch.arange(tokens.shape[0], device=tokens.device)
         read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 1)
-        read[:, :-1] = tokens * inside(lengths, tokens.shape[1])
+        read[:, :-1] = self.separated(tokens) * inside(lengths, tokens.shape[1])
         read[rows, lengths] = self.special_tokens.classify
         return self.body(read), lengths + 1
 
@@ -114,14 +119,15 @@ class GPTClassifier(Classifier):
 
 
 class BERTClassifier(Classifier):
-    """BERT on [CLS] text [SEP], and the mean of all states.
+    """BERT on [CLS] text [SEP], or [CLS] text [SEP] text [SEP], and the mean of all states.
 
-    In training, words are replaced by [MASK] with probability ``word_dropout``, as in pretraining.
+    The types of the tokens are 0 up to the first [SEP] and then 1. In training, words are replaced
+    by [MASK] with probability ``word_dropout``, as in pretraining.
 
     Devlin et al. 2019, section 4.1, take the state of [CLS]. Without next-sentence prediction that
     state is not pretrained, and few labels do not suffice to train it. With ``settings.weights``
-    the special tokens are among the ``vocabulary`` tokens, and the caller sets ``special_tokens``
-    to their ids.
+    the special tokens are among the ``vocabulary`` tokens, the caller sets ``special_tokens`` to
+    their ids, and the separator, not id 0, stands between two texts.
     """
 
     prefix = 1
@@ -129,20 +135,28 @@ class BERTClassifier(Classifier):
     def __init__(self, settings: EncoderSettings, vocabulary: int, labels: int) -> None:
         super().__init__(settings, vocabulary, labels)
         words = vocabulary if settings.weights else vocabulary + special_tokens.COUNT
-        self.word_dropout = settings.word_dropout
+        self.word_dropout, self.pretrained = settings.word_dropout, bool(settings.weights)
         self.body: BERT = BERT(settings, words, heads=False)
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states of the text and of the special tokens around it."""
         rows = torch.arange(tokens.shape[0], device=tokens.device)
+        separator = self.special_tokens.separator
+        if not self.pretrained:
+            tokens = self.separated(tokens)
         if self.training:
-            tokens = lose_words(tokens, self.word_dropout, self.special_tokens.mask)
+            fewer = lose_words(tokens, self.word_dropout, self.special_tokens.mask)
+            tokens = fewer.where(tokens != separator, separator)
         read = tokens.new_zeros(tokens.shape[0], tokens.shape[1] + 2)
         read[:, 0] = self.special_tokens.classify
         read[:, 1:-1] = tokens * inside(lengths, tokens.shape[1])
-        read[rows, lengths + 1] = self.special_tokens.separator
+        read[rows, lengths + 1] = separator
+        types = None
+        if self.body.types is not None and self.body.types.num_embeddings > 1:
+            ends = (read == separator).long()
+            types = (ends.cumsum(1) > ends).long()
         padded = not readable(lengths) or bool((lengths + 2 < read.shape[1]).any())
-        return self.body(read, lengths + 2 if padded else None), lengths + 2
+        return self.body(read, lengths + 2 if padded else None, types), lengths + 2
 
     def framed(self, tokens: Sequence[str]) -> list[str]:
         return ["[CLS]", *tokens, "[SEP]"]
@@ -161,4 +175,4 @@ class T5Classifier(Classifier):
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the encoder's states of the text."""
-        return self.body.encode(tokens, lengths), lengths
+        return self.body.encode(self.separated(tokens), lengths), lengths

@@ -1,9 +1,11 @@
 """Tokenizers of pretrained encoders: symbols, truncation, unknown pieces, files."""
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from regard.core.errors import RegardError
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
+from regard.lab.tasks.encoded import joined
 
 pytest.importorskip("transformers")
 from tests.interop import encoders
@@ -81,3 +83,27 @@ def test_a_text_is_tokenized_once_for_its_answer_its_cut_and_its_unknown_words()
     assert known.unknown_in("the plot") == ()
     assert calls == texts
     assert known.encode(["scene"] * 2000) == 2000 * known.encode(["scene"])
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_two_texts_are_framed_and_truncated_as_by_the_tokenizer(kind: str) -> None:
+    words = {name: i for i, name in enumerate(["[CLS]", "[SEP]", "[UNK]", "a", "b"])}
+    inner = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    middle = "[SEP]" if kind == "bert" else "[SEP] [SEP]"
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair=f"[CLS] $A {middle} $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 0), ("[SEP]", 1)],
+    )
+    known = EncoderTokenizer(inner, kind)
+    assert known.between == (1,) * (1 if kind == "bert" else 2)
+    for first, second in ((9, 2), (2, 9), (9, 8), (3, 3)):
+        texts = "a " * first, "b " * second
+        for length in (8, 9):
+            whole = Tokenizer.from_str(inner.to_str())
+            whole.enable_truncation(length + 2, strategy="longest_first")
+            mine = joined(known.encode(texts), known.between, length, "head")
+            theirs = whole.encode(*texts).ids[1:-1]
+            assert len(mine) == len(theirs)
+            assert abs(list(mine).count(3) - theirs.count(3)) <= 1  # an odd token is the first's

@@ -1,5 +1,5 @@
 // Disagreements of two runs on the test split: counts, and a paginated list of texts that only one gets right.
-import { ask, writeState } from "./ask.js";
+import { ask, brief, inWords, joined, writeState } from "./ask.js";
 import { choice, failure, h, percent, settled, shown } from "./dom.js";
 
 const PAGE = 10; // texts of a page
@@ -97,7 +97,7 @@ export class Apart {
       h("span", { class: right ? "right" : "wrong" }, `${right ? "✓" : "✗"} ${name} ${answer}`);
     /** @type {any} */ (this.place).replaceChildren(
       h("ul", { class: "texts" }, rows.map((row) => h("li", {},
-        h("button", { type: "button", class: "quiet text", onclick: () => this.pick(row.text) }, row.text.length > 220 ? `${row.text.slice(0, 219)}…` : row.text),
+        h("button", { type: "button", class: "quiet text", onclick: () => this.pick(joined(row)) }, brief(inWords(joined(row)), 220)),
         h("p", { class: "answers" }, said("A", row.a, row.right === "a"), said("B", row.b, row.right === "b"), h("span", { class: "soft" }, `reference: ${row.truth}`))))),
       h("div", { class: "row-of-fields pages" }, turn("← Previous", -1, offset > 0), h("span", { role: "status" }, says), turn("Next →", 1, offset + rows.length < found)));
   }

@@ -1,6 +1,36 @@
 // Requests to this page's server, and the state of the page in its URL.
 
-/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, attributes?: boolean, layers: number|null, heads: number|null, parameters: number|null, writes?: string, temperature?: number, error?: string}} RunRow */
+/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, attributes?: boolean, layers: number|null, heads: number|null, parameters: number|null, second?: string, writes?: string, temperature?: number, error?: string}} RunRow */
+
+const BETWEEN = "\u001f"; // between the texts of an input in the page, where nobody types it
+
+/** Return two texts as the one string by which the page knows an input. @param {{text: string, second?: string}} row */
+export function joined({ text, second }) {
+  return second === undefined || !(text + second).trim() ? text : `${text}${BETWEEN}${second}`;
+}
+
+/** Return the texts of an input, by their names in requests. @param {string} input @returns {{text: string, second?: string}} */
+export function textsOf(input) {
+  const [text, second] = input.split(BETWEEN);
+  return second === undefined ? { text } : { text, second };
+}
+
+/** Return an input as a line to read. @param {string} input */
+export function inWords(input) {
+  return Object.values(textsOf(input)).join(" ⏎ ");
+}
+
+/** Return the beginning of a text. @param {string} text @param {number} most characters */
+export function brief(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+/** Return the body of a request, with the texts of its inputs. @param {any} body */
+function sent(body) {
+  if (typeof body.text !== "string") return body;
+  const other = typeof body.other === "string" ? textsOf(body.other) : null;
+  return { ...body, ...textsOf(body.text), ...(other && { other: other.text, ...(other.second !== undefined && { other_second: other.second }) }) };
+}
 
 /**
  * Request an answer. Errors say what to do; `asked` is true if the same request would fail again.
@@ -12,7 +42,7 @@ async function fetched(path, body, signal) {
   let answer;
   try {
     answer = await fetch(`.${path}`, body === undefined ? { signal } : {
-      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(sent(body)), signal });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Error("The server does not respond. See whether regard serve is still running, and try again.");

@@ -111,17 +111,18 @@ export function compareView(context) {
     apart.begin(a.name, b.name);
     compared();
     if (first) return;
-    text = field.field.value; // may have been typed a moment ago
+    field.of(a);
+    text = field.value; // may have been typed a moment ago
     if (!field.own(text)) offer();
     else look();
   }
 
   /** Offer examples of run A and drop those of another run. */
   function offer() {
-    return field.offer(a.name, async (texts) => {
+    return field.offer(a, async (texts) => {
       if (!field.own(text)) {
         text = texts.includes(text) ? text : texts[0] ?? text;
-        field.field.value = text;
+        field.value = text;
       }
       await look();
     });

@@ -1,5 +1,5 @@
 // Selectors of the run and the text, shared by the views of a model.
-import { ask } from "./ask.js";
+import { ask, brief, inWords, joined, textsOf } from "./ask.js";
 import { h } from "./dom.js";
 
 /**
@@ -31,41 +31,69 @@ export function aboutRun(run) {
  * @param {string} value @param {(text: string) => void} typed
  */
 export function textField(value, typed) {
-  const field = h("textarea", { rows: 3, "aria-label": "Text", placeholder: "Type a text…", spellcheck: "false", dir: "auto", oninput: () => changed(field.value) });
-  field.value = value;
+  const area = (/** @type {string} */ label, /** @type {string} */ placeholder) => h("textarea", { rows: 3, "aria-label": label, placeholder, spellcheck: "false", dir: "auto", oninput: () => changed(own.value) });
+  const field = area("Text", "Type a text…"), more = area("Second text", "Type the second text…");
+  const second = h("div", { hidden: true }, more);
+  const own = {
+    get value() {
+      return joined(second.hidden ? { text: field.value } : { text: field.value, second: more.value });
+    },
+    set value(input) {
+      const texts = textsOf(input);
+      field.value = texts.text;
+      more.value = texts.second ?? "";
+    },
+  };
+  own.value = value;
   const examples = h("div", { class: "examples" });
   const truth = h("p", { class: "soft truth", "aria-live": "polite" }), facts = h("p", { class: "soft" });
   /** @type {Record<string, string>} */
   let labels = {};
-  const tell = () => { truth.textContent = labels[field.value] ? `True label: ${labels[field.value]}` : ""; };
+  const tell = () => { truth.textContent = labels[own.value] ? `True label: ${labels[own.value]}` : ""; };
   const changed = (/** @type {string} */ text) => { tell(); typed(text); };
   /** @type {string[]} */
   let offered = [];
   let turn = 0;
-  const node = h("div", { class: "asking" }, field, truth, examples, facts);
+  const node = h("div", { class: "asking" }, field, second, truth, examples, facts);
   return {
     node,
     field,
+    get value() {
+      return own.value;
+    },
+    set value(input) {
+      own.value = input;
+    },
     /** @param {string} text */
     set(text) {
-      field.value = text;
-      changed(text);
+      own.value = text;
+      changed(own.value);
     },
     /** Return whether the user typed the text. It stays when another model is chosen, unlike an example. @param {string} text */
     own: (text) => Boolean(text.trim()) && !offered.includes(text),
-    /** Offer texts of a run's test split. @param {string} run @param {(texts: string[]) => void} came */
+    /** Show the fields of a run. @param {import("./ask.js").RunRow} run */
+    of(run) {
+      second.hidden = !run.second;
+      field.placeholder = run.second ? "Type the first text…" : "Type a text…";
+    },
+    /** Show the fields of a run, and offer texts of its test split. @param {import("./ask.js").RunRow} run @param {(texts: string[]) => void} came */
     async offer(run, came) {
       const mine = ++turn;
+      this.of(run);
       examples.replaceChildren();
       facts.textContent = "";
       labels = {};
       try {
-        const { texts, labels: known, test, ended } = await ask(`/examples?run=${encodeURIComponent(run)}`);
+        const { texts: said, inputs, labels: known, test, ended } = await ask(`/examples?run=${encodeURIComponent(run.name)}`);
         if (mine !== turn) return;
-        labels = known ?? {};
+        /** @type {string[]} */
+        const texts = inputs ? inputs.map(joined) : said;
+        labels = Object.fromEntries(texts.map((text, i) => [text, known?.[said[i]]]));
         facts.textContent = [test, ended && `Training ${ended}`].filter(Boolean).map((says) => `${says[0].toUpperCase()}${says.slice(1)}.`).join(" ");
-        examples.replaceChildren(...(texts.length ? [h("span", { class: "soft" }, "From the test split:")] : []), ...texts.map((/** @type {string} */ text) =>
-          h("button", { type: "button", class: "chip", title: text, onclick: () => this.set(text) }, text.length > 42 ? `${text.slice(0, 41)}…` : text)));
+        examples.replaceChildren(...(texts.length ? [h("span", { class: "soft" }, "From the test split:")] : []), ...texts.map((text) => {
+          const shown = inWords(text);
+          return h("button", { type: "button", class: "chip", title: shown, onclick: () => this.set(text) }, brief(shown, 42));
+        }));
         came(texts);
         offered = texts;
         tell();

@@ -183,7 +183,8 @@ export function tryView(context, wide) {
   function pick(/** @type {string} */ name) {
     run = able.find((r) => r.name === name) ?? run;
     written = null;
-    text = field.field.value; // may have been typed a moment ago
+    field.of(run);
+    text = field.value; // may have been typed a moment ago
     Object.assign(at, { layer: undefined, head: 0, query: -1 });
     writeState({ run: run.name, text, layer: "", head: "", query: "", written: "" });
     choose();
@@ -191,14 +192,15 @@ export function tryView(context, wide) {
 
   function choose() {
     about.textContent = aboutRun(run);
+    field.of(run);
     writer?.of();
     change.again();
     place.replaceChildren(...(run.writes && writer ? [writer.node] : []));
     if (field.own(text)) begin();
-    field.offer(run.name, (texts) => {
+    field.offer(run, (texts) => {
       if (field.own(text)) return;
       text = texts.includes(text) ? text : texts[0] ?? (text || (wide ? OTHERWISE : ""));
-      field.field.value = text;
+      field.value = text;
       writeState({ text });
       begin();
     });

@@ -31,7 +31,7 @@ from regard.lab.tasks.classification.evaluation import (
     predictions,
 )
 from regard.lab.tasks.classification.metrics import METRICS, log_loss, score_of_cuts, scores
-from regard.lab.tasks.encoded import Batch, plain
+from regard.lab.tasks.encoded import Batch
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.ranking import best_threshold
 from regard.lab.tasks.settings import ClassificationSettings
@@ -144,7 +144,7 @@ class Classification(TextTask):
             logits = torch.from_numpy(self.outputs(model, what, tokens=tokens))
             return logits.softmax(-1).numpy()
         texts = self.split(what).examples if isinstance(what, str) else what
-        probabilities: NDArray[np.floating] = model.probabilities([plain(text) for text in texts])
+        probabilities: NDArray[np.floating] = model.probabilities(self.inputs(texts))
         return probabilities
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:

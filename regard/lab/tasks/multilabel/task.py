@@ -22,7 +22,7 @@ from regard.lab.data.spelling import counted
 from regard.lab.tasks.baselines import TfidfFeatures
 from regard.lab.tasks.classification.evaluation import Prediction
 from regard.lab.tasks.classification.task import Classification
-from regard.lab.tasks.encoded import Batch, plain
+from regard.lab.tasks.encoded import Batch
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.heads import PENALTIES, Head, fit_each, one_against_rest
 from regard.lab.tasks.multilabel import METRICS, MultilabelSettings, OneVsRestSettings
@@ -109,7 +109,7 @@ class Multilabel(Classification):
         if isinstance(model, nn.Module):
             return torch.from_numpy(self.outputs(model, what, tokens=tokens)).sigmoid().numpy()
         texts = self.split(what).examples if isinstance(what, str) else what
-        return np.asarray(expit(model.scores([plain(text) for text in texts])))
+        return np.asarray(expit(model.scores(self.inputs(texts))))
 
     def judge(self, model: Any, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the metric (larger is better) and the log loss of a split.

@@ -20,7 +20,7 @@ from regard.lab.data.files import read_examples
 from regard.lab.data.labels import MOST
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.baselines import TfidfFeatures
-from regard.lab.tasks.encoded import Batch, plain
+from regard.lab.tasks.encoded import Batch
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.regression import METRICS, RegressionSettings, RidgeSettings
 from regard.lab.tasks.regression.evaluation import (
@@ -125,7 +125,7 @@ class Regression(TextTask):
             outputs = self.outputs(model, what)[:, 0].astype(np.float64)
         else:
             texts = self.split(what).examples if isinstance(what, str) else what
-            outputs = model.scores([plain(text) for text in texts])[:, 0]
+            outputs = model.scores(self.inputs(texts))[:, 0]
         mean, deviation = self.scale
         return np.asarray(mean + deviation * outputs)
 
