@@ -7,9 +7,9 @@ from importlib.util import find_spec
 
 #: Modules of the packages that the extra installs.
 NEEDED = (
-    "babel", "fastapi", "h11", "jinja2", "markdown_it", "markupsafe", "matplotlib", "optuna",
-    "pooch", "prometheus_client", "requests", "rich", "sacrebleu", "scipy", "sklearn", "starlette",
-    "tokenizers", "tomli_w", "typer", "uvicorn",
+    "babel", "fastapi", "h11", "jinja2", "markdown_it", "markupsafe", "matplotlib", "narwhals",
+    "optuna", "pooch", "prometheus_client", "requests", "rich", "sacrebleu", "scipy", "sklearn",
+    "starlette", "tokenizers", "tomli_w", "typer", "uvicorn",
 )  # fmt: skip
 
 if _missing := [name for name in NEEDED if find_spec(name) is None]:

@@ -78,6 +78,7 @@ def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
             for rank, one in enumerate(values["best"], 1)
         ]
     row: dict[str, Any] = {key: values[key] for key in ("text", "second") if key in values}
+    row |= values.get("columns", {})
     if "labels" in values and "top" not in values:
         chances = {f"probability of {name}": p for name, p in values["probabilities"].items()}
         return [row | {"labels": "; ".join(values["labels"])} | chances | unknown]
@@ -89,8 +90,8 @@ def table_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
             row |= {f"{key}_{place}" if place > 1 else key: cell for key, cell in one.items()}
         return [row | unknown]
     for key, value in values.items():
-        if not isinstance(value, list):
+        if not isinstance(value, list | dict):
             row[key] = value
-        elif all(isinstance(each, str) for each in value):
+        elif isinstance(value, list) and all(isinstance(each, str) for each in value):
             row[key] = " ".join(value)
     return [row | unknown]

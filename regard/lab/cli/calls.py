@@ -11,6 +11,7 @@ from regard.lab.cli import compare as command
 from regard.lab.cli.console import bar, err, hidden, say
 from regard.lab.cli.train import follow
 from regard.lab.cli.train_request import TrainRequest, pretrained_beside
+from regard.lab.data.frames import Frame, is_frame
 
 if TYPE_CHECKING:
     from regard.lab.runs import Run
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from regard.lab.studies.suggest import Suggestion
 
 Place = str | os.PathLike[str]
+Data = Any  # a `Place`, or a DataFrame
 
 
 def train(
     task: str,
     *,
     model: str = "",
-    data: Place = "",
+    data: Data = "",
     budget: str = "",
     init: Place = "",
     config: Place = "",
@@ -38,12 +40,13 @@ def train(
 ) -> "Run":
     """Train a model on a task like ``regard train`` and return its completed run.
 
-    ``settings`` are those listed by ``regard train TASK --settings``; the other arguments are the
-    options of the command: ``budget`` is "10m", "500 steps", "3 epochs" or "2M tokens", ``init`` a
-    run to start from. ``out`` defaults to ``runs/TASK-MODEL``, or if that is occupied to a folder
-    named by the settings, which is printed. The same call
-    resumes an interrupted training, with ``end`` completes it as it is, and returns a completed run
-    unchanged; other settings need another ``out``. ``progress`` shows a bar, by default on a
+    ``data`` is a name, a file, or a DataFrame of pandas, polars or pyarrow, whose rows are kept in
+    the cache folder. ``settings`` are those listed by ``regard train TASK --settings``; the other
+    arguments are the options of the command: ``budget`` is "10m", "500 steps", "3 epochs" or
+    "2M tokens", ``init`` a run to start from. ``out`` defaults to ``runs/TASK-MODEL``, or if that
+    is occupied to a folder named by the settings, which is printed. The same call resumes an
+    interrupted training, with ``end`` completes it as it is, and returns a completed run unchanged;
+    other settings need another ``out``. ``progress`` shows a bar, by default on a
     terminal.
 
     Raises: unknown task, model or setting (raised before torch is loaded); a folder with another
@@ -57,7 +60,7 @@ def train(
 
     plan = TrainRequest(
         task,
-        tuple(pairs({"data": data, **settings})),
+        tuple(pairs(on_disk({"data": data, **settings}))),
         model=model,
         budget=budget,
         init=Path(init) if init else None,
@@ -85,7 +88,7 @@ def compare(
     task: str,
     arms: "str | Sequence[str | Arm]",
     *,
-    data: Place = "",
+    data: Data = "",
     seeds: int = 3,
     budget: str = "",
     reference: str = "",
@@ -125,7 +128,7 @@ def compare(
         seeds=seeds,
         budget=budget,
         reference=reference,
-        overrides=(*pairs({"data": data}), *pairs(settings)),
+        overrides=(*pairs(on_disk({"data": data})), *pairs(on_disk(settings))),
         ladder=ladder,
         search=command.search_of(tune, sampler, tune_seed, tune_space),
     )
@@ -168,6 +171,11 @@ def suggest(
     each = [[one] if isinstance(one, str) else list(one) for one in (weights, arms)]
     with bar("suggest") if shows(progress) else hidden() as show:
         return find(source, task=task, weights=each[0], arms=each[1], seed=seed, show=show)
+
+
+def on_disk(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with a file in place of each DataFrame, also as test= or validation=."""
+    return {key: Frame(x).file() if is_frame(x) else x for key, x in settings.items()}
 
 
 def shows(progress: bool | None) -> bool:

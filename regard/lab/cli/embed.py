@@ -49,6 +49,7 @@ def embed(
 
     from regard.core import atomic_io
     from regard.lab.cli.predict import chunks, is_table, lines, own_column, rows_of
+    from regard.lab.data.data_source import Columns
     from regard.lab.runs.embedding import embed as compute
 
     if out.suffix.lower() not in FORMATS:
@@ -64,7 +65,8 @@ def embed(
         column = own_column(model, file)
 
     def source() -> Iterable[str]:
-        return rows_of(file, column) if is_table(file) else lines(file)
+        columns = Columns(column, features=model.task.columns.features)
+        return rows_of(file, columns) if is_table(file) else map(model.task.input_of, lines(file))
 
     total = sum(1 for _ in source())
     if not total:

@@ -15,12 +15,24 @@ from regard.lab.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hi
 from regard.lab.cli.options import Onnx
 
 if TYPE_CHECKING:
+    from regard.lab.data.data_source import Columns
     from regard.lab.data.examples import Example
     from regard.lab.runs import Run
     from regard.lab.tasks.writing.searching import Search
 
 CHUNK = 512  # texts per batch, so that a pipe of any length fits into memory
 T = TypeVar("T")
+
+
+FeatureValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--feature",
+        help="Value of a further column that the run reads, for every TEXT.",
+        metavar="NAME=VALUE",
+        show_default=False,
+    ),
+]
 
 
 def predict(
@@ -37,6 +49,7 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    feature: FeatureValues = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -118,7 +131,8 @@ def predict(
     are truncated, with a warning on stderr.
 
     A run that reads two texts (text=FIRST,SECOND) takes them from --second, from a line with a tab
-    between them, or from the columns of a table.
+    between them, or from the columns of a table. Further columns (features=price,country) come from
+    --feature, or from the table.
 
     A language model samples a continuation: --seed 1 samples another one, --temperature 0 takes the
     most likely tokens. With --longest it may exceed its context length: whenever the context is
@@ -137,6 +151,7 @@ def predict(
     regard predict runs/language-modeling-gpt --temperature 1 --longest 500 'Once'
     """
 
+    from regard.lab.data.data_source import Columns
     from regard.lab.tasks.task import unknown_phrase
     from regard.training.ranks import ranks
 
@@ -144,6 +159,8 @@ def predict(
         raise RegardError(
             f"{len(second)} --second for {len(texts or [])} texts; give one for each TEXT"
         )
+    if feature and not texts:
+        raise RegardError("--feature belongs to TEXT; a table has its own columns")
     if texts and file:
         raise RegardError("texts and --file exclude each other; give only one of them")
     table = file is not None and not score and is_table(file)
@@ -171,14 +188,13 @@ def predict(
 
     if file and table and not column:
         column = own_column(loaded, file)
+    columns = Columns(column, features=loaded.task.columns.features)
 
     def source() -> "Iterable[str | Example]":
-        if second:
-            return inputs_of(texts or [], second)
         if texts:
-            return [loaded.task.input_of(as_utf8(text)) for text in texts]
+            return inputs_of(loaded, texts, second, feature)
         if file and table:
-            return rows_of(file, column)
+            return rows_of(file, columns)
         own = loaded.task.read_file(file) if file else None
         return map(loaded.task.input_of, lines(file)) if own is None else own
 
@@ -247,27 +263,37 @@ def own_column(run: "Run", file: Path) -> str:
     return own if own and place_of(file.name, head(file)[0], own) is not None else ""
 
 
-def inputs_of(texts: Sequence[str], second: Sequence[str] | None) -> list[str]:
-    """Return texts of the command line, each with its second text if there are any."""
-    from regard.lab.data.examples import Input
+def inputs_of(
+    run: "Run", texts: Sequence[str], second: Sequence[str] | None, feature: Sequence[str] | None
+) -> list[str]:
+    """Return texts of the command line, each with its second text and the further columns.
 
-    first = [*map(as_utf8, texts)]
-    return [*map(Input, first, map(as_utf8, second))] if second else first
+    Raises: a value without a name.
+    """
+    from regard.lab.data.examples import as_json, from_json
+
+    inputs = [as_json(run.task.input_of(as_utf8(text))) for text in texts]
+    for row, other in zip(inputs, second or (), strict=False):
+        row["second"] = as_utf8(other)
+    pairs = [as_utf8(word).partition("=") for word in feature or ()]
+    if wrong := next((word for word, equals, _ in pairs if not equals), None):
+        raise RegardError(f"--feature {wrong!r:.60} is not NAME=VALUE, such as price=3")
+    columns = {name.strip(): value for name, _, value in pairs}
+    return [from_json({**row, "columns": columns}) for row in inputs]
 
 
-def rows_of(file: Path, column: str) -> Iterator[str]:
-    """Return the inputs of a table in order, empty ones included; ``column``: one, or two."""
+def rows_of(file: Path, columns: "Columns") -> Iterator[str]:
+    """Return the inputs of a table in order, empty ones included."""
     from regard.lab.data import arrow
-    from regard.lab.data.data_source import Columns
     from regard.lab.data.files import read_inputs
     from regard.lab.data.text_files import files_at
     from regard.lab.data.text_rows import text_rows
 
-    if (columns := Columns(column)).second:
+    if columns.second or columns.features:
         return read_inputs(file, columns)
     if file.suffix.lower() == ".parquet":
-        return arrow.texts(files_at(str(file))[0], column)
-    return text_rows(file, column, empty=True)
+        return arrow.texts(files_at(str(file))[0], columns.text)
+    return text_rows(file, columns.text, empty=True)
 
 
 def _how(

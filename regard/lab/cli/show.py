@@ -10,7 +10,7 @@ import typer
 
 from regard.core.errors import RegardError
 from regard.lab.cli.console import Browse, Json, RunFolder, browse, emit_json, opened, out, say
-from regard.lab.cli.predict import inputs_of
+from regard.lab.cli.predict import FeatureValues, inputs_of
 
 if TYPE_CHECKING:
     from numpy import floating
@@ -34,6 +34,7 @@ def show(
     second: Annotated[
         str | None, typer.Option(help="Second text, for a run that reads two.", show_default=False)
     ] = None,
+    feature: FeatureValues = None,
     layer: Annotated[
         int | None, typer.Option(min=1, help="Show only this attention layer, from 1.")
     ] = None,
@@ -95,8 +96,8 @@ def show(
         raise RegardError(f"--out {picture}: the name must end in .html (page) or .svg (picture)")
     if open_page and picture is None:
         raise RegardError("--open: there is no drawing to open; add --out FILE.html")
-    (text,) = inputs_of([text], None if second is None else [second])
     loaded = opened(run, "show")
+    (text,) = inputs_of(loaded, [text], None if second is None else [second], feature)
     chooses = by_attention or layer is not None or head is not None or bool(without)
     baseline = loaded.config.entry.baseline
     if baseline and chooses:

@@ -16,7 +16,7 @@ from regard.core.errors import RegardError
 from regard.core.reading import parse_json, read_json
 from regard.lab.data.class_files import inside
 from regard.lab.data.data_source import NAMED, Columns
-from regard.lab.data.examples import BadRow, Row, example_from
+from regard.lab.data.examples import BadRow, Remark, Row, example_from
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.lab.data.text_files import TextFile
 from regard.lab.data.titles import columns_of, must_be_distinct, text_column, unread
@@ -50,9 +50,10 @@ def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
         for batch in _batches(path, pyarrow):
             if schema is None or not batch.schema.equals(schema, check_metadata=True):
                 schema = batch.schema
-                places = columns_of(path.name, schema.names, columns).places
+                places, _, remark = columns_of(path.name, schema.names, columns)
                 if not number:
                     yield from unread(schema.names, places)
+                    yield from [Remark(remark)] if remark else ()
                 names = _class_names(path, schema, places[1])
             batch.validate(full=True)  # else a damaged file ends the process
             for scalars in zip(*(batch.column(place) for place in places), strict=True):

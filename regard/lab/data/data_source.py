@@ -1,10 +1,14 @@
 """Where data come from, as every loader takes it."""
 
+import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from regard.core.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.lab.data.frames import Frame
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,8 @@ class Columns:
     tags or the other side of a pair, which ``unlabelled`` rows lack. Rows of equal ``group`` stay
     in one split. ``labels`` renames values of the label column: "neg:0,pos:1". ``separator`` stands
     between several labels of a row; "any": it is found; "none": each value is one label; "": the
-    same, but values that look like several labels are an error.
+    same, but values that look like several labels are an error. ``features`` are further columns
+    that models read, "price,country".
     """
 
     text: str = ""
@@ -23,6 +28,7 @@ class Columns:
     group: str = ""
     labels: str = ""
     separator: str = ""
+    features: str = ""
     unlabelled: bool = False
 
     @property
@@ -33,17 +39,29 @@ class Columns:
     @property
     def named(self) -> bool:
         """Return whether a column is given."""
-        return bool(self.text or self.label or self.group)
+        return bool(self.text or self.label or self.group or self.features)
 
     @property
     def texts(self) -> list[str]:
         """Return the columns of the first and, if there are two texts, of the second text.
 
+        A comma before a space belongs to a title.
+
         Raises: more than two, or an empty name.
         """
-        names = [name.strip() for name in self.text.split(",")]
+        names = [name.strip() for name in re.split(",(?! )", self.text)]
         if len(names) > 2 or (len(names) == 2 and not all(names)):
             raise RegardError(f"text={self.text} must name one column, or two: text=FIRST,SECOND")
+        return names
+
+    @property
+    def further(self) -> list[str]:
+        """Return the names of the further columns. Raises: an empty name, or one twice."""
+        names = [name.strip() for name in self.features.split(",")] if self.features else []
+        if not all(names) or len({*names}) < len(names):
+            raise RegardError(
+                f"features={self.features} must name columns, each once: price,country"
+            )
         return names
 
     @property
@@ -116,12 +134,13 @@ class Limits:
 class DataSource:
     """A named data set or files, and what is read from them.
 
-    ``data`` is a name, a file or folder, a pattern, an address, or "FILE,FILE"; ``target`` the
+    ``data`` is a name, a file or folder, a pattern, an address, "FILE,FILE", or a DataFrame of
+    labelled texts as a `regard.lab.data.frames.Frame`, which `of` makes; ``target`` the
     second of two aligned files; ``data_dir`` the folder of downloaded data sets. Texts of
     ``without`` are not read.
     """
 
-    data: Path | str
+    data: "Path | str | Frame"
     target: Path | str = ""
     data_dir: Path | str = ""
     columns: Columns = NAMED
@@ -130,9 +149,12 @@ class DataSource:
     without: "DataSource | None" = None
 
     @classmethod
-    def of(cls, data: "DataSource | Path | str") -> "DataSource":
-        """Return a source; a name or a path is one with default columns, splits and limits."""
-        return data if isinstance(data, DataSource) else cls(data)
+    def of(cls, data: Any) -> "DataSource":
+        """Return a source; any other data get default columns, splits and limits."""
+        from regard.lab.data.frames import Frame, is_frame
+
+        source = data if isinstance(data, DataSource) else cls(data)
+        return replace(source, data=Frame(source.data)) if is_frame(source.data) else source
 
     @property
     def name(self) -> str:

@@ -13,27 +13,44 @@ SEPARATOR = "[SEP]"  # between two texts, where they are shown as one
 
 
 class Input(str):
-    """The input of a model: a text and perhaps a second one.
+    """The input of a model: a text, perhaps a second one, and perhaps further columns.
 
-    As a string it is both texts, joined by [SEP]: what reports show and splits compare. Models
-    read `texts_of`, so that a text that contains "[SEP]" stays one text.
+    As a string it shows all of them, as reports do, and by it splits compare rows. Models read
+    `texts_of`, so that a text that contains "[SEP]" stays one text.
 
-    >>> pair = Input("Is it red?", "It is blue.")
+    >>> pair = Input("Is it red?", "It is blue.", {"price": "3"})
     >>> pair, texts_of(pair), texts_of("one [SEP] text")
-    ('Is it red? [SEP] It is blue.', ('Is it red?', 'It is blue.'), ('one [SEP] text',))
+    ('Is it red? [SEP] It is blue. [price: 3]', ('Is it red?', 'It is blue.'), ('one [SEP] text',))
     """
 
     texts: tuple[str, ...]
+    columns: Mapping[str, str]
+    #: The columns as numbers for a model: see `regard.lab.data.features`.
+    numbers: Mapping[str, float]
 
-    def __new__(cls, first: str, second: str | None = None) -> "Input":
-        """Return the input of one text or two."""
+    def __new__(
+        cls, first: str, second: str | None = None, columns: Mapping[str, Any] | None = None
+    ) -> "Input":
+        """Return the input of one text or two, and of the values of columns by name."""
         texts = (first,) if second is None else (first, second)
-        made = super().__new__(cls, f" {SEPARATOR} ".join(texts))
-        made.texts = texts
+        values = {name: _value(value) for name, value in (columns or {}).items()}
+        more = ", ".join(f"{name}: {value}" for name, value in values.items())
+        made = super().__new__(cls, f" {SEPARATOR} ".join(texts) + (f" [{more}]" if more else ""))
+        made.texts, made.columns, made.numbers = texts, values, {}
+        return made
+
+    def with_numbers(self, numbers: Mapping[str, float]) -> "Input":
+        """Return the same input with numbers."""
+        made = Input(*self._parts)
+        made.numbers = numbers
         return made
 
     def __reduce__(self) -> Any:
-        return Input, self.texts
+        return Input, self._parts
+
+    @property
+    def _parts(self) -> tuple[str, str | None, dict[str, str]]:
+        return self.texts[0], self.texts[1] if self.texts[1:] else None, dict(self.columns)
 
 
 def texts_of(text: str) -> tuple[str, ...]:
@@ -47,14 +64,17 @@ def as_json(text: str) -> dict[str, Any]:
     >>> as_json(Input("a", "b"))
     {'text': 'a', 'second': 'b'}
     """
-    return dict(zip(("text", "second"), texts_of(text), strict=False))
+    columns = dict(text.columns) if isinstance(text, Input) else {}
+    texts = dict(zip(("text", "second"), texts_of(text), strict=False))
+    return {**texts, **({"columns": columns} if columns else {})}
 
 
 def from_json(row: Mapping[str, Any]) -> str:
     """Return the input that `as_json` wrote."""
-    if row.get("second") is None:
+    second, columns = row.get("second"), row.get("columns")
+    if second is None and not columns:
         return str(row["text"])
-    return Input(str(row["text"]), str(row["second"]))
+    return Input(str(row["text"]), None if second is None else str(second), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +161,25 @@ def example_from(values: Sequence[Any], columns: Columns, here: str) -> Example 
     second = None
     if columns.second:
         second = example_of(more.pop(0), label, here, unlabelled=bare)
-    group = "" if not more or more[0] is None else str(more[0]).strip()
-    example = example_of(text, label, here, group, unlabelled=bare)
-    if second is None or isinstance(example, BadRow):
+    group = more.pop(0) if columns.group else None
+    together = "" if group is None else str(group).strip()
+    example = example_of(text, label, here, together, unlabelled=bare)
+    if (second is None and not more) or isinstance(example, BadRow):
         return example
     if isinstance(second, BadRow):
         return replace(second, why=second.why.replace("the text", "the second text"))
-    return replace(example, text=Input(example.text, second.text))
+    if nested := next((value for value in more if isinstance(value, dict | list)), None):
+        return BadRow(here, f"a further column must be a string or a number, not {_shown(nested)}")
+    features = dict(zip(columns.further, more, strict=True))
+    other = None if second is None else second.text
+    return replace(example, text=Input(example.text, other, features))
+
+
+def _value(value: Any) -> str:
+    """Return a value of a further column as a string; "" if it is missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return label_of(value if isinstance(value, str) else _shown(value))
 
 
 def _nested(value: Any) -> str:

@@ -21,6 +21,7 @@ from regard.lab.data import arrow, class_files
 from regard.lab.data.conllu import BadSentence, is_conllu, no_comment, read_sentences
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import BadRow, Example, Input, Remark, Row, example_from, example_of
+from regard.lab.data.frames import Frame
 from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.records import KINDS, kind_of, records, selected
 from regard.lab.data.spelling import counted
@@ -46,7 +47,7 @@ class Read(NamedTuple):
         return [*self.remarks, f"{count} skipped, without text or label, first {first}"]
 
 
-def read_examples(path: Path | str, columns: Columns = NAMED) -> list[Example]:
+def read_examples(path: Path | str | Frame, columns: Columns = NAMED) -> list[Example]:
     """Return all labelled texts of a file or a folder (see the module), in order.
 
     Common names are text, review, sentence, …; label, sentiment, class, …, in any case; there is a
@@ -59,7 +60,7 @@ def read_examples(path: Path | str, columns: Columns = NAMED) -> list[Example]:
     return read(path, columns).examples
 
 
-def read(path: Path | str, columns: Columns = NAMED) -> Read:
+def read(path: Path | str | Frame, columns: Columns = NAMED) -> Read:
     """Return the examples with skipped rows and remarks; the first bad row is an error."""
     rows = collect(path, columns)
     if wrong := next((row for row in rows.bad if not row.empty), None):
@@ -75,7 +76,7 @@ def read(path: Path | str, columns: Columns = NAMED) -> Read:
     return rows
 
 
-def collect(path: Path | str, columns: Columns = NAMED) -> Read:
+def collect(path: Path | str | Frame, columns: Columns = NAMED) -> Read:
     """Return all rows of a file. Only errors of the whole file are raised."""
     rows = Read([], [], [])
     for row in scan(path, columns):
@@ -88,8 +89,16 @@ def collect(path: Path | str, columns: Columns = NAMED) -> Read:
     return rows
 
 
-def scan(path: Path | str, columns: Columns = NAMED) -> Iterator[Row]:
+def scan(path: Path | str | Frame, columns: Columns = NAMED) -> Iterator[Row]:
     """Yield every row, valid or not, and remarks. Only errors of the whole file are raised."""
+    kind = ""
+
+    def choose(here: str, header: list[str]) -> Chosen:
+        return columns_of(here, header, columns, numbers=kind not in ("jsonl", ""))
+
+    if isinstance(path, Frame):
+        yield from _examples(selected(path.records(), choose, optional=2), columns)
+        return
     path = Path(path)
     if class_files.is_classes(path):
         if columns.named:
@@ -110,21 +119,17 @@ def scan(path: Path | str, columns: Columns = NAMED) -> Iterator[Row]:
         elif kind == "txt" and not columns.named:
             yield from _labelled_lines(lines)
         else:
-
-            def choose(here: str, header: list[str]) -> Chosen:
-                return columns_of(here, header, columns, numbers=kind != "jsonl")
-
             kind = "tsv" if kind == "txt" else kind
             chosen = selected(records(lines, kind), choose, optional=2)
             yield from _examples(chosen, columns)
 
 
-def read_inputs(path: Path, columns: Columns) -> Iterator[str]:
+def read_inputs(path: Path | Frame, columns: Columns) -> Iterator[str]:
     """Yield the inputs of a table, in order; one with an empty text is empty.
 
     Raises: no such column; a row that cannot be read, by file:line.
     """
-    empty = Input("", "" if columns.second else None)
+    empty = Input("", "" if columns.second else None, dict.fromkeys(columns.further))
     for row in scan(path, replace(columns, unlabelled=True)):
         if isinstance(row, BadRow) and not row.empty:
             raise RegardError(f"{row.source}: {row.why}")
@@ -141,11 +146,11 @@ def is_folder(path: Path) -> bool:
 
 
 def _parsed_rows(lines: Lines, columns: Columns) -> Iterator[Example | BadRow]:
-    if columns.text:
-        raise RegardError(
-            f"{lines.name}: CoNLL-U takes the words from its FORM column; remove "
-            f"text={columns.text}"
-        )
+    for name, value in (("text", columns.text), ("features", columns.features)):
+        if value:
+            raise RegardError(
+                f"{lines.name}: CoNLL-U takes the words from its FORM column; remove {name}={value}"
+            )
     keys = {"label": columns.label or "label"}
     if columns.group:
         keys["group"] = columns.group

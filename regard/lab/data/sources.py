@@ -15,6 +15,7 @@ from regard.lab.data.data_source import Columns, DataSource, Splits, refuse
 from regard.lab.data.examples import Example
 from regard.lab.data.fetch import Show, fetch, folders
 from regard.lab.data.files import Read, is_folder, read
+from regard.lab.data.frames import Frame
 from regard.lab.data.label_lists import (
     labels_in,
     looks_like_lists,
@@ -50,11 +51,10 @@ class Corpus:
     separator: str = ""
 
 
-def load_corpus(
-    source: DataSource | Path | str, *, numbers: bool = False, show: Show | None = None
-) -> Corpus:
+def load_corpus(source: Any, *, numbers: bool = False, show: Show | None = None) -> Corpus:
     """Return labelled texts by name ("reviews", "imdb") or from a file, with a test part.
 
+    A DataFrame of pandas, polars or pyarrow is read like a file.
     Without a test file a fifth is split off by a hash of each text (and of the seed), so that
     duplicates stay together, or with a group column all texts of a group. Without a validation
     file nothing is split off here (see `regard.lab.data.splits.hold_out`). Texts in two parts are
@@ -75,6 +75,11 @@ def load_corpus(
     """
     source = DataSource.of(source)
     data, columns, splits = source.name, source.columns, source.splits
+    by = columns.group or ("first text" if columns.second else "text")
+    if isinstance(source.data, Frame):
+        parts, notes = read_parts(source, read)
+        parts = _renamed(parts, columns)
+        return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
     task, rows = ("regression", "numbers") if numbers else ("classification", "texts with labels")
     if columns.several:
         task, rows = "multilabel", "texts with several labels"
@@ -98,11 +103,15 @@ def load_corpus(
             "neg/1.txt, pos/1.txt); use one of these, or a .csv, .tsv or .jsonl file"
         )
     parts, notes = read_parts(source, read)
+    parts = _renamed(parts, columns)
+    return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
+
+
+def _renamed(parts: Mapping[Side, list[Example]], columns: Columns) -> dict[Side, list[Example]]:
+    """Return the parts with the labels that the columns rename. Raises: as `rename`."""
     names = parse_labels(columns.labels)
     rename([example for part in parts.values() for example in part], names)  # errors
-    parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
-    by = columns.group or ("first text" if len(columns.texts) == 2 else "text")
-    return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
+    return {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
 
 
 def find_imdb(data_dir: Path | str = "", *, show: Show | None = None) -> Path:
@@ -157,12 +166,13 @@ def _from_parts(
 
 
 def read_parts(
-    source: DataSource, read: Callable[[Path, Columns], Read]
+    source: DataSource, read: Callable[[Any, Columns], Read]
 ) -> tuple[dict[Side, list[Example]], list[str]]:
     """Return the examples of the files of a source by part, and notes."""
-    files = {"train": source.name, **source.splits.files}
+    files = {"train": source.data, **source.splits.files}
     loaded: dict[Any, Read] = {
-        part: read(path_of(file), source.columns) for part, file in files.items()
+        part: read(file if isinstance(file, Frame) else path_of(str(file)), source.columns)
+        for part, file in files.items()
     }
     notes = [note for each in loaded.values() for note in each.notes]
     return {part: each.examples for part, each in loaded.items()}, notes

@@ -12,6 +12,9 @@ TEXT_NAMES = ("text", "review", "sentence", "content", "comment", "body", "messa
 LABEL_NAMES = ("label", "sentiment", "target", "class", "category", "stars", "rating", "polarity")
 
 
+NO_FEATURES = ("id", "index", "split")  # titles of columns that tell a model nothing
+
+
 class OtherFileError(RegardError):
     """A file of an unsupported kind, or without a recognisable column."""
 
@@ -30,7 +33,7 @@ class Chosen(NamedTuple):
 def columns_of(
     here: str, header: Sequence[str], columns: Columns = NAMED, *, numbers: bool = True
 ) -> Chosen:
-    """Return the columns of text, label and, if given, second text and group.
+    """Return the columns of text, label and, if given, second text, group and further ones.
 
     Without labels, the text stands for the label, too.
 
@@ -48,6 +51,7 @@ def columns_of(
     ]
     if columns.group:
         asked_for.append(("group", columns.group, ()))
+    asked_for += [("further", name, ()) for name in columns.further]
     for what, given, usual in asked_for:
         wanted = (given,) if given else usual
         number = numbered(given, names) if given and numbers else None
@@ -71,7 +75,12 @@ def columns_of(
     if by_name:
         must_be_distinct(here, header)
     titled = by_name or all(names[place] in usual_names for place in by_number[:2])
-    return Chosen(places, titled, "" if titled else f"{here} is read as data, not as a header")
+    if not titled:
+        return Chosen(places, titled, f"{here} is read as data, not as a header")
+    read = {*NO_FEATURES, *(names[place] for place in places)}
+    spare = [title for title, name in zip(header, names, strict=True) if name and name not in read]
+    remark = f"columns that are not read: {listed(spare)}; features=NAME,… gives them to models"
+    return Chosen(places, titled, remark if spare else "")
 
 
 def place_of(here: str, header: Sequence[str], title: str) -> int | None:

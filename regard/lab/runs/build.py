@@ -197,15 +197,17 @@ def build_network(
     vocabulary: int,
     labels: int,
     *,
+    features: int = 0,
     special_tokens: SpecialTokens | None = None,
     vectors: "Vectors | None" = None,
     width: int | None = None,
 ) -> nn.Module:
     """Build a network with initial weights from the seed.
 
-    `special_tokens`: those of the tokenizer, if it has its own. `width`: width of the pretrained
-    vectors used in training, which are no longer needed. Raises: a Python file that is not trusted,
-    or has changed since the settings were read.
+    `features`: the number of numbers of further columns. `special_tokens`: those of the tokenizer,
+    if it has its own. `width`: width of the pretrained vectors used in training, which are no
+    longer needed. Raises: a Python file that is not trusted, or has changed since the settings were
+    read.
     """
     settings = config.network
     must_be_trusted(config.parts, Path("the run"))
@@ -213,7 +215,7 @@ def build_network(
         settings = settings.model_copy(update={"vectors": "", "width": width})
     with seeded(config.training.seed):
         network: nn.Module = config.entry.build(
-            settings, vocabulary=vocabulary, labels=labels, vectors=vectors
+            settings, vocabulary=vocabulary, labels=labels, vectors=vectors, features=features
         )
     if special_tokens is not None and isinstance(network, Classifier):
         network.special_tokens = special_tokens

@@ -3,11 +3,12 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.core.memory import peak_mb
 from regard.lab.tasks.heads import PENALTIES, Head
@@ -76,7 +77,7 @@ class Fitting:
             self._fit(states, self.task.split("train").labels)
 
     def _empty(self, split: Split) -> NDArray[np.float32]:
-        width = self.network.to_labels.in_features
+        width = self.network.to_labels.in_features + self.task.sizes.get("features", 0)
         return np.zeros((len(self.lengths[split]), width), np.float32)
 
     @torch.no_grad()
@@ -88,18 +89,23 @@ class Fitting:
     ) -> Head:
         """Fit the layer and write it into the network."""
         head = self.task.fit_head(states, answers, penalties)
-        self.network.to_labels.weight.copy_(torch.from_numpy(head.weight))
+        width = self.network.to_labels.in_features
+        self.network.to_labels.weight.copy_(torch.from_numpy(head.weight[:, :width]))
+        if head.weight.shape[1] > width:
+            columns = cast(nn.Linear, self.network.columns)
+            columns.weight.copy_(torch.from_numpy(head.weight[:, width:]))
         self.network.to_labels.bias.copy_(torch.from_numpy(head.bias))
         return head
 
     @torch.no_grad()
     def states(self, split: Split, indexes: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return one vector for each of these texts of a split, (texts, width)."""
+        """Return one vector for each of these texts of a split, with its further columns."""
         batch = to_device(self.network, self.task.batch(split, indexes))
         with evaluation_mode(self.network), self.precision.autocast(self.device.type):
-            vectors = self.network.vector(batch.tokens, batch.lengths)
+            vectors = self.network.vector(batch.tokens, batch.lengths).float()
         self.tokens += int(self.lengths[split][indexes].sum())
-        return np.asarray(vectors.float().cpu().numpy(), dtype=np.float32)
+        more = [] if batch.features is None else [batch.features]
+        return np.asarray(torch.cat([vectors, *more], 1).cpu().numpy(), dtype=np.float32)
 
     def _plan(self, split: Split) -> list[NDArray[np.int64]]:
         """Return the batches of a split, short texts first."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
@@ -29,7 +30,8 @@ from sklearn.svm import LinearSVC
 from regard.core.errors import RegardError, UntrainableError, look_up
 from regard.core.reading import checked, read_bytes, read_json
 from regard.core.settings import Settings, build
-from regard.lab.data.examples import SEPARATOR, texts_of
+from regard.lab.data.examples import SEPARATOR, Input, texts_of
+from regard.lab.data.features import matrix
 from regard.lab.data.spelling import plain
 from regard.lab.tasks.baseline_settings import (
     FastTextSettings,
@@ -52,6 +54,7 @@ FASTTEXT, LARGEST, MAGIC = "model.bin", 1_000_000_000, 793_712_314
 HEADER = struct.Struct("<2i 12i d 3i q")
 BUCKETS = 100_000  # rows for n-grams, which are hashed
 LABEL = "__label__"
+Numbers = NDArray[np.floating]  # of further columns, (texts, numbers)
 SampleWeight = NDArray[np.floating] | None  # for each text; None: equal weights
 
 
@@ -80,7 +83,7 @@ class LinearModel(ABC):
     A subclass defines the features and learns the weights. This class counts n-grams, attributes
     scores to words, and saves and loads the model. Of two texts, the n-grams of each side are terms
     of their own ("first: good", "second: good"), as are the words in common ("both: good"), which
-    are also counted together ("both").
+    are also counted together ("both"). The numbers of further columns follow the terms' features.
     """
 
     name: ClassVar[str]
@@ -126,7 +129,8 @@ class LinearModel(ABC):
         if not len(texts):
             return np.zeros((0, self.columns))
         counts = self._counter(vocabulary=self.terms).transform(texts)
-        scores = self.features(counts) @ self.arrays["weights"].T + self.arrays["bias"]
+        features = joined(self.features(counts), matrix(texts))
+        scores = features @ self.arrays["weights"].T + self.arrays["bias"]
         return np.asarray(scores, dtype=np.float64)
 
     def shares(self, text: str, column: int, of: str = "", sign: int = 1) -> Weighed:
@@ -148,6 +152,10 @@ class LinearModel(ABC):
         for term, weight in contributions.items():
             for span in occurrences[term]:
                 weights[list(span)] += weight / len(occurrences[term]) / len(span)
+        numbers = text.numbers if isinstance(text, Input) else {}
+        more = self.arrays["weights"][column, len(self.terms) :]
+        for (name, number), weight in zip(numbers.items(), more, strict=True):
+            contributions[f"[{name}]"] = sign * number * float(weight)
         bias = sign * float(self.arrays["bias"][column])
         return Weighed(words, weights, contributions, bias, of)
 
@@ -179,7 +187,8 @@ class LinearModel(ABC):
     def must_be_whole(self, folder: Path) -> None:
         """Raise an error if arrays are missing, not finite, or do not match terms and labels."""
         terms, columns = len(self.terms), self.columns
-        shapes: dict[str, tuple[int, ...]] = {"weights": (columns, terms), "bias": (columns,)}
+        width = max(terms, self.arrays.get("weights", np.zeros((0, 0))).shape[-1])
+        shapes: dict[str, tuple[int, ...]] = {"weights": (columns, width), "bias": (columns,)}
         shapes |= dict.fromkeys(self.by_term, (terms,))
         if not terms or len({*self.terms}) < terms:
             raise RegardError(f"{folder}: terms.txt is empty or contains a term twice")
@@ -213,7 +222,7 @@ class LinearModel(ABC):
     def _terms(self, text: str) -> list[str]:
         """Return the terms of an input, each occurrence once."""
         if len(texts_of(text)) == 1:
-            return self._analyze(text)
+            return self._analyze(texts_of(text)[0])
         return [term for term, _ in self._spans(text)[1]]
 
     def _spans(self, text: str) -> tuple[list[str], list[tuple[str, range]]]:
@@ -272,9 +281,13 @@ class Baseline(LinearModel):
 
     @abstractmethod
     def learn(
-        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+        self,
+        counts: Sparse,
+        numbers: Numbers,
+        labels: NDArray[np.integer],
+        sample_weight: SampleWeight,
     ) -> None:
-        """Set ``arrays`` ("weights", "bias", …) from counted terms and label numbers."""
+        """Set ``arrays`` ("weights", "bias", …) from counted terms, columns and label numbers."""
 
     @abstractmethod
     def to_probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -300,7 +313,8 @@ class Baseline(LinearModel):
                 f"{self.name} requires training texts with at least two labels, not {known}; add "
                 "texts with other labels"
             )
-        self.learn(self.count(texts), labels, None if weights is None else weights[labels])
+        each = None if weights is None else weights[labels]
+        self.learn(self.count(texts), matrix(texts), labels, each)
         return self
 
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -331,12 +345,16 @@ class Tfidf(TfidfFeatures, Baseline):
     settings_class = TfidfSettings
 
     def learn(
-        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+        self,
+        counts: Sparse,
+        numbers: Numbers,
+        labels: NDArray[np.integer],
+        sample_weight: SampleWeight,
     ) -> None:
         """Compute the terms' inverse document frequencies, then fit logistic regression."""
         self.learn_rarity(counts)
         model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=1000)
-        model.fit(self.features(counts), labels, sample_weight)
+        model.fit(joined(self.features(counts), numbers), labels, sample_weight)
         weights, bias = weights_of(model, self.labels)
         if self.labels == 2:
             weights, bias = weights[1:], bias[1:]
@@ -372,7 +390,11 @@ class NaiveBayesSVM(Baseline):
         return present
 
     def learn(
-        self, counts: Sparse, labels: NDArray[np.integer], sample_weight: SampleWeight
+        self,
+        counts: Sparse,
+        numbers: Numbers,
+        labels: NDArray[np.integer],
+        sample_weight: SampleWeight,
     ) -> None:
         """Compute a log-count ratio and fit an SVM for each column."""
         present = self.features(counts)
@@ -380,18 +402,20 @@ class NaiveBayesSVM(Baseline):
         for label in [1] if self.labels == 2 else range(self.labels):
             positive = labels == label
             if not positive.any():
-                weights.append(np.zeros(present.shape[1]))
+                weights.append(np.zeros(present.shape[1] + numbers.shape[1]))
                 bias.append(NEVER)
                 continue
             ratio = self._log_count_ratio(present, positive)
             weighted = present.copy()
             weighted.data = ratio[present.indices]
+            weighted = joined(weighted, numbers)
             model = LinearSVC(C=self.settings.inverse_penalty, random_state=0, max_iter=10_000)
             model.fit(weighted, positive, sample_weight)
             coefficients, intercept = self._towards_naive_bayes(
-                weighted, model.coef_[0], float(model.intercept_[0])
+                weighted, model.coef_[0], float(model.intercept_[0]), present.shape[1]
             )
-            weights.append(ratio * coefficients)
+            coefficients[: present.shape[1]] *= ratio
+            weights.append(coefficients)
             bias.append(intercept)
         self.arrays = {
             "weights": np.stack(weights).astype(np.float32),
@@ -406,15 +430,16 @@ class NaiveBayesSVM(Baseline):
         return np.asarray(clipped / clipped.sum(1, keepdims=True))
 
     def _towards_naive_bayes(
-        self, features: Sparse, weights: NDArray[np.floating], bias: float
+        self, features: Sparse, weights: NDArray[np.floating], bias: float, terms: int
     ) -> tuple[NDArray[np.floating], float]:
-        """Interpolate the SVM's weights with their mean size, and its bias with 0.
+        """Interpolate the SVM's weights of terms with their mean size, and all others with 0.
 
         Interpolation shrinks the margins of the training texts, and with them the probabilities, so
         the result is scaled by least squares to the SVM's own margins.
         """
         share = self.settings.interpolation
-        mixed, shift = (1 - share) * np.abs(weights).mean() + share * weights, share * bias
+        mixed, shift = share * weights, share * bias
+        mixed[:terms] += (1 - share) * np.abs(weights[:terms]).mean()
         before, after = features @ weights + bias, features @ mixed + shift
         scale = float(before @ after) / max(float(after @ after), 1e-12)
         scale = scale if scale > 0 else 1.0
@@ -579,6 +604,13 @@ def read_saved(
 def _spaced(text: str) -> str:
     """Return the words of a text with spaces between them, none of which looks like a label."""
     return " ".join(re.findall(WORD, _plain(text).replace(LABEL, " ")))
+
+
+def joined(features: Sparse, numbers: Numbers) -> Sparse:
+    """Return the features of terms, followed by the numbers of further columns."""
+    if not numbers.shape[1]:
+        return features
+    return sparse.hstack([features, sparse.csr_array(numbers)], format="csr")
 
 
 def _sides(text: str) -> tuple[str, ...]:

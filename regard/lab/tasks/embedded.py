@@ -21,6 +21,7 @@ from regard.core.settings import Settings
 from regard.interop.sentences import SentenceEncoder, load, load_static
 from regard.lab.data.embeddings import embed
 from regard.lab.data.examples import texts_of
+from regard.lab.data.features import matrix
 from regard.lab.tasks.baseline_settings import SentenceSettings, StaticSettings
 from regard.lab.tasks.baselines import Weighed, describe, read_saved
 from regard.lab.tasks.heads import PENALTIES, Head, fit_each, fit_labels, fit_numbers
@@ -61,17 +62,18 @@ class Embedded(ABC):
 
         The vector of two texts with the vectors u and v of width w is [u; v; |u − v|; √w u ∘ v]
         (Reimers and Gurevych 2019, section 3 and table 6), whose parts are of similar length if u
-        and v are of length 1.
+        and v are of length 1. The numbers of further columns follow.
         """
         prompt, windows = self.settings.prompt or None, self.settings.long == "windows"
         first, *second = (
             embed(self.encoder, side, prompt=prompt, windows=windows).astype(np.float64)
             for side in zip(*map(texts_of, texts), strict=True)
         )
-        if not second:
-            return first
-        product = first * second[0] * math.sqrt(first.shape[1])
-        return np.hstack([first, second[0], np.abs(first - second[0]), product])
+        parts = [first]
+        for other in second:
+            product = first * other * math.sqrt(first.shape[1])
+            parts += [other, np.abs(first - other), product]
+        return np.hstack([*parts, matrix(texts)])
 
     def fit(
         self,

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,13 +21,15 @@ Trees = list[NDArray[np.int32]] | None  # None: texts without trees
 class Encoded:
     """A split as truncated token ids (int32), with label numbers and the original examples.
 
-    ``trees``: for parsed sentences, the index of each word's head, −1 for a root.
+    ``trees``: for parsed sentences, the index of each word's head, −1 for a root. ``features``:
+    the numbers of further columns.
     """
 
     ids: list[NDArray[np.int32]]
     labels: NDArray[Any]
     examples: list[Example]
     trees: Trees = None
+    features: Float[np.ndarray, "texts numbers"] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -43,12 +45,14 @@ class Batch:
     """A batch of padded token ids, with the length of each row and the label numbers.
 
     ``parents``: for parsed sentences, the index of each word's head; −1 for roots and padding.
+    ``features``: the numbers of further columns.
     """
 
     tokens: Int[Tensor, "batch time"]
     lengths: Int[Tensor, " batch"]
     labels: Int[Tensor, " batch"]
     parents: Int[Tensor, "batch time"] | None = None
+    features: Float[Tensor, "batch numbers"] | None = None
 
 
 def parents_of(trees: Trees, indexes: NDArray[np.integer]) -> Int[Tensor, "batch time"] | None:

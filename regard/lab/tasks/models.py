@@ -116,12 +116,20 @@ class ModelEntry:
         vocabulary: int,
         labels: int,
         vectors: "Vectors | None" = None,
+        features: int = 0,
     ) -> Any:
         """Return an ``nn.Module`` called with (tokens, lengths), or a `Baseline` for texts.
 
-        The initial weights come from torch's global random generator: seed it first.
+        The initial weights come from torch's global random generator: seed it first. A network
+        gets a layer ``columns`` for the numbers of further columns, if there are ``features``.
         """
-        return self.make(settings, vocabulary, labels, vectors)
+        model = self.make(settings, vocabulary, labels, vectors)
+        if features and not self.baseline:
+            from torch import nn
+
+            model.columns = nn.Linear(features, labels, bias=False)
+            nn.init.zeros_(model.columns.weight)
+        return model
 
 
 def _text_classifier(

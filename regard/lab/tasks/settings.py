@@ -106,6 +106,10 @@ class TextSettings(Settings):
         "",
         description="column whose equal values stay in the same split: a customer, an author",
     )
+    features: str = Field(
+        "",
+        description="further columns that every model reads with the text: price,country",
+    )
     data_dir: DataFolder = ""
     tokenizer: Tokenizer = "words"
     vocabulary: Vocabulary = 30_000
@@ -145,6 +149,7 @@ class TextSettings(Settings):
                 self.group,
                 getattr(self, "labels", ""),
                 getattr(self, "separator", ""),
+                self.features,
             ),
             splits=Splits(self.validation, self.test, self.split_seed, self.duplicates),
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -17,10 +17,12 @@ from regard.analysis.cost import flops_per_example
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.core.errors import RegardError
+from regard.core.reading import checked
 from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words, word_ids
 from regard.lab.data.data_source import Columns
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import SEPARATOR, Example, Input, texts_of
+from regard.lab.data.features import Features, matrix
 from regard.lab.data.named import is_own
 from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import Corpus, load_corpus
@@ -148,12 +150,32 @@ class TextTask(Task[Batch]):
                 f"this run reads two texts, {names[0]} and {names[1]}; give the second, too "
                 "(--second TEXT, a tab between both, or a file with both columns)"
             )
-        return inputs
+        return [*map(self.features.encode, inputs)]
+
+    @cached_property
+    def features(self) -> Features:
+        """Return the further columns, learned from the train split."""
+        names = self.columns.further
+        if names and self.known:
+            saved = {"columns": self.known.get("features", [])}
+            return checked(Features, saved, Path("env.json"))
+        return Features.fit(names, [x.text for x in self._split_examples[0]] if names else [])
+
+    def numbers_of(self, texts: Sequence[str | Example]) -> NDArray[np.float32] | None:
+        """Return the numbers of the further columns, (texts, numbers); None without columns."""
+        if not self.columns.further:
+            return None
+        return matrix(self.inputs(texts)).astype(np.float32)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a run saves about its data, with its further columns."""
+        features = {"features": self.features.json()} if self.columns.further else {}
+        return {**super().facts(), **features}
 
     @property
     def columns(self) -> Columns:
         """Return the columns of an input, as the settings name them."""
-        return Columns(self.settings.text)
+        return Columns(self.settings.text, self.settings.label, features=self.settings.features)
 
     def input_of(self, line: str) -> str:
         """Return the input of a line: both texts if the run reads two, separated by a tab."""
@@ -192,7 +214,8 @@ class TextTask(Task[Batch]):
         encoded = self.split(split)
         tokens, lengths = pad([encoded.ids[index] for index in indexes])
         parents = parents_of(encoded.trees, indexes)
-        return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]), parents)
+        features = rows_of(encoded.features, indexes)
+        return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]), parents, features)
 
     @torch.no_grad()
     def outputs(
@@ -203,9 +226,10 @@ class TextTask(Task[Batch]):
         Raises: a model of trees and texts without trees.
         """
         if isinstance(what, str):
-            ids, trees = self.split(what).ids, self.split(what).trees
+            split = self.split(what)
+            ids, trees, features = split.ids, split.trees, split.features
         else:
-            ids, trees = self.read(what)
+            (ids, trees), features = self.read(what), self.numbers_of(what)
         lengths = [len(text) for text in ids]
         rows = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
         device = device_of(model)
@@ -215,7 +239,9 @@ class TextTask(Task[Batch]):
             padded, sizes = pad([ids[index] for index in indexes])
             parents = parents_of(trees, indexes)
             parents = None if parents is None else parents.to(device)
-            outputs = outputs_of(model, padded.to(device), sizes.to(device), parents)
+            more = rows_of(features, indexes)
+            more = None if more is None else more.to(device)
+            outputs = outputs_of(model, padded.to(device), sizes.to(device), parents, more)
             return {"outputs": outputs.float().cpu().numpy()}
 
         with evaluation_mode(model):
@@ -255,16 +281,19 @@ class TextTask(Task[Batch]):
         embedding, names = self.embedded(model, text)
         padded, lengths = pad(self.encode([text]))
         padded, lengths = padded.to(device_of(model)), lengths.to(device_of(model))
+        numbers = rows_of(self.numbers_of([text]), np.arange(1))
+        numbers = None if numbers is None else numbers.to(device_of(model))
 
         def forward(output: int) -> Forward:
             def run(copies: int) -> Tensor:
-                several: Tensor = model(padded.expand(copies, -1), lengths.expand(copies))
-                return several[:, output].float()
+                rows = padded.expand(copies, -1), lengths.expand(copies)
+                more = None if numbers is None else numbers.expand(copies, -1)
+                return outputs_of(model, *rows, None, more)[:, output].float()
 
             return run
 
         with torch.no_grad():
-            outputs: Tensor = model(padded, lengths)
+            outputs = outputs_of(model, padded, lengths, None, numbers)
             best = int(outputs[0].argmax())
         scalars = [
             Scalar(name, forward(i), [embedding], [names], self.output_unit)
@@ -283,7 +312,12 @@ class TextTask(Task[Batch]):
         return "number" if self.numbers else "logit"
 
     def exported(self) -> dict[str, Any]:
-        """Return what a program needs to use an exported network, for two texts ``between``."""
+        """Return what a program needs to use an exported network, for two texts ``between``.
+
+        Raises: a network that reads further columns, which exported ones cannot.
+        """
+        if self.columns.further:
+            raise RegardError("a network with features= cannot be exported; train one without")
         between = {"between": [*self.tokenizer.between]} if self.columns.second else {}
         return {**super().exported(), **between}
 
@@ -361,7 +395,7 @@ class TextTask(Task[Batch]):
         """Return texts and answers of the train split, all or those at the given indexes."""
         examples, answers = self.train.examples, self.train.labels
         picked = range(len(examples)) if numbers is None else numbers
-        return [examples[i].text for i in picked], answers[list(picked)]
+        return self.inputs([examples[i] for i in picked]), answers[list(picked)]
 
     def fit_head(
         self, states: NDArray[np.floating], answers: NDArray[Any], penalties: Sequence[float]
@@ -375,13 +409,13 @@ class TextTask(Task[Batch]):
     def fit_all(self, baseline: Any) -> None:
         """Fit a baseline again, to the train and the validation split."""
         splits = self.train, self.validation
-        texts = [example.text for split in splits for example in split.examples]
+        texts = self.inputs([example for split in splits for example in split.examples])
         baseline.fit(texts, np.concatenate([split.labels for split in splits]), self.weights)
 
     def _encoded(self, examples: list[Example]) -> Encoded:
         numbers = self.numbered(examples)
         ids, trees = self.read(examples)
-        return Encoded(ids, numbers, examples, trees)
+        return Encoded(ids, numbers, examples, trees, self.numbers_of(examples))
 
     @property
     def notes(self) -> list[str]:
@@ -430,16 +464,31 @@ class TextTask(Task[Batch]):
         return [examples[index] for index in np.sort(order[: self.settings.examples])]
 
 
-def outputs_of(model: nn.Module, tokens: Tensor, lengths: Tensor, parents: Tensor | None) -> Tensor:
-    """Return a network's outputs. Raises: a network that reads trees, without trees."""
-    outputs: Tensor
-    if not getattr(model, "reads_trees", False):
-        outputs = model(tokens, lengths)
-        return outputs
-    if parents is None:
+def outputs_of(
+    model: nn.Module,
+    tokens: Tensor,
+    lengths: Tensor,
+    parents: Tensor | None,
+    features: Tensor | None = None,
+) -> Tensor:
+    """Return a network's outputs. Raises: a network that reads trees, without trees.
+
+    With ``features`` c and the weights V of the module ``columns``, the outputs are W h + b + V c:
+    those of a last layer that reads the pooled vector h and c, joined.
+    """
+    reads_trees = getattr(model, "reads_trees", False)
+    if reads_trees and parents is None:
         raise RegardError(NO_TREES.format("this model"))
-    outputs = model(tokens, lengths, parents)
-    return outputs
+    outputs: Tensor = model(tokens, lengths, *([parents] if reads_trees else []))
+    if features is None:
+        return outputs
+    added: Tensor = cast(nn.Module, model.columns)(features)
+    return outputs + added
+
+
+def rows_of(features: NDArray[np.floating] | None, indexes: NDArray[np.integer]) -> Tensor | None:
+    """Return the numbers of further columns at these indexes; None without columns."""
+    return None if features is None else torch.from_numpy(features[indexes]).float()
 
 
 def _share(count: int, of: int) -> str:

@@ -13,7 +13,7 @@ from regard.core.atomic_io import MANIFEST
 from regard.core.errors import RegardError, look_up
 from regard.core.reading import parse_json
 from regard.interop.onnx_graphs import runtime
-from regard.lab.data.examples import from_json, texts_of
+from regard.lab.data.examples import from_json
 from regard.lab.runs.config import CONFIG
 from regard.lab.runs.onnx_folder import can_run, through_onnx
 from regard.lab.studies.result import read_comparison
@@ -131,7 +131,7 @@ class Registry:
                     text = task.prompt(text) if task else text
                     if 0 < len(text) <= SHORT:
                         by_label.setdefault(label, []).append(text)
-                    elif text and len(cut) < EXAMPLES and len(texts_of(text)) == 1:
+                    elif text and len(cut) < EXAMPLES and type(text) is str:
                         cut.append(text[:SHORT].rpartition(" ")[0] or text[:SHORT])
         except (OSError, RegardError, KeyError, TypeError, AttributeError):
             return {}
@@ -277,6 +277,7 @@ def describe_run(name: str, folder: Path) -> dict[str, Any]:
         "writes": task.writes,
         "temperature": task.temperature,
         "second": task.columns.second,
+        "features": task.columns.further,
         "settings": {k: v for k, v in network.items() if isinstance(v, str | int | float | bool)},
     }
 
@@ -299,5 +300,6 @@ def describe_custom(name: str, writes: bool) -> dict[str, Any]:
         "writes": "another" if writes else "",
         "temperature": 0.0,
         "second": "",
+        "features": [],
         "settings": {},
     }

@@ -1,12 +1,13 @@
 """Request bodies of the API. Limits are checked elsewhere, by name."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from regard.analysis.interventions import Head, Place
 from regard.core.errors import RegardError
-from regard.lab.data.examples import Input, from_json
+from regard.lab.data.examples import from_json
 from regard.lab.tasks.settings import TEMPERATURE
 from regard.lab.web.disagreements import Filter, Side
 from regard.lab.web.limits import Limits
@@ -22,7 +23,19 @@ Text = Annotated[str, BeforeValidator(_sanitize)]
 Second = Annotated[
     Text | None, Field(description="Second text, for a run that reads two (text=FIRST,SECOND).")
 ]
+Value = Text | int | float | None
+Further = Annotated[
+    dict[Annotated[Text, Field(max_length=4096)], Value] | None,
+    Field(
+        max_length=1000,
+        description="Values of further columns by name, for a run that reads them (features=…).",
+    ),
+]
 Name = Annotated[Text, Field(description="Name of a run, as listed by /runs.", max_length=4096)]
+
+
+def _input(text: str, second: str | None, columns: Mapping[str, Any] | None) -> str:
+    return from_json({"text": text, "second": second, "columns": columns})
 
 
 class RunRequest(BaseModel):
@@ -38,29 +51,31 @@ class TextsRequest(RunRequest):
     text: Text | None = None
     second: Second = None
     texts: list[Text] | None = None
+    columns: Further = None
     seconds: list[Text] | None = Field(default=None, description="Second text of each of texts.")
+    rows: list[Further] | None = Field(default=None, description="Columns of each of texts.")
 
     def all(self, limits: Limits) -> list[str]:
         """Return the inputs.
 
-        Raises: neither or both of text and texts; seconds without texts, or fewer; too many.
+        Raises: neither or both of text and texts; too many; another number of seconds or rows.
         """
         if (self.text is None) == (self.texts is None):
             raise ValueError("give either text or texts")
+        alone = self.second, self.columns
         if self.text is not None:
-            if self.seconds is not None:
-                raise ValueError("seconds belong to texts; give second with text")
-            return [from_json({"text": self.text, "second": self.second})]
+            if not (self.seconds is None and self.rows is None):
+                raise ValueError("seconds and rows belong to texts; give second and columns")
+            return [_input(self.text, *alone)]
         texts = list(self.texts or [])
         if len(texts) > limits.texts:
             raise over("texts", limits.texts, len(texts))
-        if self.second is not None or len(texts if self.seconds is None else self.seconds) != len(
-            texts
-        ):
-            raise ValueError("give one of seconds for each of texts")
-        if self.seconds is None:
-            return texts
-        return [*map(Input, texts, self.seconds)]
+        nothing = [None] * len(texts)
+        seconds = nothing if self.seconds is None else self.seconds
+        rows = nothing if self.rows is None else self.rows
+        if alone != (None, None) or not len(texts) == len(seconds) == len(rows):
+            raise ValueError("give one of seconds and of rows for each of texts")
+        return [*map(_input, texts, seconds, rows)]
 
 
 class TranslationRequest(TextsRequest):
@@ -70,15 +85,16 @@ class TranslationRequest(TextsRequest):
 
 
 class TextRequest(RunRequest):
-    """A request with one text, or two."""
+    """A request with one text, or two, and further columns."""
 
     text: Text
     second: Second = None
+    columns: Further = None
 
     @property
     def input(self) -> str:
         """Return the input of the model."""
-        return from_json({"text": self.text, "second": self.second})
+        return _input(self.text, self.second, self.columns)
 
 
 class LookRequest(TextRequest):
@@ -172,7 +188,7 @@ class PatchRequest(TextRequest):
     @property
     def other_input(self) -> str:
         """Return the other input."""
-        return from_json({"text": self.other, "second": self.other_second})
+        return _input(self.other, self.other_second, self.columns)
 
     @property
     def place(self) -> Place:

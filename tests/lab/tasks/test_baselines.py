@@ -211,15 +211,16 @@ def test_a_weight_of_two_is_every_text_twice(name: str, labels: int) -> None:
     weights[1] = 2.0
     model = make(name, labels, ngrams=1, minimum=1, inverse_penalty=1.0)
     counts = model._counter(min_df=1).fit(texts).transform(texts)
+    none = np.zeros((len(texts), 0))  # no further columns
     if name == "tfidf":
-        model.learn(counts, numbers, weights[numbers])
+        model.learn(counts, none, numbers, weights[numbers])
         twice = LogisticRegression(C=1.0, max_iter=1000, class_weight={1: 2.0})
         twice.fit(model.features(counts), numbers)
         assert model.arrays["weights"] == pytest.approx(twice.coef_, abs=1e-4)
         return
     even = make(name, labels, ngrams=1, minimum=1, inverse_penalty=1.0)
-    even.learn(counts, numbers, None)
-    model.learn(counts, numbers, weights[numbers])
+    even.learn(counts, none, numbers, None)
+    model.learn(counts, none, numbers, weights[numbers])
     mine = numbers == 1
     column = 0 if labels == 2 else 1
     before, after = (

@@ -1,23 +1,27 @@
 // Requests to this page's server, and the state of the page in its URL.
 
-/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, attributes?: boolean, layers: number|null, heads: number|null, parameters: number|null, second?: string, writes?: string, temperature?: number, error?: string}} RunRow */
+/** @typedef {{name: string, task: string, model: string, says: string, kind: string, data: string, labels: string[], attends: boolean, attributes?: boolean, layers: number|null, heads: number|null, parameters: number|null, second?: string, features?: string[], writes?: string, temperature?: number, error?: string}} RunRow */
 
-const BETWEEN = "\u001f"; // between the texts of an input in the page, where nobody types it
+const BETWEEN = "\u001f"; // between the parts of an input in the page, where nobody types it
 
-/** Return two texts as the one string by which the page knows an input. @param {{text: string, second?: string}} row */
-export function joined({ text, second }) {
-  return second === undefined || !(text + second).trim() ? text : `${text}${BETWEEN}${second}`;
+/** @typedef {{text: string, second?: string, columns?: Record<string, string>}} Input */
+
+/** Return the one string by which the page knows an input. @param {Input} input */
+export function joined({ text, second, columns }) {
+  const said = [text, second ?? "", columns ? JSON.stringify(columns) : ""];
+  return !(text + (second ?? "")).trim() || (second === undefined && !columns) ? text : said.join(BETWEEN);
 }
 
-/** Return the texts of an input, by their names in requests. @param {string} input @returns {{text: string, second?: string}} */
-export function textsOf(input) {
-  const [text, second] = input.split(BETWEEN);
-  return second === undefined ? { text } : { text, second };
+/** Return the parts of an input, by their names in requests. @param {string} input @returns {Input} */
+export function partsOf(input) {
+  const [text, second, columns] = input.split(BETWEEN);
+  return { text, ...(second && { second }), ...(columns && { columns: JSON.parse(columns) }) };
 }
 
 /** Return an input as a line to read. @param {string} input */
 export function inWords(input) {
-  return Object.values(textsOf(input)).join(" ⏎ ");
+  const { text, second, columns } = partsOf(input);
+  return [text, ...(second ? [second] : []), ...(columns ? [Object.entries(columns).map(([name, value]) => `${name}: ${value}`).join(", ")] : [])].join(" ⏎ ");
 }
 
 /** Return the beginning of a text. @param {string} text @param {number} most characters */
@@ -28,8 +32,8 @@ export function brief(text, most) {
 /** Return the body of a request, with the texts of its inputs. @param {any} body */
 function sent(body) {
   if (typeof body.text !== "string") return body;
-  const other = typeof body.other === "string" ? textsOf(body.other) : null;
-  return { ...body, ...textsOf(body.text), ...(other && { other: other.text, ...(other.second !== undefined && { other_second: other.second }) }) };
+  const other = typeof body.other === "string" ? partsOf(body.other) : null;
+  return { ...body, ...partsOf(body.text), ...(other && { other: other.text, ...(other.second !== undefined && { other_second: other.second }) }) };
 }
 
 /**

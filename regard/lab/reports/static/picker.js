@@ -1,5 +1,5 @@
 // Selectors of the run and the text, shared by the views of a model.
-import { ask, brief, inWords, joined, textsOf } from "./ask.js";
+import { ask, brief, inWords, joined, partsOf } from "./ask.js";
 import { h } from "./dom.js";
 
 /**
@@ -33,15 +33,20 @@ export function aboutRun(run) {
 export function textField(value, typed) {
   const area = (/** @type {string} */ label, /** @type {string} */ placeholder) => h("textarea", { rows: 3, "aria-label": label, placeholder, spellcheck: "false", dir: "auto", oninput: () => changed(own.value) });
   const field = area("Text", "Type a text…"), more = area("Second text", "Type the second text…");
-  const second = h("div", { hidden: true }, more);
+  const second = h("div", { hidden: true }, more), columns = h("div", { class: "row-of-fields", hidden: true });
+  /** @type {Record<string, HTMLInputElement>} */
+  let boxes = {};
+  let input = value; // while the fields of its run are not known
   const own = {
     get value() {
-      return joined(second.hidden ? { text: field.value } : { text: field.value, second: more.value });
+      const values = Object.fromEntries(Object.entries(boxes).map(([name, box]) => [name, box.value]));
+      return joined({ text: field.value, ...(!second.hidden && { second: more.value }), ...(!columns.hidden && { columns: values }) });
     },
-    set value(input) {
-      const texts = textsOf(input);
-      field.value = texts.text;
-      more.value = texts.second ?? "";
+    set value(now) {
+      const parts = partsOf(input = now);
+      field.value = parts.text;
+      more.value = parts.second ?? "";
+      for (const [name, box] of Object.entries(boxes)) box.value = parts.columns?.[name] ?? "";
     },
   };
   own.value = value;
@@ -50,11 +55,11 @@ export function textField(value, typed) {
   /** @type {Record<string, string>} */
   let labels = {};
   const tell = () => { truth.textContent = labels[own.value] ? `True label: ${labels[own.value]}` : ""; };
-  const changed = (/** @type {string} */ text) => { tell(); typed(text); };
+  const changed = (/** @type {string} */ text) => { input = text; tell(); typed(text); };
   /** @type {string[]} */
   let offered = [];
   let turn = 0;
-  const node = h("div", { class: "asking" }, field, second, truth, examples, facts);
+  const node = h("div", { class: "asking" }, field, second, columns, truth, examples, facts);
   return {
     node,
     field,
@@ -73,7 +78,14 @@ export function textField(value, typed) {
     own: (text) => Boolean(text.trim()) && !offered.includes(text),
     /** Show the fields of a run. @param {import("./ask.js").RunRow} run */
     of(run) {
+      const names = run.features ?? [];
       second.hidden = !run.second;
+      columns.hidden = !names.length;
+      if (names.join() !== Object.keys(boxes).join()) {
+        boxes = Object.fromEntries(names.map((name) => [name, /** @type {HTMLInputElement} */ (h("input", { type: "text", "aria-label": name, spellcheck: "false", oninput: () => changed(own.value) }))]));
+        columns.replaceChildren(...names.map((name) => h("label", { class: "field" }, h("span", {}, name), boxes[name])));
+        own.value = input;
+      }
       field.placeholder = run.second ? "Type the first text…" : "Type a text…";
     },
     /** Show the fields of a run, and offer texts of its test split. @param {import("./ask.js").RunRow} run @param {(texts: string[]) => void} came */

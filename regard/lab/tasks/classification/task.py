@@ -67,7 +67,11 @@ class Classification(TextTask):
     @property
     def sizes(self) -> dict[str, Any]:
         """Return the sizes for which a network is built; ``special_tokens`` are the tokenizer's."""
-        sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
+        sizes = {
+            "vocabulary": len(self.tokenizer),
+            "features": self.features.width,
+            "labels": len(self.labels),
+        }
         return (
             sizes
             if self.tokenizer.special_tokens is None
@@ -121,7 +125,9 @@ class Classification(TextTask):
 
         Σᵢ w[yᵢ] · −ln p(yᵢ) / Σᵢ w[yᵢ], with w from the setting ``class_weights``, 1 by default.
         """
-        logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        logits = outputs_of(
+            model, batch.tokens, batch.lengths, batch.parents, batch.features
+        ).float()
         weights = None
         if self.weights is not None:
             weights = torch.from_numpy(self.weights).to(logits.device)
@@ -238,7 +244,7 @@ class Classification(TextTask):
         file:line.
         """
         settings = self.settings
-        usual = NAMED if is_classes(data) else Columns(settings.text, settings.label)
+        usual = NAMED if is_classes(data) else self.columns
         examples = read_examples(data, columns.filled(usual))
         names = parse_labels(columns.labels or settings.labels)
         examples = rename(examples, names, must_occur=bool(columns.labels))
@@ -248,6 +254,7 @@ class Classification(TextTask):
         """Return each word's contribution to the score of the label that a baseline predicts."""
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
+        (text,) = self.inputs([text])
         return model.weigh(text, self.labels.index(answer.label), answer.label)
 
     def excluded_from(self, texts: str) -> dict[str, str]:

@@ -16,10 +16,11 @@ from regard.core.errors import RegardError
 from regard.core.reading import checked
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
+from regard.lab.data.features import matrix
 from regard.lab.data.files import read_examples
 from regard.lab.data.labels import MOST
 from regard.lab.tasks import unit_of
-from regard.lab.tasks.baselines import TfidfFeatures
+from regard.lab.tasks.baselines import TfidfFeatures, joined
 from regard.lab.tasks.encoded import Batch
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.regression import METRICS, RegressionSettings, RidgeSettings
@@ -59,7 +60,7 @@ class Ridge(TfidfFeatures):
         counts = self.count(texts)
         self.learn_rarity(counts)
         model = Solver(alpha=self.settings.penalty, solver="sparse_cg", tol=1e-6)
-        model.fit(self.features(counts), numbers)
+        model.fit(joined(self.features(counts), matrix(texts)), numbers)
         self.arrays["weights"] = model.coef_.astype(np.float32)[None]
         self.arrays["bias"] = np.array([model.intercept_], dtype=np.float32)
 
@@ -82,7 +83,7 @@ class Regression(TextTask):
     @property
     def sizes(self) -> dict[str, Any]:
         """Return the sizes for which a model is built; ``special_tokens`` are the tokenizer's."""
-        sizes = {"vocabulary": len(self.tokenizer), "labels": 1}
+        sizes = {"vocabulary": len(self.tokenizer), "features": self.features.width, "labels": 1}
         return (
             sizes
             if self.tokenizer.special_tokens is None
@@ -116,7 +117,9 @@ class Regression(TextTask):
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean squared error of the standardised numbers."""
-        predicted = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        predicted = outputs_of(
+            model, batch.tokens, batch.lengths, batch.parents, batch.features
+        ).float()
         return F.mse_loss(predicted[:, 0], batch.labels)
 
     def predict_numbers(self, model: Any, what: Split | Sequence[str | Example]) -> Numbers:
@@ -178,8 +181,7 @@ class Regression(TextTask):
         Columns default to those of the training. Raises: a bad row, by file:line.
         """
         no_labels(columns)
-        usual = Columns(self.settings.text, self.settings.label)
-        examples = read_examples(data, columns.filled(usual))
+        examples = read_examples(data, columns.filled(self.columns))
         return self.evaluation(examples, self.predict_numbers(model, examples))
 
     def exported(self) -> dict[str, Any]:
@@ -191,7 +193,9 @@ class Regression(TextTask):
         """Return each word's contribution to the number, in standard deviations of the training."""
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
-        return model.shares(text, 0, "the number, in standard deviations of the training")
+        return model.shares(
+            self.inputs([text])[0], 0, "the number, in standard deviations of the training"
+        )
 
     @property
     def output_names(self) -> list[str]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.analysis.attribution import Explainable, Forward, Scalar
 from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words
-from regard.lab.data.data_source import NAMED, Columns
+from regard.lab.data.data_source import NAMED, Columns, refuse
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
 from regard.lab.data.sources import Corpus, in_order
@@ -81,7 +81,8 @@ class Tagging(TextTask):
 
     @cached_property
     def corpus(self) -> Corpus:
-        """Load the data, split into train and test."""
+        """Load the data, split into train and test. Raises: further columns."""
+        refuse(self.settings.data, "is tagged by words alone", features=self.settings.features)
         return load_tagged(self.settings.source)
 
     @cached_property
@@ -183,7 +184,7 @@ class Tagging(TextTask):
         """Return sentences as token ids, without tags."""
         pairs = [self.cut(words_in(text)) for text in sentences]
         ids, words = [x for x, _ in pairs], tuple(x for _, x in pairs)
-        return Sentences(ids, np.array([]), [], self._trees(sentences, words), words)
+        return Sentences(ids, np.array([]), [], self._trees(sentences, words), words=words)
 
     def _trees(
         self, sentences: Sequence[str | Example], words: Sequence[NDArray[np.int32]]
@@ -208,7 +209,7 @@ class Tagging(TextTask):
         tokens, lengths = pad([sentences.ids[i] for i in indexes])
         words = pad([sentences.words[i] + 1 for i in indexes])[0] - 1
         tags = pad([sentences.labels[i] + 1 for i in indexes])[0] - 1
-        return TagBatch(tokens, lengths, tags, parents_of(sentences.trees, indexes), words)
+        return TagBatch(tokens, lengths, tags, parents_of(sentences.trees, indexes), None, words)
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean cross entropy (nats) over words that are read and have a known tag."""
@@ -427,7 +428,7 @@ class Tagging(TextTask):
     def _encoded(self, examples: list[Example]) -> Sentences:
         sentences = self.cut_all(examples)
         return Sentences(
-            sentences.ids, self.numbered(examples), examples, sentences.trees, sentences.words
+            sentences.ids, self.numbered(examples), examples, sentences.trees, words=sentences.words
         )
 
 
