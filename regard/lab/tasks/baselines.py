@@ -602,8 +602,22 @@ def read_saved(
 
 
 def _spaced(text: str) -> str:
-    """Return the words of a text with spaces between them, none of which looks like a label."""
-    return " ".join(re.findall(WORD, _plain(text).replace(LABEL, " ")))
+    """Return the words of an input with spaces between them, none of which looks like a label.
+
+    Of two texts, each word has its side, and those in common occur once more. A number of a further
+    column is a word for each half of a deviation.
+    """
+    parts = [re.findall(WORD, _plain(part).replace(LABEL, " ")) for part in texts_of(text)]
+    if len(parts) == 1:
+        words = parts[0]
+    else:
+        words = [f"{n}:{word}" for n, part in enumerate(parts, 1) for word in part]
+        words += [f"both:{word}" for word in dict.fromkeys(parts[0]) if word in parts[1]]
+    numbers = text.numbers if isinstance(text, Input) else {}
+    for name, number in numbers.items():
+        if halves := round(2 * min(max(number, -4.0), 4.0)):
+            words.append("column:" + "_".join(name.replace(LABEL, " ").split()) + f":{halves}")
+    return " ".join(words)
 
 
 def joined(features: Sparse, numbers: Numbers) -> Sparse:

@@ -115,21 +115,26 @@ class Embedded(ABC):
         """Return the integrated gradients of an output for a text's tokens, in their order.
 
         Their sum and the bias, the output without words, are the output. Only the first window of a
-        long text is read.
+        long text is read. Further columns add to the bias. Raises: two texts.
         """
+        if len(texts_of(text)) > 1:
+            raise RegardError(f"{self.name} cannot weigh the words of two texts; tfidf can")
         encoder, head = self.encoder, self._fitted
         before = self.settings.prompt or encoder.reading.prompt
-        ids = encoder.reading.tokens([before + text])
+        ids = encoder.reading.tokens([before + texts_of(text)[0]])
         names = [encoder.reading.tokenizer.decode([i], skip_special_tokens=False) for i in ids[0]]
         begins = 0 if encoder.pool.prompt else encoder.reading.begins(before)
-        weight = torch.from_numpy(head.weight[column].astype(np.float32))
+        columns = matrix([text])[0]
+        width = head.weight.shape[1] - len(columns)
+        weight = torch.from_numpy(head.weight[column, :width].astype(np.float32))
+        bias = float(head.bias[column] + head.weight[column, width:] @ columns)
         if not names:
-            return Weighed([], np.zeros(0), {}, float(head.bias[column]), of)
+            return Weighed([], np.zeros(0), {}, bias, of)
         tokens, lengths = pad(ids)
 
         def forward(copies: int) -> Tensor:
             vectors = encoder(tokens.expand(copies, -1), lengths.expand(copies), begins)
-            output: Tensor = vectors @ weight + float(head.bias[column])
+            output: Tensor = vectors @ weight + bias
             return output
 
         table: Any = encoder.body.embedding

@@ -1,6 +1,7 @@
 """The task of several labels for each text, and logistic regression for each of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,10 +17,11 @@ from torch import Tensor, nn
 from regard.core.errors import RegardError
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
+from regard.lab.data.features import matrix
 from regard.lab.data.files import read_examples
 from regard.lab.data.label_lists import labels_in, with_lists
 from regard.lab.data.spelling import counted
-from regard.lab.tasks.baselines import TfidfFeatures
+from regard.lab.tasks.baselines import TfidfFeatures, joined
 from regard.lab.tasks.classification.evaluation import Prediction
 from regard.lab.tasks.classification.task import Classification
 from regard.lab.tasks.encoded import Batch
@@ -50,7 +52,9 @@ class OneVsRest(TfidfFeatures):
         """Fit to indicators (texts, labels). Raises: no word occurs in ``minimum`` texts."""
         counts = self.count(texts)
         self.learn_rarity(counts)
-        head = one_against_rest(self.features(counts), answers, PENALTIES[::2])
+        head = one_against_rest(
+            joined(self.features(counts), matrix(texts)), answers, PENALTIES[::2]
+        )
         self.arrays["weights"] = head.weight.astype(np.float32)
         self.arrays["bias"] = head.bias.astype(np.float32)
 
@@ -99,7 +103,9 @@ class Multilabel(Classification):
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean binary cross entropy over texts and labels, in nats."""
-        logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        logits = outputs_of(
+            model, batch.tokens, batch.lengths, batch.parents, batch.features
+        ).float()
         return F.binary_cross_entropy_with_logits(logits, batch.labels)
 
     def probabilities(
@@ -168,7 +174,7 @@ class Multilabel(Classification):
         file:line.
         """
         no_labels(columns)
-        usual = Columns(self.settings.text, self.settings.label, separator=self.separator)
+        usual = replace(self.columns, separator=self.separator)
         examples = with_lists(read_examples(data, columns.filled(usual)), self.separator)
         return self.evaluation(examples, self.probabilities(model, examples))
 
@@ -176,6 +182,7 @@ class Multilabel(Classification):
         """Return each word's contribution to the score of the first label of an answer."""
         if isinstance(model, nn.Module):
             return super().weigh(model, text, answer)
+        (text,) = self.inputs([text])
         label = answer.top(1)[0][0]
         return model.shares(text, self.labels.index(label), f"the score of {label}")
 
