@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import RegardError
-from regard.lab.data.data_source import DataSource
+from regard.lab.data.data_source import NAMED, Columns, DataSource
 
 WORDS = "good bad film plot actor fine awful the a is was not very dull bright".split()
 #: How a table of numbers is read as texts.
-BY_NUMBER: dict[str, dict[str, str]] = {"a.numbers.csv": {"text": "x", "label": "y"}}
+BY_NUMBER = {"a.numbers.csv": Columns("x", "y")}
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,11 @@ def tables(folder: Path) -> None:
 def read_tables(folder: Path) -> None:
     """Read each table as examples, columns of numbers and texts."""
     from regard.lab.data.columns import read_columns
-    from regard.lab.data.data_source import Columns
     from regard.lab.data.files import read_examples
     from regard.lab.data.text_rows import text_rows
 
     def examples(path: Path) -> None:
-        read_examples(path, Columns(**BY_NUMBER.get(path.name, {})))
+        read_examples(path, BY_NUMBER.get(path.name, NAMED))
 
     each(
         *(partial(examples, path) for path in sorted(folder.iterdir())),
@@ -195,7 +194,6 @@ def saved_dataset(folder: Path) -> None:
 
 def read_arrow(folder: Path) -> None:
     """Read every row of each."""
-    from regard.lab.data.data_source import Columns
     from regard.lab.data.files import read_examples
 
     paths = [folder / "train"] if (folder / "train").is_dir() else sorted(folder.iterdir())

@@ -142,7 +142,7 @@ def compare(
 
 
 def suggest(
-    data: Place,
+    data: Data,
     *,
     weights: str | Sequence[str] = (),
     arms: str | Sequence[str] = (),
@@ -150,6 +150,7 @@ def suggest(
     text: str = "",
     label: str = "",
     group: str = "",
+    features: str = "",
     seed: int = 0,
     progress: bool | None = None,
 ) -> "Suggestion":
@@ -167,7 +168,8 @@ def suggest(
     from regard.lab.data.data_source import Columns, DataSource
     from regard.lab.studies.suggest import suggest as find
 
-    source = DataSource(os.fspath(data), columns=Columns(text, label, group))
+    columns = Columns(text, label, group, features=features)
+    source = DataSource(os.fspath(on_disk({"data": data})["data"]), columns=columns)
     each = [[one] if isinstance(one, str) else list(one) for one in (weights, arms)]
     with bar("suggest") if shows(progress) else hidden() as show:
         return find(source, task=task, weights=each[0], arms=each[1], seed=seed, show=show)

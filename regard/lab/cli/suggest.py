@@ -37,9 +37,12 @@ def suggest(
     task: Annotated[
         str, typer.Option(help="classification or regression.", show_default="guessed")
     ] = "",
-    text: Annotated[str, typer.Option(help="Text column.", show_default="guessed")] = "",
+    text: Annotated[
+        str, typer.Option(help="Text column, or two: FIRST,SECOND.", show_default="guessed")
+    ] = "",
     label: Annotated[str, typer.Option(help="Label column.", show_default="guessed")] = "",
     group: Annotated[str, typer.Option(help="Group column; a group is not divided.")] = "",
+    features: Annotated[str, typer.Option(help="Further columns, such as price,country.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the draws.")] = 0,
     out: Annotated[
         Path | None,
@@ -65,13 +68,14 @@ def suggest(
         raise RegardError("--open shows the report; add --out FOLDER")
     found = call(
         data, task=task, weights=weights or (), arms=arms or (), text=text, label=label,
-        group=group, seed=seed, progress=True,
+        group=group, features=features, seed=seed, progress=True,
     )  # fmt: skip
     path = None
     if out:
         words = ["regard", "suggest", data, *(f"--weights={name}" for name in weights or ())]
         words += [f"--arms={name}" for name in arms or ()]
-        options = {"task": task, "text": text, "label": label, "group": group, "seed": seed}
+        options: dict[str, str | int] = {"task": task, "text": text, "label": label}
+        options |= {"group": group, "features": features, "seed": seed}
         words += [f"--{key}={value}" for key, value in options.items() if value]
         path = write(found, out, shlex.join(words))
     if json:

@@ -178,8 +178,13 @@ def _no_column(
     name = "text=NAME and label=NAME (--text, --label for data check and evaluate)"
     if what == "group":
         name = "group=NAME (--group for data check)"
+    elif what == "further":
+        name = "features=NAME,NAME"
+    elif what == "second text":
+        name = "text=FIRST,SECOND"
     if numbers:
-        number = "group=3" if what == "group" else "text=2 label=1"
+        examples = {"group": "group=3", "further": "features=3,4", "second text": "text=2,3"}
+        number = examples.get(what, "text=2 label=1")
         name += f", or numbers from 1: {number}"
     if not given:
         problem = f"cannot find the {what} column; columns: {listed(header)}; set {name}"

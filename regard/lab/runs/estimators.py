@@ -1,5 +1,8 @@
 """Scikit-learn estimators around a run: texts in, labels or numbers out.
 
+With ``text="question,answer"`` or ``features="price,country"``, X is a DataFrame that has these
+columns.
+
 ``fit`` trains a run in its own folder, like `regard.train`; ``estimator.run_`` is that run, for
 attention, reports, the explorer and exports.
 """
@@ -22,7 +25,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from regard.core import atomic_io
 from regard.core.errors import ArgumentError, RegardError, value_errors
 from regard.core.settings import pairs
-from regard.lab.data.examples import Example
+from regard.lab.data.data_source import Columns
+from regard.lab.data.examples import Example, Input, texts_of
+from regard.lab.data.files import read_inputs
+from regard.lab.data.frames import Frame, is_frame
 from regard.lab.data.label_lists import JOINT, joined
 from regard.lab.data.labels import MOST
 from regard.lab.data.sources import corpus_of, lacking
@@ -35,7 +41,7 @@ from regard.lab.tasks.classification.metrics import decided
 LEAST = 2  # training texts
 DATA = "X and y"  # the name of the data of a fitted estimator's run
 #: Settings of files, which an estimator does not read.
-OF_FILES = frozenset("data test text label labels separator group duplicates".split())
+OF_FILES = frozenset("data test label labels separator group duplicates".split())
 
 
 class _TextEstimator(BaseEstimator):  # type: ignore[misc]
@@ -176,7 +182,8 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(column_or_1d(y, warn=True))
 
     def _texts(self, X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
-        return texts_of(X)
+        """Return the inputs in X, by the columns of the fitted run."""
+        return inputs_of(X, self.run_.task.columns)
 
     def _pairs(self, X: Any, y: ArrayLike) -> tuple[list[str], NDArray[Any]]:  # noqa: N803
         """Return texts and answers to train on.
@@ -186,7 +193,8 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if y is None:
             raise ArgumentError("requires y to be passed, but the target y is None")
-        texts, answers = self._texts(X), self._answers(y)
+        text, features = (str(self._settings.get(key, "")) for key in ("text", "features"))
+        texts, answers = inputs_of(X, Columns(text, features=features)), self._answers(y)
         if len(texts) != len(answers):
             raise ArgumentError(
                 f"X has {len(texts)} texts and y has {len(answers)} answers; give one for each"
@@ -194,7 +202,7 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         if len(texts) < LEAST:
             raise ArgumentError(f"{len(texts)} sample(s) given; a minimum of {LEAST} is required")
         for row, text in enumerate(texts):
-            if not text.strip():
+            if not all(part.strip() for part in texts_of(text)):
                 raise ArgumentError(f"row {row} of X is an empty text; drop it before training")
             if sound([text]) != [text]:
                 raise ArgumentError(f"row {row} of X has an unpaired surrogate; decode it anew")
@@ -204,21 +212,31 @@ class _TextEstimator(BaseEstimator):  # type: ignore[misc]
         return texts, answers
 
 
-def texts_of(X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
+@value_errors()
+def inputs_of(X: Any, columns: Columns) -> list[str]:  # noqa: N803, scikit-learn's name
     """Return the texts of a list, an array, a series or a table with one column.
+
+    With named columns, X is a DataFrame that has them, or a list of `Input`.
 
     Raises: ``ValueError``: one string, several columns, or a value that is not a string.
 
-    >>> texts_of(np.array([["a film"], ["another"]]))
+    >>> inputs_of(np.array([["a film"], ["another"]]), Columns())
     ['a film', 'another']
     """
+    if columns.named and not (isinstance(X, list) and X and isinstance(X[0], Input)):
+        if not is_frame(X):
+            raise ArgumentError(
+                f"text= and features= name columns of a DataFrame; X is {type(X).__name__}"
+            )
+        return list(read_inputs(Frame(X), columns))
     shape: Sequence[int] = getattr(X, "shape", (0,))
     if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable) or not shape:
         raise ArgumentError(f"give X as a list of texts, not {type(X).__name__}: [text]")
     if len(shape) > 1:
         if len(shape) != 2 or shape[1] != 1:
             raise ArgumentError(
-                f"X must be one column of texts, not the shape {shape}; choose a column"
+                f"X must be one column of texts, not the shape {shape}; choose a column, "
+                "or name columns of a DataFrame: text=, features="
             )
         X = np.asarray(X)[:, 0]
     texts = list(X)
@@ -227,7 +245,7 @@ def texts_of(X: Any) -> list[str]:  # noqa: N803, scikit-learn's name
             raise ArgumentError(
                 f"row {row} of X must be a text, not {text!r:.40}; drop or convert it"
             )
-    return [str(text) for text in texts]
+    return [text if isinstance(text, Input) else str(text) for text in texts]
 
 
 #: How Python, NumPy and pandas write a missing value.

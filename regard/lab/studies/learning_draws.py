@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from regard.core.errors import UntrainableError
 from regard.core.settings import key_value
+from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.studies.arms import Arm, models_of
 from regard.lab.studies.learning_curve import LearningCurve, measured
 from regard.lab.tasks.embedded import Embedded, Sentence
@@ -94,7 +95,7 @@ class Predictor:
         return np.asarray(scores[:, 0] if model.labels == 1 else scores.argmax(1))
 
 
-def predictor(arm: Arm, rows: Rows) -> Predictor:
+def predictor(arm: Arm, rows: Rows, columns: Columns = NAMED) -> Predictor:
     """Return the predictor of an arm. Raises: unknown settings; an encoder that cannot be read."""
     entry = models_of("classification" if rows.labels else "regression")[arm.model]
     settings: dict[str, Any] = dict(map(key_value, arm.overrides))
@@ -108,6 +109,8 @@ def predictor(arm: Arm, rows: Rows) -> Predictor:
         return found
     from regard.lab.runs.estimators import TextClassifier, TextRegressor
 
+    if columns.second or columns.further:
+        settings |= {"text": columns.text, "features": columns.features}
     estimator = (TextClassifier if rows.labels else TextRegressor)(arm.model, **settings)
     return Predictor(estimator, cheap=False)
 

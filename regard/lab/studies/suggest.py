@@ -16,6 +16,7 @@ from regard.core.errors import RegardError, look_up
 from regard.lab.data import imdb
 from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.examples import Example
+from regard.lab.data.features import Features
 from regard.lab.data.files import read
 from regard.lab.data.guess import guess
 from regard.lab.data.labels import hardly_repeat, number_of, parse_labels, rename, why_no_number
@@ -36,6 +37,7 @@ from regard.lab.studies.learning_draws import (
 from regard.lab.tasks.units import Unit
 
 LEAST = 40  # rows; fewer have no two sizes
+LEAST_UNITS = 10  # different texts or groups, for five folds
 MOST = 2_000  # rows that are drawn from
 FARTHEST = 32  # times the rows of the data: no statement is made beyond
 SCRATCH = "mean"  # the network that is trained from scratch
@@ -139,7 +141,7 @@ def suggest(
     given = [f"{kind_of(name)}:weights={name}" for name in weights]
     parsed = [parse_arm(name, models) for name in (*DEFAULTS[task], *given, *arms)]
     parsed = list({arm.name: arm for arm in parsed}.values())
-    predictors = {arm.name: predictor(arm, rows) for arm in parsed}
+    predictors = {arm.name: predictor(arm, rows, source.columns) for arm in parsed}
     drawn = rows.part(MOST, seed)
     for arm in parsed:
         drawn = drawn.part(affordable(predictors[arm.name], drawn.texts), seed)
@@ -203,7 +205,7 @@ def rows_of(source: DataSource, task: str = "") -> tuple[DataSource, str, Rows]:
     own = name not in DATA and imdb.find(path) is None and (path.exists() or "," in name)
     if own:
         columns = source.columns
-        guessed = guess(name, columns.text, columns.label)
+        guessed = guess(name, columns.texts[0], columns.label)
         if guessed.task != "classification":
             raise RegardError(
                 f"{name} looks like data for {guessed.task}; suggest needs texts with labels or "
@@ -223,13 +225,20 @@ def rows_of(source: DataSource, task: str = "") -> tuple[DataSource, str, Rows]:
         raise RegardError(
             f"{name}: {len(examples)} rows are too few to draw a curve; label at least {LEAST}"
         )
-    return source, task, _numbered(name, examples, task == "regression")
+    rows = _numbered(name, examples, task == "regression")
+    features = Features.fit(source.columns.further, rows.texts)
+    return source, task, replace(rows, texts=[features.encode(text) for text in rows.texts])
 
 
 def _numbered(name: str, examples: Sequence[Example], regression: bool) -> Rows:
     answers = [example.label for example in examples]
     keys = [example.group or likeness(example.text) for example in examples]
     units = np.unique(keys, return_inverse=True)[1]
+    if (different := len({*keys})) < LEAST_UNITS:
+        raise RegardError(
+            f"{name}: {different} different texts or groups are too few to draw a curve; it needs "
+            f"{LEAST_UNITS}"
+        )
     texts = [example.text for example in examples]
     if not regression:
         must_be_classes(name, examples)

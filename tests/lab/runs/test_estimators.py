@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -190,6 +191,41 @@ def test_what_no_file_could_hold_is_learned() -> None:
     assert each.predict(["t7", "t13"]).tolist() == [7, 13]
 
 
+#: Equal texts mean yes, unless the price is high.
+QUESTIONS = pd.DataFrame(
+    [
+        (f"is it {asked}", f"it is {said}", price, "yes" if asked == said and price < 5 else "no")
+        for asked in ("red", "blue", "green")
+        for said in ("red", "blue", "green")
+        for price in (1, 2, 8, 9)
+    ]
+    * 4,
+    columns=["question", "answer", "price", "y"],
+)
+BOTH = {"text": "question,answer", "features": "price"}
+
+
+@pytest.mark.parametrize("model", ["tfidf", "nb-svm"])
+def test_two_texts_and_further_columns_of_a_frame(model: str) -> None:
+    asked = QUESTIONS.drop(columns="y")
+    fitted = TextClassifier(model, **BOTH).fit(asked, QUESTIONS.y)
+    assert fitted.score(asked, QUESTIONS.y) == 1
+    assert TextClassifier(model, text="question").fit(asked, QUESTIONS.y).score(
+        asked, QUESTIONS.y
+    ) < 0.9  # fmt: skip
+    again = TextClassifier.of(fitted.run_)
+    rows = asked.iloc[[0, 2, 4]]
+    assert again.predict(rows.iloc[:, ::-1]).tolist() == ["yes", "no", "no"]
+    with pytest.raises(ValueError, match="unknown column 'price'"):
+        fitted.predict(asked[["question", "answer"]])
+
+
+def test_a_network_reads_the_columns_of_a_frame() -> None:
+    asked, y = QUESTIONS[["question", "price"]], np.where(QUESTIONS.price < 5, "low", "high")
+    network = TextClassifier("mean", text="question", features="price", steps=60, **SMALL)
+    assert network.fit(asked, y).score(asked, y) == 1
+
+
 OTHER = [*TEXTS[1:]]
 
 
@@ -224,6 +260,13 @@ OTHER = [*TEXTS[1:]]
         ),
         (partial(TextRegressor("ridge").fit, TEXTS, [5] * 40), "y is 5.0 in every row"),
         (partial(TextClassifier().predict, TEXTS), "not fitted yet"),
+        (partial(TextClassifier(**BOTH).fit, TEXTS, LABELS), "of a DataFrame; X is list"),
+        (partial(TextClassifier().fit, QUESTIONS, QUESTIONS.y), "choose a column, or name columns"),
+        (partial(TextClassifier(text="x").fit, QUESTIONS, QUESTIONS.y), "unknown column 'x'"),
+        (
+            partial(TextClassifier(text="a").fit, pd.DataFrame({"a": ["x", None]}), [0, 1]),
+            "row 1 of X is an empty",
+        ),
         (partial(KernelRegression("gausian").fit, [[0.0], [1.0]], [0, 1]), "did you mean gaussian"),
         (partial(KernelRegression(widths=-1).fit, [[0.0], [1.0]], [0, 1]), "widths must be above"),
     ],

@@ -1,6 +1,6 @@
 """The suggestion: paired draws, the arms it names, and what it refuses."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,23 @@ def test_real_rows_and_the_same_answer_twice(tmp_path: Path) -> None:
             assert 0 <= forecast["low"] <= forecast["value"] <= forecast["high"] <= 1
 
 
+WORDS = [(f"w{n % 10}", f"w{n // 10}") for n in range(100)]
+
+
+def test_two_texts_and_further_columns(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [f"is it {a},it is {b},{n * n % 7},{n * n % 7 > 2}" for n, (a, b) in enumerate(WORDS)]
+    path.write_text("\n".join(["asked,said,price,expensive", *rows, ""]))
+    columns = Columns("asked,said", "expensive")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(suggest.DEFAULTS, "classification", ("tfidf",))
+        blind = suggest.suggest(DataSource(path, columns=columns))
+        seen = suggest.suggest(DataSource(path, columns=replace(columns, features="price")))
+    assert blind.candidates[0].curve.errors[-1] > 0.3
+    assert seen.candidates[0].curve.errors[-1] == 0
+    assert seen.command.endswith("text=asked,said label=expensive features=price")
+
+
 def test_numbers_are_regression() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(suggest.DEFAULTS, "regression", ("ridge",))
@@ -145,6 +162,7 @@ def test_named_data_never_give_their_test_part() -> None:
             "text,label\n" + "".join(f"film {i},good\n" for i in range(50)),
             "all rows have the label",
         ),
+        ("text,label\n" + "a film,good\nb film,bad\n" * 30, "2 different texts or groups are too"),
         ("text\n" + "".join(f"film {i}\n" for i in range(50)), "suggest needs texts with labels"),
     ],
 )

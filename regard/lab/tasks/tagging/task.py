@@ -85,6 +85,11 @@ class Tagging(TextTask):
         refuse(self.settings.data, "is tagged by words alone", features=self.settings.features)
         return load_tagged(self.settings.source)
 
+    @property
+    def columns(self) -> Columns:
+        """Return the columns of an input: one text, by its common names."""
+        return NAMED
+
     @cached_property
     def tokenizer(self) -> Tokenizer | EncoderTokenizer:
         """Train the tokenizer on the training sentences; one of words keeps each word whole."""
