@@ -40,6 +40,7 @@ from regard.training.ranks import ranks
 from regard.training.schedules import factor
 from regard.training.settings import (
     BETWEEN,
+    FEW_BETWEEN,
     LEAST_BETWEEN,
     LEAST_STEPS,
     MOST_TOKENS,
@@ -568,14 +569,14 @@ def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:
     >>> validations(TrainingSettings(), 1200), validations(TrainingSettings(patience=5), 1200)
     ((2, 1), (3, 1))
     >>> validations(TrainingSettings(patience=5), 6)
-    (1, 5)
+    (1, 17)
     >>> validations(TrainingSettings(epochs=4, least_steps=200), 2)
     (1, 13)
     """
+    few = steps < LEAST_BETWEEN
     if not settings.patience:
-        few = settings.least_steps and steps < LEAST_BETWEEN
-        return (1, math.ceil(LEAST_BETWEEN / steps)) if few else (2, 1)
-    return math.ceil(steps / BETWEEN), math.ceil(LEAST_BETWEEN / steps)
+        return (1, math.ceil(LEAST_BETWEEN / steps)) if few and settings.least_steps else (2, 1)
+    return math.ceil(steps / BETWEEN), math.ceil(FEW_BETWEEN / steps) if few else 1
 
 
 def steps_between(settings: TrainingSettings, steps: int) -> float:

@@ -18,6 +18,9 @@ MOST_TOKENS = 8192
 LEAST_STEPS = 50
 BETWEEN = 500  # maximum steps between two validations that patience counts
 LEAST_BETWEEN = 25  # minimum steps; too little is learned in fewer, above all during the warmup
+#: Minimum steps if an epoch has fewer than `LEAST_BETWEEN`: few texts validate, and their first
+#: best values are chance (docs/results/few-labels.md).
+FEW_BETWEEN = 100
 Asked = Literal["auto", "fp32", "bf16"]
 Device = Literal["cpu", "cuda"]
 Optimizer = Literal["adamw", "muon"]
@@ -97,7 +100,7 @@ class TrainingSettings(Settings):
         0,
         ge=0,
         description="steps between validations; 0 = twice per epoch, or with patience once per "
-        f"epoch, {LEAST_BETWEEN} to {BETWEEN} steps apart",
+        f"epoch, {LEAST_BETWEEN} to {BETWEEN} steps apart ({FEW_BETWEEN} for short epochs)",
     )
     patience: int = Field(
         0,

@@ -13,6 +13,7 @@ from regard.training.clock import follow_the_clock
 from regard.training.loop import GAINS, Progress, Training, fitting_batch, step_seed, train
 from regard.training.precision import Precision, choose_precision
 from regard.training.settings import (
+    FEW_BETWEEN,
     LEAST_BETWEEN,
     LEAST_STEPS,
     MOST_STEPS,
@@ -405,11 +406,11 @@ def test_small_data_are_learned_for_as_many_steps_and_validated_as_seldom() -> N
     """An epoch of 6 steps: 40 of them would end while the rate hardly stood."""
     asked = TrainingSettings(patience=3, batch_tokens=64, learning_rate=0.01)
     training = Training(Bag(), Toy(), asked, Precision("fp32", "asked for"))
-    told = list(islice(training.run(), 2 * LEAST_BETWEEN + 5))
+    told = list(islice(training.run(), 2 * FEW_BETWEEN + 5))
     steps = training.state.plan
     assert steps < LEAST_BETWEEN
     assert told[0].steps == pytest.approx(MOST_STEPS, rel=0.01)
-    apart = -(-LEAST_BETWEEN // steps) * steps
+    apart = -(-FEW_BETWEEN // steps) * steps
     seen = [p.step for p in told if p.validation is not None]
     assert seen == list(range(apart, told[-1].step + 1, apart))
 
