@@ -10,6 +10,7 @@ import typer
 
 from regard.core.errors import RegardError, look_up
 from regard.core.names import short
+from regard.core.settings import key_of
 from regard.lab.cli import completion
 from regard.lab.cli.console import (
     WIDE,
@@ -25,6 +26,7 @@ from regard.lab.cli.console import (
     showable,
 )
 from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
+from regard.lab.cli.suggest import show_suggestion
 from regard.lab.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
 from regard.lab.cli.train_request import noted
 from regard.lab.studies.search import SAMPLERS, Sampler, Search
@@ -99,6 +101,13 @@ def compare(
     launch: Launch = "",
     jobs: Jobs = False,
     open_page: Browse = False,
+    curve: Annotated[
+        bool,
+        typer.Option(
+            "--curve",
+            help="Also draw the learning curves of the arms in OUT/curves, as `regard suggest`.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run some steps per arm; forecast time and memory.")
     ] = False,
@@ -150,7 +159,7 @@ def compare(
     if predictions:
         trains = {"--arms": arms, "--data": data, "--budget": study["budget"],
                   "--workers": workers, "--ladder": study["ladder"], "--dry-run": dry_run,
-                  "--launch": launch, "--jobs": jobs}  # fmt: skip
+                  "--launch": launch, "--jobs": jobs, "--curve": curve}  # fmt: skip
         if given := [name for name, value in trains.items() if value]:
             raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
         _of_files([task, *(settings or [])], metric, study["reference"], folder, json, open_page)
@@ -167,9 +176,15 @@ def compare(
         declared.check()
         _forecast(declared, workers, json)
         return
+    if curve:
+        from regard.lab.studies.suggest import METRIC
+
+        look_up(METRIC, task, "task with learning curves")
     with listing(jobs, "runs"), bar("runs") as show:
         comparison = run(declared, launcher, Watch(show))
     comparison = _shown(comparison, json, open_page)
+    if curve:
+        _draw_curves(declared, quiet=json)
     if comparison.failures:
         raise typer.Exit(2)
 
@@ -228,6 +243,35 @@ def _shown(comparison: "Comparison", json: bool, open_page: bool) -> "Comparison
     if open_page:
         browse(Path(comparison.report))
     return comparison
+
+
+def _draw_curves(study: Study, *, quiet: bool) -> None:
+    """Draw the learning curves of the arms on the rows of the data; a test file is not read."""
+    from regard.lab.reports.suggestion import write
+    from regard.lab.runs import Config
+    from regard.lab.runs.estimators import OF_FILES
+    from regard.lab.studies.arms import models_of
+    from regard.lab.studies.suggest import suggest
+
+    arms, of_data = [], OF_FILES | {"text", "features", "validation", "examples", "seed"}
+    run = study.run(study.arms[0], 0)
+    source = Config.make(run.task, run.model, run.overrides).data.source
+    for arm in study.arms:
+        entry, pairs = models_of(study.task)[arm.model], study.run(arm, 0).overrides
+        own = entry.settings.model_fields
+        pairs = tuple(
+            pair
+            for pair in pairs
+            if (key_of(pair) in own if entry.baseline else key_of(pair) not in of_data)
+        )
+        arms.append(replace(arm, overrides=pairs))
+    with bar("curves") as show:
+        found = suggest(source, task=study.task, arms=arms, defaults=(), show=show)
+    path = write(found, study.out / "curves", shlex.join([*study.command(), "--curve"]))
+    if not quiet:
+        say()
+        show_suggestion(found)
+        say(f"learning curves: {path}")
 
 
 class Watch:
@@ -324,7 +368,6 @@ def _remedy(result: "ArmResult", command: Sequence[str]) -> str:
 
     ``command``: that of the comparison, which shows whether the training had a budget.
     """
-    from regard.core.settings import key_of
     from regard.lab.runs.convergence import ONE_LABEL, RISING, TRIVIAL, UNKNOWN
     from regard.training.settings import BUDGETS
 

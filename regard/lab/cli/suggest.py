@@ -2,12 +2,15 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.lab.cli import completion
 from regard.lab.cli.console import Browse, Json, browse, emit_json, say
+
+if TYPE_CHECKING:
+    from regard.lab.studies.suggest import Suggestion
 
 
 def suggest(
@@ -62,7 +65,7 @@ def suggest(
     """
     from regard.core.errors import RegardError
     from regard.lab.cli.calls import suggest as call
-    from regard.lab.reports.suggestion import table, write
+    from regard.lab.reports.suggestion import write
 
     if open_page and not out:
         raise RegardError("--open shows the report; add --out FOLDER")
@@ -81,15 +84,22 @@ def suggest(
     if json:
         emit_json(found.json() | {"report": str(path) if path else None})
     else:
-        what = f"{found.labels:,} labels" if found.labels else "numbers"
-        say(f"{found.data}: {found.rows:,} rows, {what}; {found.draws} draws of each size")
-        say(f"{table(found).title}\n{table(found).text()}\n")
-        for sentence in found.sentences:
-            say(sentence)
-        for note in found.notes:
-            say(f"note: {note}")
+        show_suggestion(found)
         if path:
             say(f"report: {path}")
         say(f"next: {found.command}")
     if open_page and path:
         browse(path)
+
+
+def show_suggestion(found: "Suggestion") -> None:
+    """Print the table of the curves, the sentences and the notes."""
+    from regard.lab.reports.suggestion import table
+
+    what = f"{found.labels:,} labels" if found.labels else "numbers"
+    say(f"{found.data}: {found.rows:,} rows, {what}; {found.draws} draws of each size")
+    say(f"{table(found).title}\n{table(found).text()}\n")
+    for sentence in found.sentences:
+        say(sentence)
+    for note in found.notes:
+        say(f"note: {note}")

@@ -122,14 +122,16 @@ def suggest(
     *,
     task: str = "",
     weights: Sequence[str] = (),
-    arms: Sequence[str] = (),
+    arms: Sequence[str | Arm] = (),
+    defaults: Sequence[str] | None = None,
     seed: int = 0,
     show: Show | None = None,
 ) -> Suggestion:
     """Draw the learning curves of cheap arms and name the best one for these rows.
 
     ``weights``: sentence encoders and static word vectors, each a folder or a name on the hub, or
-    "wordllama". ``arms``: further arms as for ``compare``. ``task`` is guessed by the labels.
+    "wordllama". ``arms``: further arms as for ``compare``. ``defaults``: the arms that are drawn in
+    any case, by default those of the task, which is guessed by the labels.
 
     Raises: unreadable data; fewer than 40 rows; one label; unknown arms or weights.
     """
@@ -139,7 +141,8 @@ def suggest(
     source, task, rows = rows_of(source, task)
     models = models_of(task)
     given = [f"{kind_of(name)}:weights={name}" for name in weights]
-    parsed = [parse_arm(name, models) for name in (*DEFAULTS[task], *given, *arms)]
+    names = (*(DEFAULTS[task] if defaults is None else defaults), *given, *arms)
+    parsed = [parse_arm(name, models) if isinstance(name, str) else name for name in names]
     parsed = list({arm.name: arm for arm in parsed}.values())
     predictors = {arm.name: predictor(arm, rows, source.columns) for arm in parsed}
     drawn = rows.part(MOST, seed)
@@ -160,7 +163,8 @@ def suggest(
         ),
         key=lambda one: one.now.error,
     )
-    notes = [] if given or any("weights=" in arm for arm in arms) else [NO_WEIGHTS]
+    pretrained = any(pair.startswith("weights=") for arm in parsed for pair in arm.overrides)
+    notes = [] if pretrained else [NO_WEIGHTS]
     if len(drawn.texts) < rows.total:
         notes.append(f"the curves were drawn from {len(drawn.texts):,} of {rows.total:,} rows")
     metric = METRIC[task]

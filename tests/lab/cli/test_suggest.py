@@ -48,6 +48,18 @@ def test_json_is_one_object(regard: Command, films: Path) -> None:
     assert sizes[0] == 24 or sizes[0] == 25
 
 
+def test_compare_draws_the_curves_of_its_arms(regard: Command, films: Path, tmp_path: Path) -> None:
+    out, arms = tmp_path / "compared", ("--arms", "nb-svm,tfidf:minimum=3")
+    said = regard("compare", "classification", *arms, "--data", films, "--out", out, "--curve")
+    assert said.status == 0
+    assert said.out.splitlines()[-1] == f"learning curves: {out / 'curves' / 'report.html'}"
+    found = json.loads((out / "curves" / "suggestion.json").read_text())
+    assert {arm["name"] for arm in found["arms"]} == {"nb-svm", "tfidf:minimum=3"}
+    said = regard("compare", "tagging", "--arms", "rnn,transformer", "--out", out, "--curve")
+    assert said.status == 2
+    assert "no task with learning curves is called 'tagging'" in said.err
+
+
 def test_mistakes(regard: Command, films: Path) -> None:
     for words, hint in (
         (("none.csv",), "no such file"),
