@@ -48,7 +48,7 @@ def chart(suggestion: Suggestion) -> Chart:
     for look, one in enumerate(suggestion.candidates):
         points = [
             *(
-                (n, e, e - 1.96 * d, e + 1.96 * d)
+                (n, e, max(e - 1.96 * d, 0.0), e + 1.96 * d)
                 for n, e, d in zip(
                     one.curve.rows, one.curve.errors, one.curve.deviations, strict=True
                 )

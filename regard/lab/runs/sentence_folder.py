@@ -41,9 +41,12 @@ def save_sentences(run: Run, place: Path, card: Card) -> Path:
     """Write a ``bert``, ``frozen`` or ``sentence`` run as a folder that contains its encoder.
 
     Its output is that of the run up to rounding. Longer texts are truncated there, also where the
-    run reads windows. Raises: an existing folder; another model; ``truncate`` other than head.
+    run reads windows. Raises: an existing folder; another model; two texts; ``truncate`` other than
+    head.
     """
     folder.must_be_new(place)
+    if run.task.columns.second:
+        raise RegardError("sentence-transformers encodes one text; this run reads two")
     baseline = run.config.entry.baseline
     if run.config.model == "sentence":
         files, modules = _copied(run)

@@ -100,3 +100,15 @@ def test_other_models_are_refused(trained, tmp_path):
     run = trained("mean", "", "width=8", "steps=2")
     with pytest.raises(RegardError, match="mean on classification is not an encoder with a layer"):
         export(run, "sentence-transformers", tmp_path / "out")
+
+
+def test_two_texts_are_refused(trained, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    rows = [
+        f"is it {word} {number},it is {word},{number % 2}"
+        for number, word in enumerate("abcd" * 10)
+    ]
+    pairs.write_text("\n".join(["asked,said,label", *rows, ""]))
+    run = trained("sentence", "bert", "text=asked,said", data=pairs)
+    with pytest.raises(RegardError, match="encodes one text; this run reads two"):
+        export(run, "sentence-transformers", tmp_path / "out")
