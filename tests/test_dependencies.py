@@ -23,9 +23,11 @@ TOOLS = {"pytest-cov", "pytest-xdist", "ruff", "mypy", "scipy-stubs"} | {
 UNPINNED = {"setuptools"}
 #: What a script asks for that has no place in an environment of regard's.
 ELSEWHERE = {
+    "datasets": "comes with setfit",
     "fasttext": "an arm for whoever has it: its wheels are built for few versions of Python",
     "joeynmt": "benchmarks/joey_process.py runs under the python of another environment",
     "mlflow": "a user's own: its pins contradict ours, and examples/trackers needs only its client",
+    "setfit": "benchmarks/few_labels.py measures it where it is installed",
     "wandb": "a user's own service; examples/trackers says how to install it",
     "works": "tests/lab/studies/test_launch.py writes it",
 }

@@ -255,7 +255,7 @@ def _draw_curves(study: Study, *, quiet: bool) -> None:
 
     arms, of_data = [], OF_FILES | {"text", "features", "validation", "examples", "seed"}
     run = study.run(study.arms[0], 0)
-    source = Config.make(run.task, run.model, run.overrides).data.source
+    data: Any = Config.make(run.task, run.model, run.overrides).data
     for arm in study.arms:
         entry, pairs = models_of(study.task)[arm.model], study.run(arm, 0).overrides
         own = entry.settings.model_fields
@@ -266,7 +266,7 @@ def _draw_curves(study: Study, *, quiet: bool) -> None:
         )
         arms.append(replace(arm, overrides=pairs))
     with bar("curves") as show:
-        found = suggest(source, task=study.task, arms=arms, defaults=(), show=show)
+        found = suggest(data.source, task=study.task, arms=arms, defaults=(), show=show)
     path = write(found, study.out / "curves", shlex.join([*study.command(), "--curve"]))
     if not quiet:
         say()
