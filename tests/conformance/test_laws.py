@@ -47,6 +47,7 @@ def test_right_parts(part):
     assert failures(part) == {}
 
 
+@pytest.mark.deep
 def test_a_score_across_rows_is_found_wherever_it_matters():
     assert set(failures(broken.Normed)) >= {"tiles", "padding", "future", "cache"}
     assert set(failures(broken.AcrossColumns)) >= {"tiles"}

@@ -80,6 +80,7 @@ def test_states_and_gradients_are_those_of_plain_blocks(traced):
     assert not counters["graph_break"]
 
 
+@pytest.mark.deep
 def test_rows_without_padding_share_one_graph(traced):
     block = blocks_of(small())[0]
 

@@ -78,7 +78,11 @@ def test_parquet_has_the_texts_and_reads_them(
             "t5",
             [*STACK, *FEW],
         ),
-        ("reverse", "transformer", ["width=8", "heads=2", "layers=1", "examples=99", "judged=9"]),
+        (
+            "reverse",
+            "transformer",
+            ["width=8", "heads=2", "layers=1", "examples=99", "judged=9"],
+        ),
         ("reverse", "bahdanau", ["width=8", "hidden=8", "examples=99", "judged=9"]),
         ("tagging", "rnn", ["width=8", "hidden=4", "examples=100"]),
         ("classification", "cnn", ["width=8", "filters=4", "examples=100"]),

@@ -282,6 +282,7 @@ def at_once(jobs: Any, work: Any, launcher: Any, on_event: Any) -> list[Outcome]
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.deep
 def test_translators_are_compared_by_bleu(
     regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:

@@ -209,6 +209,7 @@ def test_sample_of_the_real_archive(real):
     assert train[0].text == first.text
 
 
+@pytest.mark.deep
 def test_real_reviews(real):
     corpus = load_corpus(DataSource("imdb", data_dir=real))
     assert (len(corpus.train), len(corpus.test)) == (24_877, 25_000)

@@ -291,6 +291,7 @@ def test_a_damaged_member_is_an_error_in_a_line(tmp_path):
     assert "truncated or not a zip archive" in refused(path)
 
 
+@pytest.mark.deep
 def test_what_grows_without_measure_is_refused_before_it_is_read(tmp_path):
     rows = b"ein Hund\ta dog\n" * 400_000
     packed = write(tmp_path, "x.tsv.gz", rows)

@@ -303,6 +303,7 @@ def test_eng_fra_that_is_not_there_says_where_to_get_it(tmp_path):
     assert str(tmp_path / "eng-fra") in says
 
 
+@pytest.mark.deep
 def test_real_multi30k(real):
     if not (real / "multi30k" / "train.en.gz").is_file():
         pytest.skip("no Multi30k here")
@@ -314,6 +315,7 @@ def test_real_multi30k(real):
     assert not sources(corpus.train) & (sources(corpus.test) | sources(corpus.validation))
 
 
+@pytest.mark.deep
 def test_real_eng_fra(real):
     if not (real / "eng-fra" / "fra-eng.zip").is_file():
         pytest.skip("no English-French pairs here")

@@ -170,6 +170,7 @@ def test_two_members_of_an_archive_are_two_data_sets(large, tmp_path):
     assert {pair.source.split()[0] for pair in other.train} == {"wort"}
 
 
+@pytest.mark.deep
 def test_a_small_member_of_a_large_archive_is_held_in_memory(large, tmp_path, monkeypatch):
     path = zipped(tmp_path, small=rows("satz", "sentence"), other="x\ty\n" * 100_000)
     monkeypatch.setattr(streamed, "LARGE", 50_000)

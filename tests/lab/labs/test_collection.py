@@ -193,6 +193,7 @@ def test_parameters_are_made_equal_by_the_hidden_layer() -> None:
 
 
 @pytest.mark.parametrize("name", ["replications", "mechanisms", "scores"])
+@pytest.mark.deep
 def test_every_setting_of_the_labs_is_one(name: str) -> None:
     lab = open_lab(name)
     assert isinstance(lab, CollectionLab)

@@ -103,6 +103,7 @@ def test_bad_settings_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("one_process")
+@pytest.mark.deep
 def test_a_small_lab_from_end_to_end(tmp_path: Any) -> None:
     said: list[str] = []
     small = ["letters=4", "steps=3", "seeds=1", "width=6", "hidden=6", "batch=4"]

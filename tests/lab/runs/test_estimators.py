@@ -176,6 +176,7 @@ def test_texts_are_held_out_by_their_words_and_every_label_is_trained_on() -> No
     assert few.predict(["good", "bad"]).tolist() == [1, 0]
 
 
+@pytest.mark.deep
 def test_what_no_file_could_hold_is_learned() -> None:
     long = [*TEXTS, "字" * 400_000]  # 1.2 MB of UTF-8
     model = TextClassifier("nb-svm", minimum=1).fit(long, [*LABELS, "long"])

@@ -82,6 +82,7 @@ def test_several_outputs_and_columns():
     assert model.predict(x[:7])[:, 1] == pytest.approx(one.predict(x[:7]))
 
 
+@pytest.mark.deep
 def test_widths_of_columns_are_shrunk_where_rows_are_few_and_kept_where_they_tell():
     x, y = load_diabetes(return_X_y=True)
     train, held = np.arange(0, 442, 2), np.arange(1, 442, 2)

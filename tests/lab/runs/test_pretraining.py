@@ -284,6 +284,7 @@ def test_a_pretraining_that_was_stopped_goes_on_to_the_same_bits(pretrained, tmp
 
 
 @pytest.mark.parametrize("model", ["t5", "transformer"])
+@pytest.mark.deep
 def test_what_was_pretrained_with_sentinels_goes_on_to_write(tmp_path, model):
     given = ["width=8", "heads=2", "layers=1", "feedforward=8", "steps=1", "threads=1"]
     before = finish(runs.open_or_start(tmp_path / "before", "span-corruption", model,

@@ -506,6 +506,7 @@ def test_a_misspelt_part_is_named_before_anything_trains(tmp_path: Path, wrong: 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.deep
 def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
     inline: Inline, tmp_path: Path
 ) -> None:

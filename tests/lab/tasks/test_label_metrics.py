@@ -141,6 +141,7 @@ def test_pseudo_values_shrink_the_scores_of_classes(metric: str) -> None:
 
 @pytest.mark.parametrize("metric", ["macro-f1", "balanced-accuracy"])
 @pytest.mark.parametrize("rare", [0, 2, 3])
+@pytest.mark.deep
 def test_a_class_of_few_texts_is_no_evidence(metric: str, rare: int) -> None:
     random = np.random.default_rng(rare)
     ps = []

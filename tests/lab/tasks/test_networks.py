@@ -36,7 +36,11 @@ TINY = ["width=8", "heads=2", "layers=1", "steps=1"]
 
 @pytest.mark.parametrize(
     ("task", "model"),
-    [("language-modeling", "gpt"), ("reverse", "transformer"), ("span-corruption", "t5")],
+    [
+        ("language-modeling", "gpt"),
+        pytest.param("reverse", "transformer", marks=pytest.mark.deep),
+        ("span-corruption", "t5"),
+    ],
 )
 def test_a_score_that_sees_later_words_is_refused_before_training(
     tmp_path: Path, task: str, model: str
@@ -61,6 +65,7 @@ def test_a_score_that_sees_later_words_is_refused_before_training(
         ("span-corruption", "t5", "compress=linformer-2"),
     ],
 )
+@pytest.mark.deep
 def test_patterns_and_a_compressed_encoder_look_at_nothing_to_come(
     tmp_path: Path, task: str, model: str, setting: str
 ) -> None:

@@ -157,6 +157,7 @@ def test_paired_bootstrap_draws_the_same_texts_for_both():
     assert (same.difference, same.low, same.high, same.p, same.wins) == (0, 0, 0, 1.0, 0.5)
 
 
+@pytest.mark.deep
 def test_paired_bootstrap_finds_false_differences_as_often_as_it_says():
     found = []
     for seed in range(60):

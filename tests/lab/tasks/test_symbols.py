@@ -134,6 +134,7 @@ def test_models_that_look_ahead_are_not_offered_where_they_would_see_the_answer(
         Config.make(name, "transformer")
 
 
+@pytest.mark.deep
 def test_two_layers_recall(tmp_path: Path) -> None:
     run = runs.start(
         tmp_path / "run",

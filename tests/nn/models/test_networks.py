@@ -73,6 +73,7 @@ def test_learns_which_word_stands_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [x for x in NETWORKS if x not in [*BLIND, *PRETRAINED]])
+@pytest.mark.deep
 def test_learns_which_word_comes_first(name: str) -> None:
     chance = torch.Generator().manual_seed(2)
     tokens = torch.randint(5, VOCABULARY, (480, 5), generator=chance)

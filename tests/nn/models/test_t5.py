@@ -113,6 +113,7 @@ def test_tied_words_are_divided_by_the_root_of_the_width():
 
 
 @pytest.mark.parametrize("name", ["t5-bias", "first"])
+@pytest.mark.deep
 def test_it_learns_to_turn_around(name):
     torch.manual_seed(3)
     given = {"width": 24, "heads": 2, "layers": 1, "feedforward": 32, "dropout": 0.0,

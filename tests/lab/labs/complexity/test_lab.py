@@ -59,6 +59,7 @@ def test_counts_by_hand() -> None:
     assert found.layers["self-attention"] == [4 * m * d**2 + 2 * 2 * m**2 * 16 for m in n]
 
 
+@pytest.mark.deep
 def test_the_windows_order_is_that_of_long_sequences() -> None:
     counted = count(settings(lengths=(512, 2048, 4096), window=64, kernels=(2, 3)))
     measured = measured_as(counted, lengths=(512, 2048, 4096), window=64)
@@ -213,6 +214,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     assert said[-1].startswith("next:")
 
 
+@pytest.mark.deep
 def test_a_small_lab_with_memory_and_no_gradients(tmp_path: Path) -> None:
     order = LabRequest(
         out=tmp_path, overrides=[*SMALL[:-2], "memory=1", "backward=0", "budget=0.1s"]

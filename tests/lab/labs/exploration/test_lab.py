@@ -58,6 +58,7 @@ def test_the_lab(tmp_path: Path) -> None:
     assert shown == sorted(shown)
 
 
+@pytest.mark.deep
 def test_twice_the_same(tmp_path: Path) -> None:
     small = ["d=6", "keys=3", "draws=300", "bases=5", "seed=4"]
     first, second = (

@@ -45,6 +45,7 @@ def table(folder: Path, rows: int = 300, seed: int = 0) -> Path:
     return path
 
 
+@pytest.mark.deep
 def test_on_the_built_in_points(tmp_path: Path) -> None:
     record, report, said = done(tmp_path)
     loop, beats, grid = record["claims"]

@@ -40,6 +40,7 @@ def test_three_reasons_hold() -> None:
     assert all(float(row[1]) < 1e-3 < float(row[2]) for row in rows)  # per cent
 
 
+@pytest.mark.deep
 def test_the_lab(tmp_path: Path) -> None:
     said: list[str] = []
     request = LabRequest(out=tmp_path, overrides=SMALL)

@@ -1,5 +1,7 @@
 """What is said of the sine positions: the rotation, the products."""
 
+import pytest
+
 from regard.lab.labs.positions.sines import sines, turned
 
 
@@ -12,6 +14,7 @@ def test_the_rotation_misses_by_rounding_alone() -> None:
     assert turned(7, 1, 8192).most > 0
 
 
+@pytest.mark.deep
 def test_what_is_said_of_the_sines() -> None:
     found = sines(64, [6, 7], [1, -2], 200)
     assert [holds for _, holds in found.claims.values()] == [True, True]

@@ -372,6 +372,7 @@ def test_a_small_sweep_with_a_pretrained_arm_elsewhere(
 
 
 @pytest.mark.usefixtures("one_process")
+@pytest.mark.deep
 def test_a_lab_ends_where_its_forecast_says(tmp_path: Path) -> None:
     """In steps: typically, within a factor of four, and at most."""
     settings = [pair for pair in SMALL if pair.partition("=")[0] not in ("steps", "epochs")]
