@@ -100,6 +100,8 @@ class TrainRequest:
             raise RegardError("--init and --pretrain-on exclude each other; give only one of them")
         if self.pretrain_budget and not self.pretrain_on:
             raise RegardError("--pretrain-budget needs --pretrain-on TEXTS")
+        if named := next((pair for pair in self.settings if pair.startswith("model=")), ""):
+            raise RegardError(f"{named} is an option: write --model {named[6:]}")
         trust_named((self.task, self.model))
         after = "bert" if self.pretrain_on else runs.model_after(self.init, self.task)
         overrides = [*self.pairs, *([f"init={self.init}"] if self.init else [])]

@@ -89,6 +89,7 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
     ("words", "hint"),
     [
         (["train", "clasification"], "did you mean classification"),
+        (["train", "classification", "model=rnn"], "model=rnn is an option: write --model rnn"),
         (["train", "classification", "--model", "transfomer"], "did you mean transformer"),
         (["train", "classification", "learning_rat=1"], "did you mean learning_rate"),
         (["train", "classification", "learning_rate=fast"], "learning_rate='fast'"),
