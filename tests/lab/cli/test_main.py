@@ -90,7 +90,7 @@ def test_light_commands_do_not_load_torch(words: list[str]) -> None:
         ("train classification --budget 3x", "write 10m"),
         ("train classification --modle rnn", "--model"),
         ("train classification --epochs 3", "unknown option --epochs; write a setting"),
-        ("train classification --lr=0.1", "without dashes: learning_rate=VALUE"),
+        ("train classification --lr=0.1", "without dashes: lr=VALUE or learning_rate=VALUE"),
         ("compare classification --batch-size 8", "without dashes: batch_size=VALUE"),
         ("train classification --pretrain-on a.txt widht=8", "did you mean width"),
         ("compare classification --arms lstm,cnn", "did you mean rnn?"),

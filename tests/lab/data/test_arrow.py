@@ -88,7 +88,9 @@ def test_rows_by_name_and_by_number(tmp_path, kind):
         ("good", "1", f"{path.name}:3", "c"),
     ]
     assert read_examples(path, Columns("2", "1"))[1].label == "2"
-    assert read(path, Columns("2", "3")).remarks == []
+    assert read(path, Columns("2", "3", features="by")).remarks == []
+    (remark,) = read(path, Columns("2", "3")).remarks
+    assert remark.startswith("columns that are not read: 'by'; features=")
     assert f"{path.name}: unknown column 'x'" in refused(path, text="x")
 
 

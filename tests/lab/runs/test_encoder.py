@@ -10,6 +10,8 @@ from torch.testing import assert_close
 
 pytest.importorskip("transformers")
 
+from tokenizers import Tokenizer, models
+
 from regard.core.errors import RegardError
 from regard.interop.huggingface import load
 from regard.lab.runs.encoder import Encoder
@@ -175,6 +177,10 @@ def test_folders_that_are_refused(tmp_path):
         (folder / missing).unlink()
         with pytest.raises(RegardError, match=says):
             network(folder)
+    bare = shutil.copytree(whole, tmp_path / "bare")
+    Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(bare / "tokenizer.json"))
+    with pytest.raises(RegardError, match=r"bare has no symbols .* save the model's own"):
+        network(bare)
     pickled = shutil.copytree(whole, tmp_path / "pickled")
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     with pytest.raises(RegardError, match="is a pickle, which can run any code"):
