@@ -33,7 +33,7 @@ class Input(str):
     ) -> "Input":
         """Return the input of one text or two, and of the values of columns by name."""
         texts = (first,) if second is None else (first, second)
-        values = {name: _value(value) for name, value in (columns or {}).items()}
+        values = {name: _value(value) for name, value in dict(columns or {}).items()}
         more = ", ".join(f"{name}: {value}" for name, value in values.items())
         made = super().__new__(cls, f" {SEPARATOR} ".join(texts) + (f" [{more}]" if more else ""))
         made.texts, made.columns, made.numbers = texts, values, {}

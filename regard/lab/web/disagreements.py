@@ -1,13 +1,13 @@
 """Disagreements of two runs on the test split: counts, and the texts that only one gets right."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from regard.core.errors import RegardError
-from regard.lab.data.examples import as_json
+from regard.lab.data.examples import as_json, from_json
 
 LABELS = 100  # most reference answers by which texts can be filtered
 
@@ -22,12 +22,12 @@ class Filter:
     truth: str = ""
     contains: str = ""
 
-    def matches(self, row: dict[str, str]) -> bool:
+    def matches(self, row: Mapping[str, Any]) -> bool:
         """Return whether a row of `Disagreements` matches, ignoring case."""
         if self.right not in ("", row["right"]) or self.truth not in ("", row["truth"]):
             return False
-        words = self.contains.casefold()
-        return any(words in row[key].casefold() for key in row.keys() - {"right"})
+        words, said = self.contains.casefold(), (row[key] for key in ("truth", "a", "b"))
+        return any(words in each.casefold() for each in (from_json(row), *said))
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Disagreements:
     """
 
     right: dict[str, int]
-    rows: list[dict[str, str]]
+    rows: list[dict[str, Any]]
 
     @classmethod
     def between(cls, names: tuple[str, str], evaluations: Sequence[Any]) -> "Disagreements":

@@ -11,12 +11,13 @@ from starlette.testclient import TestClient
 import regard as package
 from regard.core.errors import RegardError
 from regard.lab.data.data_source import Columns, DataSource
-from regard.lab.data.examples import Input
+from regard.lab.data.examples import Input, from_json
 from regard.lab.data.features import Feature, Features, matrix
 from regard.lab.data.files import collect, read_examples
 from regard.lab.data.sources import load_corpus
 from regard.lab.runs import Run, load
 from regard.lab.web.api import create_app
+from regard.lab.web.disagreements import Filter
 from regard.lab.web.registry import Registry
 
 from .conftest import Command
@@ -214,3 +215,14 @@ def test_the_server_takes_columns(counts: Run, reads: Run) -> None:
         assert dear["label"] != cheap["label"]
         offered = client.get("/examples", params={"run": "counts"}).json()["inputs"]
         assert all(row["columns"].keys() == {"price", "country"} for row in offered)
+
+
+def test_disagreements_are_filtered_by_their_columns() -> None:
+    row = {"text": "sofa", "columns": LIKE, "truth": "dear", "a": "dear", "b": "cheap"}
+    found = [Filter(contains=words).matches({**row, "right": "a"}) for words in ("", "FR", "red")]
+    assert found == [True, True, False]
+
+
+def test_columns_of_a_damaged_file_are_an_error_that_its_readers_know() -> None:
+    with pytest.raises(TypeError):
+        from_json({"text": "sofa", "columns": [1]})
