@@ -128,7 +128,7 @@ def compare(
         seeds=seeds,
         budget=budget,
         reference=reference,
-        overrides=(*pairs(on_disk({"data": data})), *pairs(on_disk(settings))),
+        overrides=tuple(pairs(on_disk({"data": data, **settings}))),
         ladder=ladder,
         search=command.search_of(tune, sampler, tune_seed, tune_space),
     )

@@ -258,8 +258,8 @@ def own_column(run: "Run", file: Path) -> str:
 
     settings = run.task.settings
     own = getattr(settings, "source_name", "") or getattr(settings, "text", "")
-    if "," in own:
-        return own  # two texts
+    if run.task.columns.second:
+        return own
     return own if own and place_of(file.name, head(file)[0], own) is not None else ""
 
 

@@ -23,7 +23,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Feature:
-    """How a column becomes numbers.
+    """The encoding of a column as numbers.
 
     Numbers x become (x − mean) / deviation; a missing one is replaced by the ``median``, and a
     second number is 1 for it if training rows lacked some (``missing``). A column with other

@@ -12,6 +12,7 @@ Files with lines may be .gz. A remark says how an ambiguous file was read.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,12 +92,8 @@ def collect(path: Path | str | Frame, columns: Columns = NAMED) -> Read:
 
 def scan(path: Path | str | Frame, columns: Columns = NAMED) -> Iterator[Row]:
     """Yield every row, valid or not, and remarks. Only errors of the whole file are raised."""
-    kind = ""
-
-    def choose(here: str, header: list[str]) -> Chosen:
-        return columns_of(here, header, columns, numbers=kind not in ("jsonl", ""))
-
     if isinstance(path, Frame):
+        choose = partial(columns_of, columns=columns, numbers=False)
         yield from _examples(selected(path.records(), choose, optional=2), columns)
         return
     path = Path(path)
@@ -120,8 +117,8 @@ def scan(path: Path | str | Frame, columns: Columns = NAMED) -> Iterator[Row]:
             yield from _labelled_lines(lines)
         else:
             kind = "tsv" if kind == "txt" else kind
-            chosen = selected(records(lines, kind), choose, optional=2)
-            yield from _examples(chosen, columns)
+            choose = partial(columns_of, columns=columns, numbers=kind != "jsonl")
+            yield from _examples(selected(records(lines, kind), choose, optional=2), columns)
 
 
 def read_inputs(path: Path | Frame, columns: Columns) -> Iterator[str]:

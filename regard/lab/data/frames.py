@@ -12,6 +12,9 @@ from regard.core.errors import RegardError
 from regard.lab.data.fetch import cache
 from regard.lab.data.records import Record
 
+#: How Python, NumPy and pandas write a missing value.
+MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
+
 
 def is_frame(data: object) -> bool:
     """Return whether data is a DataFrame, or a pyarrow table.
@@ -74,6 +77,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | bool | int | list | dict | None):
         return value
     written = str(value)
-    if written in ("nan", "NaT", "<NA>"):
+    if written in MISSING:
         return None
     return value if isinstance(value, float) else written

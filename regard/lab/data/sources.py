@@ -75,11 +75,20 @@ def load_corpus(source: Any, *, numbers: bool = False, show: Show | None = None)
     """
     source = DataSource.of(source)
     data, columns, splits = source.name, source.columns, source.splits
+    known = None if isinstance(source.data, Frame) else _known(source, numbers, show)
+    if known is not None:
+        return known
+    parts, notes = read_parts(source, read)
+    names = parse_labels(columns.labels)
+    rename([example for part in parts.values() for example in part], names)  # errors
+    parts = {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
     by = columns.group or ("first text" if columns.second else "text")
-    if isinstance(source.data, Frame):
-        parts, notes = read_parts(source, read)
-        parts = _renamed(parts, columns)
-        return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
+    return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
+
+
+def _known(source: DataSource, numbers: bool, show: Show | None) -> Corpus | None:
+    """Return a corpus that has a name or is IMDB's; None for other files, which must exist."""
+    data, columns, splits = source.name, source.columns, source.splits
     task, rows = ("regression", "numbers") if numbers else ("classification", "texts with labels")
     if columns.several:
         task, rows = "multilabel", "texts with several labels"
@@ -102,16 +111,7 @@ def load_corpus(source: Any, *, numbers: bool = False, show: Show | None = None)
             "one with a .txt file or a folder of .txt files per label (neg.txt, pos.txt; "
             "neg/1.txt, pos/1.txt); use one of these, or a .csv, .tsv or .jsonl file"
         )
-    parts, notes = read_parts(source, read)
-    parts = _renamed(parts, columns)
-    return _from_parts(data, parts, by, splits, numbers, columns.separator, notes)
-
-
-def _renamed(parts: Mapping[Side, list[Example]], columns: Columns) -> dict[Side, list[Example]]:
-    """Return the parts with the labels that the columns rename. Raises: as `rename`."""
-    names = parse_labels(columns.labels)
-    rename([example for part in parts.values() for example in part], names)  # errors
-    return {part: rename(rows, names, must_occur=False) for part, rows in parts.items()}
+    return None
 
 
 def find_imdb(data_dir: Path | str = "", *, show: Show | None = None) -> Path:

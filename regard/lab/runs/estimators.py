@@ -28,7 +28,7 @@ from regard.core.settings import pairs
 from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import Example, Input, texts_of
 from regard.lab.data.files import read_inputs
-from regard.lab.data.frames import Frame, is_frame
+from regard.lab.data.frames import MISSING, Frame, is_frame
 from regard.lab.data.label_lists import JOINT, joined
 from regard.lab.data.labels import MOST
 from regard.lab.data.sources import corpus_of, lacking
@@ -248,12 +248,11 @@ def inputs_of(X: Any, columns: Columns) -> list[str]:  # noqa: N803, scikit-lear
     return [text if isinstance(text, Input) else str(text) for text in texts]
 
 
-#: How Python, NumPy and pandas write a missing value.
-MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
-
-
 class _LabelEstimator(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
-    """What classifiers share; ``_columns`` are the places of the run's labels in ``classes_``."""
+    """The base of both classifiers.
+
+    ``_columns`` has the place in ``classes_`` of each label of the run.
+    """
 
     classes_: NDArray[Any]
     _columns: list[int]

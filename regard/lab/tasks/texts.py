@@ -1,7 +1,8 @@
 """Tasks on texts with a label or a number each: reading, splits and network outputs."""
 
+import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -119,22 +120,22 @@ class TextTask(Task[Batch]):
         encoded: Encoded = getattr(self, name)
         return encoded
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Sequence[str | Example]) -> list[NDArray[np.int32]]:
         """Return the token ids of each text, truncated according to the settings.
 
         Between two texts stands the tokenizer's separator, ``between``, which no text contains.
         """
-        known, most, keep = self.tokenizer, self.settings.length, self.settings.truncate
-        inputs = self.inputs(texts)
-        if self.columns.second:
-            pairs = (joined(known.encode(texts_of(x)), known.between, most, keep) for x in inputs)
-            return [np.array(ids, np.int32) for ids in pairs]
-        alone = [texts_of(text)[0] for text in inputs]
+        between, most, keep = self.tokenizer.between, self.settings.length, self.settings.truncate
         return [
-            np.array(truncate(ids, most, keep), np.int32)
-            for first in range(0, len(alone), AT_ONCE)
-            for ids in known.encode(alone[first : first + AT_ONCE])
+            np.array(joined(parts, between, most, keep), np.int32)
+            for parts in self._parts(self.inputs(texts))
         ]
+
+    def _parts(self, inputs: Sequence[str]) -> Iterator[Sequence[list[int]]]:
+        """Yield the token ids of each text of each input, before truncation."""
+        for first in range(0, len(inputs), AT_ONCE):
+            sides = zip(*map(texts_of, inputs[first : first + AT_ONCE]), strict=True)
+            yield from zip(*map(self.tokenizer.encode, sides), strict=True)
 
     def inputs(self, texts: Sequence[str | Example]) -> list[str]:
         """Return the texts, as networks and baselines read them.
@@ -192,7 +193,7 @@ class TextTask(Task[Batch]):
         parsed = [x for x in texts if isinstance(x, Example) and x.parents is not None]
         known = self.tokenizer
         if not parsed or len(parsed) < len(texts) or isinstance(known, EncoderTokenizer):
-            return self.encode(self.inputs(texts)), None
+            return self.encode(texts), None
         ids, trees = [], []
         for example in parsed:
             whole, parents = word_ids(known, example.words), example.parents or ()
@@ -350,8 +351,8 @@ class TextTask(Task[Batch]):
 
     def whole(self, text: str) -> list[int]:
         """Return all tokens of a text, before truncation."""
-        first, *second = self.tokenizer.encode(texts_of(text))
-        return [*first, *(i for ids in second for i in (*self.tokenizer.between, *ids))]
+        (parts,) = self._parts([text])
+        return list(joined(parts, self.tokenizer.between, sys.maxsize, "head"))
 
     def tokens(self, text: str) -> list[str]:
         """Return the tokens that the model reads, as readable pieces of the text."""
@@ -362,7 +363,11 @@ class TextTask(Task[Batch]):
 
     def left_out(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text that are cut off."""
-        return [max(0, len(self.whole(text)) - self.room) for text in texts]
+        room, between = self.room, len(self.tokenizer.between)
+        lengths = (
+            sum(map(len, x)) + between * (len(x) - 1) for x in self._parts(self.inputs(texts))
+        )
+        return [max(0, length - room) for length in lengths]
 
     def unknown(self, model: Any, texts: Sequence[str | Example]) -> list[tuple[str, ...]]:
         """Return the words of each text that the model does not know: see `Task.unknown`."""
@@ -484,6 +489,11 @@ def outputs_of(
         return outputs
     added: Tensor = cast(nn.Module, model.columns)(features)
     return outputs + added
+
+
+def logits_of(model: nn.Module, batch: Batch) -> Tensor:
+    """Return a network's outputs for a batch, as float32. Raises: as `outputs_of`."""
+    return outputs_of(model, batch.tokens, batch.lengths, batch.parents, batch.features).float()
 
 
 def rows_of(features: NDArray[np.floating] | None, indexes: NDArray[np.integer]) -> Tensor | None:

@@ -35,7 +35,7 @@ from regard.lab.tasks.encoded import Batch
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.ranking import best_threshold
 from regard.lab.tasks.settings import ClassificationSettings
-from regard.lab.tasks.texts import TextTask, outputs_of
+from regard.lab.tasks.texts import TextTask, logits_of
 from regard.training.learnable import Split
 
 
@@ -125,9 +125,7 @@ class Classification(TextTask):
 
         Σᵢ w[yᵢ] · −ln p(yᵢ) / Σᵢ w[yᵢ], with w from the setting ``class_weights``, 1 by default.
         """
-        logits = outputs_of(
-            model, batch.tokens, batch.lengths, batch.parents, batch.features
-        ).float()
+        logits = logits_of(model, batch)
         weights = None
         if self.weights is not None:
             weights = torch.from_numpy(self.weights).to(logits.device)

@@ -38,7 +38,7 @@ from regard.lab.tasks.multilabel.evaluation import (
 )
 from regard.lab.tasks.ranking import best_threshold
 from regard.lab.tasks.task import no_labels
-from regard.lab.tasks.texts import TextTask, outputs_of
+from regard.lab.tasks.texts import TextTask, logits_of
 from regard.training.learnable import Split
 
 
@@ -103,9 +103,7 @@ class Multilabel(Classification):
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean binary cross entropy over texts and labels, in nats."""
-        logits = outputs_of(
-            model, batch.tokens, batch.lengths, batch.parents, batch.features
-        ).float()
+        logits = logits_of(model, batch)
         return F.binary_cross_entropy_with_logits(logits, batch.labels)
 
     def probabilities(

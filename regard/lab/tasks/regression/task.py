@@ -33,7 +33,7 @@ from regard.lab.tasks.regression.evaluation import (
     parsed,
 )
 from regard.lab.tasks.task import no_labels
-from regard.lab.tasks.texts import TextTask, outputs_of
+from regard.lab.tasks.texts import TextTask, logits_of
 from regard.training.learnable import Split
 
 
@@ -117,9 +117,7 @@ class Regression(TextTask):
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean squared error of the standardised numbers."""
-        predicted = outputs_of(
-            model, batch.tokens, batch.lengths, batch.parents, batch.features
-        ).float()
+        predicted = logits_of(model, batch)
         return F.mse_loss(predicted[:, 0], batch.labels)
 
     def predict_numbers(self, model: Any, what: Split | Sequence[str | Example]) -> Numbers:

@@ -41,7 +41,7 @@ from regard.lab.tasks.tagging.evaluation import (
     tags_of,
 )
 from regard.lab.tasks.task import no_labels
-from regard.lab.tasks.texts import TextTask, outputs_of
+from regard.lab.tasks.texts import TextTask, logits_of, outputs_of
 from regard.nn.layers.device import device_of, evaluation_mode
 from regard.training.batches import pad, sorted_batches
 from regard.training.interface import Interface
@@ -203,7 +203,7 @@ class Tagging(TextTask):
         pairs = zip(trees, words, strict=True)
         return [np.array(kept_tree(tree or (), kept.tolist()), np.int32) for tree, kept in pairs]
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Sequence[str | Example]) -> list[NDArray[np.int32]]:
         """Return the truncated token ids of each text."""
         return self.cut_all(texts).ids
 
@@ -220,7 +220,7 @@ class Tagging(TextTask):
         """Compute the mean cross entropy (nats) over words that are read and have a known tag."""
         assert isinstance(batch, TagBatch)
         assert batch.words is not None
-        logits = outputs_of(model, batch.tokens, batch.lengths, batch.parents).float()
+        logits = logits_of(model, batch)
         odds, read = by_word(logits, batch.words, batch.labels.shape[1])
         truth = batch.labels.masked_fill(~read, UNTAGGED)
         total = F.cross_entropy(
