@@ -18,7 +18,7 @@ ORDER = {
         "usual errors names reading ranges settings atomic_io memory plugins trusted tables shown"
     ),
     "nn": "layers models",
-    "lab": "data tasks runs studies reports labs web cli",
+    "lab": "data tasks runs studies reports labs exercises web cli",
 }
 NEVER = {("lab.data", "nn.models"), ("decoding", "nn.models")}
 #: Modules of attention/ that kernels rest on: they import from each other and from no kernel.
