@@ -3,8 +3,9 @@
 `Runner` starts one clean process (``python -m regard.lab.exercises.runner``), which imports torch
 once and forks a process for each answer. Only values come out of that process, in a file; the
 clean process compares them, so that nothing an answer prints, raises, patches or writes makes a
-wrong value right. This protects against accidents and simple tricks. It is no sandbox: the code
-runs with the rights of the user.
+wrong value right. An audit hook refuses writes outside the answer's folder, other processes and
+the network. This protects against accidents and simple tricks. It is no sandbox: the code runs
+with the rights of the user, and code below Python passes the hook.
 """
 
 import contextlib
@@ -14,12 +15,12 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any, Self
 
 from regard.core.errors import RegardError
@@ -30,6 +31,13 @@ START = 120.0  # seconds in which the clean process starts and judges
 PRINTED = 2_000  # characters of what an answer printed that are kept
 WRITTEN = 64 << 20  # bytes of a file that an answer may write
 FILES = 64  # open files of an answer
+#: Events of `sys.audit` that an answer may cause only in its own folder, and those it may not.
+CHANGES = frozenset(
+    f"os.{word}" for word in "remove rename rmdir mkdir chmod chown link symlink truncate".split()
+) | {"shutil.rmtree", "shutil.move"}
+REFUSED = frozenset(
+    f"os.{word}" for word in "system exec posix_spawn spawn fork forkpty kill killpg".split()
+) | {"subprocess.Popen", "socket.connect", "socket.bind", "socket.sendto"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,9 @@ def reply_to(job: Mapping[str, Any]) -> dict[str, Any]:
 
     parts = parts_of(job["exercise"])
     faults = {part.name: "" for part in parts}
-    with TemporaryDirectory(prefix="regard-exercise-", ignore_cleanup_errors=True) as place:
+    with tempfile.TemporaryDirectory(
+        prefix="regard-exercise-", ignore_cleanup_errors=True
+    ) as place:
         folder = Path(place)
         (folder / "work").mkdir()
         (folder / "work" / "answer.py").write_text(job["source"], encoding="utf-8")
@@ -205,8 +215,10 @@ def _student(job: Mapping[str, Any], folder: Path) -> None:
     work = folder / "work"
     os.chdir(work)
     os.environ.update(HOME=str(work), TMPDIR=str(work))
+    tempfile.tempdir = None  # found again, below `work`
     parts = parts_of(job["exercise"])
     _limit(job["seconds"], job["megabytes"])
+    _watch(os.path.realpath(work))
     dump, write, leave = json.dumps, values.write, os._exit
     close = values.close
     try:
@@ -223,6 +235,22 @@ def _student(job: Mapping[str, Any], folder: Path) -> None:
     with contextlib.suppress(BaseException):
         sys.stdout.flush()
     leave(0)
+
+
+def _watch(folder: str) -> None:
+    """Refuse what Python code does outside a folder: writing, other processes, the network."""
+    decode, real, writes = os.fsdecode, os.path.realpath, os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+    def refuse(event: str, args: tuple[Any, ...]) -> None:
+        if event in REFUSED:
+            raise PermissionError(f"an answer may not call {event}")
+        if event in CHANGES or (event == "open" and (args[2] or 0) & writes):
+            for path in args[: 2 if event in {"os.rename", "os.link", "os.symlink"} else 1]:
+                inside = isinstance(path, int) or f"{real(decode(path))}/".startswith(f"{folder}/")
+                if not inside and path != os.devnull:
+                    raise PermissionError(f"an answer may write only in its folder, not {path}")
+
+    sys.addaudithook(refuse)
 
 
 def _limit(seconds: float, megabytes: int) -> None:

@@ -11,6 +11,7 @@ from regard.lab.exercises import EXERCISES, parts_of
 
 ENDINGS = (".py", ".ipynb")
 LARGEST = 1_000_000  # bytes of a file
+SOLUTIONS = "exercises.collection"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ def _read(path: Path) -> tuple[str, str]:
         text = path.read_text(encoding="utf-8-sig")
         source = code_of_notebook(text) if path.suffix == ".ipynb" else text
         ast.parse(source)
+        if SOLUTIONS in source:
+            return "", f"{path.name} uses {SOLUTIONS}, the course's own answers"
     except SyntaxError as error:
         return "", f"{path.name} line {error.lineno}: {error.msg}"
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError):
