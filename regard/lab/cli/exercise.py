@@ -45,8 +45,9 @@ def list_all(lang: Lang = "en", json: Json = False) -> None:
         ]
         emit_json({"exercises": rows})
         return
+    say(f"{'':>2}  {'exercise':<18}  from  title")
     for i, (name, words) in enumerate(titles.items(), 1):
-        say(f"{i:>2}  {name:<18}  {EXERCISES[name]}  {words}")
+        say(f"{i:>2}  {name:<18}  {EXERCISES[name]}   {words}")
     say(f"\nBegin: regard exercise start {next(iter(EXERCISES))}")
 
 

@@ -75,7 +75,7 @@ def _difference(due: Any, seen: Any) -> str:
             return f"it returns {_kind(seen)}, not {n} values"
         for i, (one, other) in enumerate(zip(due["items"], seen["items"], strict=True)):
             if fault := _difference(one, other):
-                return f"of value {i + 1}, {fault}"
+                return f"for returned value {i + 1} of {n}: {fault}"
         return ""
     if due.keys() != seen.keys():
         return f"it returns {_kind(seen)}, not {_kind(due)}"
@@ -89,7 +89,8 @@ def _difference(due: Any, seen: Any) -> str:
     for i, (one, other) in enumerate(zip(due["values"], seen["values"], strict=True)):
         if not (isnan(one) and isnan(other)) and not abs(one - other) <= TOLERANCE * (1 + abs(one)):
             place = ", ".join(map(str, _place(i, due["shape"])))
-            return f"element [{place}] is {other:.4g} and must be {one:.4g}"
+            what = f"element [{place}]" if place else "the result"
+            return f"{what} is {other:.4g} and must be {one:.4g}"
     return ""
 
 
@@ -115,7 +116,7 @@ def _kind(value: Any) -> str:
 
 
 def _by(shape: Sequence[int]) -> str:
-    return f"({', '.join(map(str, shape))})"
+    return str(tuple(shape))
 
 
 def _named(part: Part, seen: Sequence[Observation], first: int) -> str:

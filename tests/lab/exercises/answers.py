@@ -34,7 +34,7 @@ WRONG["kernel-regression"] = [
     (" * width", " * width.item()", "no gradient reaches width"),
     ("(x[:, None]", "(x.sub_(0.1)[:, None]", "changes its argument x"),
     ("return weights", "values.mul_(1.5)\n    return weights / 1.5", "changes its argument values"),
-    ("weights @ values", "(weights @ values)[:, None]", "shape (1, 1), not (1)"),
+    ("weights @ values", "(weights @ values)[:, None]", "shape (1, 1), not (1,)"),
 ]  # fmt: skip
 
 RIGHT["nearest-neighbours"] = [
@@ -57,7 +57,7 @@ WRONG["nearest-neighbours"] = [
     ("values[index]", "keys[index]", "averages the keys"),
     (", k, dim", ", k - 1, dim", "one neighbour too few"),
     (", k, dim", ", 2, dim", "right for"),
-    ("mean(dim=1)", "mean(dim=0)", "shape (2), not (1)"),
+    ("mean(dim=1)", "mean(dim=0)", "shape (2,), not (1,)"),
     ("values[index]", "values.detach()[index]", "no gradient reaches values"),
     ("return ", "x += 1\n    return ", "changes its argument x"),
 ]
@@ -212,7 +212,7 @@ WRONG["next-token"] = [
     ("i : i + 1", "0:1", "first symbol"),
     ("cat(outputs", "cat(outputs[::-1]", "reversed"),
     ("    outputs = []", "    outputs = []; hidden_state = hidden_state * 0", "initial state"),
-    ("squeeze(1), dim=1)", "squeeze(1), dim=0)", "of value 1"),
+    ("squeeze(1), dim=1)", "squeeze(1), dim=0)", "returned value 1 of 2"),
 ]
 
 RIGHT["heads"] = [

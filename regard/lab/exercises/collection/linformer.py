@@ -10,7 +10,7 @@ from regard.lab.exercises.part import Part, numbers
 
 
 def linformer(q: Tensor, k: Tensor, v: Tensor, E: Tensor, F: Tensor) -> Tensor:
-    """Return softmax(Q (E K)ᵀ / √d) (F V), in O(n r) instead of O(n m).
+    """Return softmax(Q (E K)ᵀ / √d) (F V); the keys are projected first.
 
     q: (batch, n, d); k: (batch, m, d); v: (batch, m, dv); E, F: (r, m). Returns (batch, n, dv).
     """

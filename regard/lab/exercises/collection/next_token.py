@@ -36,7 +36,8 @@ def get_next_token(
 
     encoder_out: (batch, length, hidden); input_X: (batch, 1), the symbols before;
     hidden_state: (1, batch, hidden). model has embedding_layer, get_context_vector(encoder_out,
-    hidden_state), decoder (a GRU, batch_first, that reads [embedding; context]) and linear.
+    hidden_state) -> (batch, 1, hidden), decoder (a GRU, batch_first, that reads
+    [embedding; context]) and linear.
     """
     return _step(model, encoder_out, input_X, hidden_state)
 
@@ -44,7 +45,7 @@ def get_next_token(
 def decoding(
     model: nn.Module, encoder_out: Tensor, decoder_X: Tensor, hidden_state: Tensor
 ) -> Tensor:
-    """Return the outputs of the decoder for given symbols: (batch, steps, hidden).
+    """Return the outputs of the GRU, before linear, for given symbols: (batch, steps, hidden).
 
     decoder_X: (batch, steps). Each step attends with the state of the step before.
     """
@@ -52,10 +53,10 @@ def decoding(
 
 
 def _step(
-    model: nn.Module, h: Tensor, x: Tensor, s: Tensor, way: str = ""
+    model: nn.Module, h: Tensor, x: Tensor, s: Tensor, way: str = "", query: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     m = SimpleNamespace(**model._modules, context=getattr(model, "get_context_vector"))  # noqa: B009
-    embedded, context = m.embedding_layer(x), m.context(h, s)
+    embedded, context = m.embedding_layer(x), m.context(h, s if query is None else query)
     if way == "mean":
         context = h.mean(1, keepdim=True)
     read = [context, embedded] if way == "swapped" else [embedded, context]
@@ -77,7 +78,8 @@ def _decoding(
     outputs, first = [], s
     for i in range(x.shape[1]):
         token = x[:, :1] if way == "first" else x[:, i : i + 1]
-        _, s = _step(model, h, token, first if way == "still" else s, wrong)
+        before, query = first if way == "still" else s, first if way == "once" else None
+        _, s = _step(model, h, token, before, wrong, query)
         outputs.append(s.transpose(0, 1))
     return torch.cat(outputs[::-1] if way == "reversed" else outputs, 1)
 
@@ -115,6 +117,9 @@ PARTS = [
             "wrong initial state: zeros, not hidden_state": partial(_decoding, way="zero"),
             "the state is not carried on: each step starts from the first": (
                 partial(_decoding, way="still")
+            ),
+            "the context is computed once; each step must ask with the state before it": (
+                partial(_decoding, way="once")
             ),
             "each step reads the first symbol": partial(_decoding, way="first"),
             "the outputs are in reversed order": partial(_decoding, way="reversed"),
