@@ -43,7 +43,31 @@ def page(
         f"script-src '{fingerprint(script)}'; base-uri 'none'; form-action 'none'; "
         "img-src data: blob:"  # figures that the reader saves as images
     )
-    head = tag(
+    content = tag("body", tag("main", *body), *data, tag("script", Html(script)))
+    head = _head(title, policy, style)
+    return f"<!doctype html>\n{tag('html', head, content, lang=lang)}\n"
+
+
+def learn_page() -> str:
+    """Return the explorer's lessons and its playground as one file, which needs no server.
+
+    The code that trains is a block of text, from which the page makes its worker.
+    """
+    style, script = static("report.css") + static("explorer.css"), bundle("learn-page.js")
+    policy = (
+        f"default-src 'none'; style-src '{fingerprint(style)}'; "
+        f"script-src '{fingerprint(script)}'; worker-src blob:; base-uri 'none'; "
+        "form-action 'none'; img-src data: blob:"
+    )
+    worker = tag("script", Html(bundle("train-worker.js")), type="text/plain", id="train-worker")
+    main = tag("main", "", id="main", tabindex="-1")
+    body = tag("body", main, worker, tag("script", Html(script)), class_="explorer")
+    head = _head("Attention that learns in the page · regard", policy, style)
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _head(title: str, policy: str, style: str) -> Html:
+    return tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
@@ -53,8 +77,6 @@ def page(
         tag("title", title),
         tag("style", Html(style)),
     )
-    content = tag("body", tag("main", *body), *data, tag("script", Html(script)))
-    return f"<!doctype html>\n{tag('html', head, content, lang=lang)}\n"
 
 
 @cache

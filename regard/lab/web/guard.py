@@ -23,7 +23,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "worker-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 HEADERS = {
     "content-security-policy": POLICY,

@@ -20,7 +20,7 @@ from tests.lab.web.conftest import Opened, answering, look_at, until, wait_for
 
 pytestmark = pytest.mark.browser
 TEXT = "the plot was not bad at all , and the plot was long"
-LESSONS = ("kernel", "scaling", "positions", "steps", "masks")
+LESSONS = ("train", "scaling", "positions", "steps", "masks")
 SHADES = (
     "[...[...document.querySelectorAll('.tokens')].at(-1).querySelectorAll('[data-i]')]"
     ".map((word) => Number(/w(\\d+)/.exec(word.className)?.[1] ?? 0))"
@@ -367,26 +367,6 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
     on.well()
 
 
-def test_the_kernel_lesson_is_kernel_regression(opened: Callable[..., Opened]) -> None:
-    on = opened(viewport={"width": 1200, "height": 900})
-    page = on.show("view=learn&lesson=kernel", ".drag")
-    width = page.locator("input[type=range]")
-    before = page.inner_text(".says")
-    width.fill("0.05")
-    assert page.inner_text(".says") != before
-    page.click("text=Find the best width")
-    error = float(page.inner_text(".says b >> nth=1"))
-    for value in ("0.1", "0.3", "1", "3"):
-        width.fill(value)
-        assert float(page.inner_text(".says b >> nth=1")) >= error
-    dot = page.locator(".drag").nth(4)
-    place = dot.get_attribute("cy")
-    dot.focus()
-    page.keyboard.press("ArrowUp")
-    assert float(dot.get_attribute("cy")) < float(place)
-    on.well()
-
-
 def test_the_scaling_lesson_shows_what_it_says(opened: Callable[..., Opened]) -> None:
     on = opened()
     page = on.show("view=learn&lesson=scaling", ".lesson .card")
@@ -464,13 +444,7 @@ def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Callable[..., Opened
     other = again.show(link("masks.cells=813"), ".board")
     assert "steps.step" not in page.url, "of the lesson before nothing is kept"
     assert other.inner_text(".says") == page.inner_text(".says")
-    page.click("text=Kernel regression")
-    page.locator(".drag").nth(4).focus()
-    page.keyboard.press("ArrowUp")
-    page.locator("input[type=range]").fill("0.21")
-    other = again.show(link("kernel.width=0.21"), ".drag")
-    assert other.inner_text(".says") == page.inner_text(".says")
-    wild = "view=learn&lesson=scaling&scaling.power=99&scaling.seed=x&kernel.points=a~b_"
+    wild = "view=learn&lesson=scaling&scaling.power=99&scaling.seed=x&train.score=x&train.rate=y"
     assert again.show(wild, ".lesson .card").inner_text("output") == "4096"
     on.well()
     again.well()

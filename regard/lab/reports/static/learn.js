@@ -1,11 +1,11 @@
 // Learn: interactive figures that explain attention, computed in the browser.
 import { readState, writeState } from "./ask.js";
 import { h, settled } from "./dom.js";
-import { kernelLesson } from "./learn-kernel.js";
 import { maskLesson } from "./learn-masks.js";
 import { positionLesson } from "./learn-positions.js";
 import { scalingLesson } from "./learn-scaling.js";
 import { stepLesson } from "./learn-steps.js";
+import { trainLesson } from "./learn-train.js";
 
 const PAUSE = 150; // milliseconds after the last change before it is written to the URL
 
@@ -35,7 +35,7 @@ function keptOf(lesson) {
 
 /** @type {[string, string, (kept: Kept) => Element][]} */
 const LESSONS = [
-  ["kernel", "Kernel regression", kernelLesson], ["scaling", "Why √d", scalingLesson], ["positions", "Positions", positionLesson],
+  ["train", "Playground", trainLesson], ["scaling", "Why √d", scalingLesson], ["positions", "Positions", positionLesson],
   ["steps", "One head, step by step", stepLesson], ["masks", "Masks", maskLesson],
 ];
 
@@ -68,6 +68,6 @@ export function learnView() {
     next.focus();
   }
 
-  show(readState().lesson ?? "kernel");
+  show(readState().lesson ?? "train");
   return h("div", { class: "view" }, h("h1", {}, "Learn"), h("p", { class: "lead formula" }, "f(q) = Σ normalize(score(q, kᵢ)) vᵢ"), tabs, place);
 }
