@@ -12,6 +12,7 @@ import myst_nb.core.render  # noqa: E402
 from site_parts import notebooks, reference, search, versions  # noqa: E402
 
 import regard  # noqa: E402
+from regard.lab.reports.page import learn_page  # noqa: E402
 
 # Notebooks call the command `regard` of the environment that builds the site, on one thread:
 # two of them run at once, and waiting threads would slow both.
@@ -94,6 +95,12 @@ def language_of(app: Any, page: str, template: str, context: dict[str, Any], tre
         context["language"] = "zh"
 
 
+def write_playground(app: Any, exception: Exception | None) -> None:
+    """Write the page that trains attention, one file (``build-finished``)."""
+    if not exception and app.builder.name == "html":
+        (Path(app.outdir) / "playground.html").write_text(learn_page(), encoding="utf-8")
+
+
 def setup(app: Any) -> dict[str, Any]:
     """Connect the generated parts."""
     app.add_search_language(search.SearchBoth)
@@ -104,4 +111,5 @@ def setup(app: Any) -> dict[str, Any]:
     app.connect("autodoc-skip-member", reference.skip)
     app.connect("html-page-context", language_of)
     app.connect("build-finished", versions.write)
+    app.connect("build-finished", write_playground)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

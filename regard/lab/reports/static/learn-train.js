@@ -101,7 +101,9 @@ export function trainLesson(kept) {
   let other = null;
   let playing = false;
   /** @type {number[][]} */
-  let [losses, scores] = [[], []];
+  let losses = [];
+  /** @type {number[][]} */
+  let scores = [];
   /** @type {number[][]} */
   let pairs = [];
   /** @type {Picture | null} */
@@ -167,7 +169,7 @@ export function trainLesson(kept) {
     const names = (/** @type {string[]} */ all) => /** @type {[string, string][]} */ (all.map((name) => [name, name]));
     const select = (/** @type {string} */ label, /** @type {string} */ key, /** @type {string[]} */ all) => choice(label, names(all), String(settings[key]), (value) => {
       set({ [key]: key === "heads" ? +value : value });
-      if (key === "score") controls();
+      if (key === "score" || key === "network") controls();
     });
     const { networks } = TASKS[task];
     says.textContent = TASKS[task].says;
@@ -178,7 +180,7 @@ export function trainLesson(kept) {
       ...(task === "regression" ? [
         slider("Points", { min: 5, max: 80, step: 1, value: settings.points, says: (v) => String(v) }, (v) => set({ points: v })),
         slider("Noise", { min: 0, max: 1, step: 0.05, value: settings.noise, says: (v) => v.toFixed(2) }, (v) => set({ noise: v })),
-      ] : [select("Mask", "mask", Object.keys(MASKS)), select("Position", "position", POSITIONS), select("Heads", "heads", ["1", "2", "4"])]),
+      ] : [...(settings.network === "recurrent" ? [] : [select("Mask", "mask", Object.keys(MASKS))]), select("Position", "position", POSITIONS), select("Heads", "heads", ["1", "2", "4"])]),
       slider("Rate", { min: -3, max: -0.5, step: 0.05, value: Math.log10(settings.rate), says: (v) => (10 ** v).toPrecision(2) }, (v) => set({ rate: +(10 ** v).toPrecision(2) })),
       slider("Seed", { min: 1, max: 50, step: 1, value: settings.seed, says: (v) => String(v) }, (v) => set({ seed: v })));
     compared();
