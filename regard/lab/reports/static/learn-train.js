@@ -205,7 +205,8 @@ export function trainLesson(kept) {
   function draw() {
     if (!picture) return;
     const now = picture;
-    told.textContent = `step ${losses.at(-1)?.[0] ?? 0}: loss ${num(losses.at(-1)?.[1] ?? Number.NaN)}, ${TASKS[task].unit} ${num(scores.at(-1)?.[1] ?? Number.NaN)}. ${now.says}`;
+    const [step, loss] = losses.at(-1) ?? [0, 0];
+    told.textContent = `step ${step}${step ? `: loss ${num(loss)}, ${TASKS[task].unit} ${num(scores.at(-1)?.[1] ?? Number.NaN)}` : ""}. ${now.says}`;
     place.replaceChildren(
       ...(now.curve ? [figure({ title: "Points and prediction", node: curveOf(now), rows: () => [["x", "y"], ...(now.points ?? []).map((p) => [p.x, p.y])] })] : []),
       figure({ title: "Weights", node: mapsOf(now), says: "Queries in rows, keys in columns; the square root of each weight.", rows: () => [["head", "query", ...now.columns], ...now.weights.flatMap((head, k) => head.map((row, i) => [k + 1, now.rows[i], ...row]))] }),
@@ -222,7 +223,7 @@ export function trainLesson(kept) {
     }
     picture = data.picture;
     if (Number.isFinite(data.loss)) losses.push([data.steps, data.loss]);
-    scores.push([data.steps, data.score]);
+    if (Number.isFinite(data.score)) scores.push([data.steps, data.score]);
     if (playing && data.score >= TASKS[task].solved && !solved.textContent) {
       solved.textContent = `Solved after ${data.steps} steps and ${data.seconds.toFixed(1)} s of training.`;
       run(false);

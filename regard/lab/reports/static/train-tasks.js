@@ -290,7 +290,7 @@ export const TASKS = {
   retrieve: { title: "Retrieval", says: "Six pairs of a letter and a digit; each query is a letter, and the answer is its digit. One layer of attention must find the pair.",
     networks: [], unit: "accuracy", solved: 0.98, steps: 60, usual: SCALED, begin: sequences },
   sort: { title: "Sorting", says: "Six different digits in any order, to be written in order. The query is the digit written before, so attention must find the next larger one.",
-    networks: [], unit: "accuracy", solved: 0.98, steps: 300, usual: { ...SCALED, rate: 0.02 }, begin: sequences },
+    networks: [], unit: "accuracy", solved: 0.98, steps: 250, usual: { ...SCALED, rate: 0.02 }, begin: sequences },
   reverse: { title: "Reversal", says: "Six letters, to be written from the end. The alignment of what is written (rows) with what was read (columns) appears while it trains.",
     networks: ["attention", "recurrent"], unit: "accuracy", solved: 0.98, steps: 80, usual: { ...SCALED, network: "attention", position: "sinusoidal" }, begin: sequences },
   ladder: { title: "Word order", says: "Is the review positive? Three of four sentences have words of both kinds, and only their order tells which counts. Without positions, attention cannot see the order. CLS has one query and needs several heads.",

@@ -13,10 +13,10 @@ let seconds = 0;
 /** What is running; a later order ends it. */
 let order = 0;
 
-/** Send what there is to see. @param {number} loss */
+/** Send what there is to see; before the first step without the score, which takes longer. @param {number} loss */
 function show(loss) {
   const now = /** @type {import("./train-tasks.js").Training} */ (training);
-  postMessage({ kind: "seen", steps, seconds, loss, score: now.score(), picture: now.picture() });
+  postMessage({ kind: "seen", steps, seconds, loss, score: steps ? now.score() : Number.NaN, picture: now.picture() });
 }
 
 /** Train until another order comes, with a pause between slices in which orders arrive. @param {number} mine */
