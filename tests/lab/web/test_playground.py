@@ -257,6 +257,34 @@ def test_the_width_of_a_kernel_is_learned_in_the_explorer(opened: Callable[..., 
     on.well()
 
 
+def press(page: Any, label: str) -> None:
+    """Reach a button by Tab and press Enter."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == label:
+            page.keyboard.press("Enter")
+            return
+    raise AssertionError(f"Tab never reaches {label}")
+
+
+def test_by_the_keyboard_alone_a_task_is_chosen_and_trained(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "playground.html"
+    path.write_text(learn_page(), encoding="utf-8")
+    on = Opened(browser, path.as_uri())
+    on.page.goto(path.as_uri())
+    on.page.wait_for_selector(".train-map")
+    while on.page.evaluate("document.activeElement.ariaLabel") != "Task":
+        on.page.keyboard.press("Tab")
+    on.page.keyboard.press("ArrowDown")
+    until(on.page, lambda: on.page.locator(".train-map text").count() == 12)  # six pairs are read
+    press(on.page, "Train")
+    until(on.page, lambda: on.page.inner_text(".status").startswith("Solved after"), 60)
+    press(on.page, "Keep these settings as A")
+    press(on.page, "Compare A and B over ten seeds")
+    until(on.page, lambda: "1 of 10 seeds" in on.page.inner_text(".says >> nth=1"), 60)
+    on.well()
+
+
 def test_without_a_server_equal_settings_are_no_evidence(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "playground.html"
     path.write_text(learn_page(), encoding="utf-8")

@@ -38,7 +38,7 @@ function chart(label, points, look) {
   const [least, most] = [Math.min(0, ...seen.map(([, y]) => y)), Math.max(look ? 1 : 0.1, ...seen.map(([, y]) => y))];
   const last = Math.max(1, ...seen.map(([x]) => x));
   const px = (/** @type {number} */ x) => LEFT + (x / last) * (WIDE - LEFT - 12);
-  const py = (/** @type {number} */ y) => 10 + ((most - y) / (most - least)) * (HIGH - FOOT - 10);
+  const py = (/** @type {number} */ y) => 18 + ((most - y) / (most - least)) * (HIGH - FOOT - 18);
   return svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "lesson-figure", role: "img", "aria-label": `${label} over steps, now ${num(seen.at(-1)?.[1] ?? Number.NaN)}` },
     svg("path", { d: `M${LEFT} ${py(0)}H${WIDE - 12}`, class: "axis" }),
     [least, (least + most) / 2, most].map((y) => svg("text", { x: LEFT - 6, y: py(y) + 4, class: "end soft", "font-size": 12 }, num(y, 2))),
