@@ -123,7 +123,7 @@ def _named(part: Part, seen: Sequence[Observation], first: int) -> str:
     """Return the sentence of the wrong variant that does the same, or ""."""
     same = {
         says: [_alike(*pair) for pair in zip(_observed(part, wrong), seen, strict=True)]
-        for says, wrong in part.wrong.items()
+        for says, wrong in part.variants.items()
     }
     for says, alike in same.items():
         if all(alike):

@@ -47,7 +47,7 @@ def test_starters_are_blank_and_named_faults_are_distinct_and_wrong(name: str) -
     for part in parts:
         assert part.reference.__doc__
         assert judge(part, observe_all(part, part.reference)) == ""
-        for says, wrong in part.wrong.items():
+        for says, wrong in part.variants.items():
             assert judge(part, observe_all(part, wrong)).startswith(says)
 
 

@@ -1,7 +1,5 @@
 """The context vector of document 001."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -14,26 +12,9 @@ def context_vector(encoder_out: Tensor, hidden_state: Tensor, W: Tensor) -> Tens
     encoder_out: (batch, length, hidden); hidden_state: (1, batch, hidden); W: (hidden, hidden).
     Returns (batch, 1, hidden).
     """
-    return _context(encoder_out, hidden_state, W)
-
-
-def _context(h: Tensor, s: Tensor, W: Tensor, dim: int = 1, scale: float = 1.0) -> Tensor:
-    scores = (h @ W.mT) @ s.permute(1, 2, 0) * scale
-    return (torch.softmax(scores, dim) * h).sum(1, keepdim=True)
-
-
-def _projected(h: Tensor, s: Tensor, W: Tensor) -> Tensor:
-    projected = h @ W.mT
-    weights = torch.softmax(projected @ s.permute(1, 2, 0), 1)
-    return (weights * projected).sum(1, keepdim=True)
-
-
-def _plain(h: Tensor, s: Tensor, W: Tensor) -> Tensor:
-    return ((h @ W.mT) @ s.permute(1, 2, 0) * h).sum(1, keepdim=True)
-
-
-def _last(h: Tensor, s: Tensor, W: Tensor) -> Tensor:
-    return h[:, -1:]
+    scores = encoder_out @ W.mT @ hidden_state.permute(1, 2, 0)
+    weights = torch.softmax(scores, 1)
+    return (weights * encoder_out).sum(1, keepdim=True)
 
 
 def _cases() -> list[tuple[Tensor, ...]]:
@@ -44,25 +25,18 @@ def _cases() -> list[tuple[Tensor, ...]]:
 
 
 PARTS = [
-    Part(
-        context_vector,
-        _cases,
-        {
-            "the softmax runs over the last axis, which has one number: every weight is 1": partial(
-                _context, dim=2
-            ),
-            "the softmax runs over the batch, not the words": partial(_context, dim=0),
-            "the scores are weights without a softmax": _plain,
-            "W multiplies the states from the wrong side": (lambda h, s, W: _context(h, s, W.mT)),
-            "W is not used": lambda h, s, W: _context(h, s, torch.eye(len(W))),
-            "the values are W h; they must be the states h": _projected,
-            "the sum over the words is a plain mean": (
-                lambda h, s, W: _context(h, s, W, scale=0.0)
-            ),
-            "the last state is returned, without attention": _last,
-            "the weighted sum is divided by the length": (
-                lambda h, s, W: _context(h, s, W) / h.shape[1]
-            ),
-        },
-    )
-]
+    Part(context_vector, _cases, {
+        "the softmax runs over the last axis, which has one number: every weight is 1":
+            ("(scores, 1)", "(scores, 2)"),
+        "the softmax runs over the batch, not the words": ("(scores, 1)", "(scores, 0)"),
+        "the scores are weights without a softmax": ("torch.softmax(scores, 1)", "scores"),
+        "W multiplies the states from the wrong side": ("W.mT", "W"),
+        "W is not used": (" @ W.mT", ""),
+        "the values are W h; they must be the states h":
+            ("weights * encoder_out", "weights * (encoder_out @ W.mT)"),
+        "the sum over the words is a plain mean": ("(scores, 1)", "(0 * scores, 1)"),
+        "the last state is returned, without attention":
+            ("(weights * encoder_out).sum(1, keepdim=True)", "encoder_out[:, -1:]"),
+        "the weighted sum is divided by the length": (".sum(", ".mean("),
+    }),
+]  # fmt: skip

@@ -1,7 +1,5 @@
 """Nadaraya–Watson kernel regression with a learned width."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -13,26 +11,8 @@ def kernel_regression(x: Tensor, keys: Tensor, values: Tensor, width: Tensor) ->
 
     x: (n,); keys, values: (m,); width: (), the learned w. Returns (n,).
     """
-    return _with(x, keys, values, width)
-
-
-def _with(
-    x: Tensor, keys: Tensor, values: Tensor, width: Tensor, half: float = 0.5, dim: int = 1
-) -> Tensor:
-    distances = (x[:, None] - keys[None]) * width
-    return torch.softmax(-half * distances**2, dim) @ values
-
-
-def _unsquared(x: Tensor, keys: Tensor, values: Tensor, width: Tensor) -> Tensor:
-    return torch.softmax(-width * (x[:, None] - keys) ** 2 / 2, 1) @ values
-
-
-def _sums(x: Tensor, keys: Tensor, values: Tensor, width: Tensor) -> Tensor:
-    return torch.exp(-(((x[:, None] - keys) * width) ** 2) / 2) @ values
-
-
-def _absolute(x: Tensor, keys: Tensor, values: Tensor, width: Tensor) -> Tensor:
-    return torch.softmax(-((x[:, None] - keys) * width).abs() / 2, 1) @ values
+    scores = -(((x[:, None] - keys) * width) ** 2) / 2
+    return torch.softmax(scores, 1) @ values
 
 
 def _cases() -> list[tuple[Tensor, ...]]:
@@ -42,22 +22,16 @@ def _cases() -> list[tuple[Tensor, ...]]:
 
 
 PARTS = [
-    Part(
-        kernel_regression,
-        _cases,
-        {
-            "the softmax runs over the queries, not the keys": partial(_with, dim=0),
-            "the exponent lacks the factor 1/2": partial(_with, half=1.0),
-            "the sign of the exponent is missing, so far points weigh most": partial(
-                _with, half=-0.5
-            ),
-            "the width is multiplied after the square, not before": _unsquared,
-            "the width is not used": lambda x, k, v, w: _with(x, k, v, torch.ones(())),
-            "the width divides the distance instead of multiplying it": (
-                lambda x, k, v, w: _with(x, k, v, 1 / w)
-            ),
-            "the weights are not divided by their sum": _sums,
-            "the distance is not squared": _absolute,
-        },
-    )
-]
+    Part(kernel_regression, _cases, {
+        "the softmax runs over the queries, not the keys": ("(scores, 1)", "(scores, 0)"),
+        "the exponent lacks the factor 1/2": (" / 2", ""),
+        "the sign of the exponent is missing, so far points weigh most": ("= -(", "= ("),
+        "the width is multiplied after the square, not before":
+            (" * width) ** 2", ") ** 2 * width"),
+        "the width is not used": (" * width", ""),
+        "the width divides the distance instead of multiplying it": ("* width", "/ width"),
+        "the weights are not divided by their sum":
+            ("torch.softmax(scores, 1)", "torch.exp(scores)"),
+        "the distance is not squared": (" ** 2", ".abs()"),
+    }),
+]  # fmt: skip

@@ -1,7 +1,6 @@
 """One step of a GRU decoder with attention, and a whole decoding (document 001)."""
 
-from functools import partial
-from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +38,11 @@ def get_next_token(
     hidden_state) -> (batch, 1, hidden), decoder (a GRU, batch_first, that reads
     [embedding; context]) and linear.
     """
-    return _step(model, encoder_out, input_X, hidden_state)
+    m: Any = model
+    embedding = m.embedding_layer(input_X)
+    context = m.get_context_vector(encoder_out, hidden_state)
+    output, new = m.decoder(torch.cat([embedding, context], -1), hidden_state)
+    return m.linear(output).squeeze(1).argmax(1), new
 
 
 def decoding(
@@ -49,81 +52,49 @@ def decoding(
 
     decoder_X: (batch, steps). Each step attends with the state of the step before.
     """
-    return _decoding(model, encoder_out, decoder_X, hidden_state)
+    m: Any = model
+    outputs: list[Tensor] = []
+    for x in decoder_X.split(1, 1):
+        context = m.get_context_vector(encoder_out, hidden_state)
+        read = torch.cat([m.embedding_layer(x), context], -1)
+        output, hidden_state = m.decoder(read, hidden_state)
+        outputs.append(output)
+    return torch.cat(outputs, 1)
 
 
-def _step(
-    model: nn.Module, h: Tensor, x: Tensor, s: Tensor, way: str = "", query: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    m = SimpleNamespace(**model._modules, context=getattr(model, "get_context_vector"))  # noqa: B009
-    embedded, context = m.embedding_layer(x), m.context(h, s if query is None else query)
-    if way == "mean":
-        context = h.mean(1, keepdim=True)
-    read = [context, embedded] if way == "swapped" else [embedded, context]
-    output, state = m.decoder(torch.cat(read, -1), None if way == "zero" else s)
-    logits = m.linear(output).squeeze(1)
-    if way == "late":
-        output = torch.cat([embedded, m.context(h, state)], -1)
-        output, state = m.decoder(output, s)
-        logits = m.linear(output).squeeze(1)
-    token = logits.argmin(1) if way == "least" else logits.argmax(1)
-    return (logits if way == "logits" else token), (s if way == "old" else state)
-
-
-def _decoding(
-    model: nn.Module, h: Tensor, x: Tensor, s: Tensor, way: str = "", wrong: str = ""
-) -> Tensor:
-    if way == "zero":
-        s = torch.zeros_like(s)
-    outputs, first = [], s
-    for i in range(x.shape[1]):
-        token = x[:, :1] if way == "first" else x[:, i : i + 1]
-        before, query = first if way == "still" else s, first if way == "once" else None
-        _, s = _step(model, h, token, before, wrong, query)
-        outputs.append(s.transpose(0, 1))
-    return torch.cat(outputs[::-1] if way == "reversed" else outputs, 1)
-
-
-def _cases(steps: bool = False) -> list[Arguments]:
+def _cases(steps: int) -> list[Arguments]:
     cases: list[Arguments] = []
     for words, embedding, hidden, batch in ((5, 2, 3, 1), (9, 4, 6, 3), (13, 5, 4, 2)):
         model = Model(words, embedding, hidden)
         x = torch.arange(batch * 4).view(batch, 4) % words
-        first = model.first[:, :batch]
-        cases.append((model, model.states[:batch], x if steps else x[:, :1], first))
+        cases.append((model, model.states[:batch], x[:, :steps], model.first[:, :batch]))
     return cases
 
 
 PARTS = [
-    Part(
-        get_next_token,
-        _cases,
-        {
-            "the decoder starts from zeros, not from hidden_state": partial(_step, way="zero"),
-            "context and embedding are joined in the wrong order": partial(_step, way="swapped"),
-            "the context is a plain mean of the encoder's states": partial(_step, way="mean"),
-            "the old state is returned, not the new one": partial(_step, way="old"),
-            "logits are returned, not the most likely symbol": partial(_step, way="logits"),
-            "the least likely symbol is returned": partial(_step, way="least"),
-            "the query is the state after the step; it must be the one before": (
-                partial(_step, way="late")
-            ),
-        },
-    ),
-    Part(
-        decoding,
-        lambda: _cases(True),
-        {
-            "wrong initial state: zeros, not hidden_state": partial(_decoding, way="zero"),
-            "the state is not carried on: each step starts from the first": (
-                partial(_decoding, way="still")
-            ),
-            "the context is computed once; each step must ask with the state before it": (
-                partial(_decoding, way="once")
-            ),
-            "each step reads the first symbol": partial(_decoding, way="first"),
-            "the outputs are in reversed order": partial(_decoding, way="reversed"),
-            "the context is a plain mean of the encoder's states": partial(_decoding, wrong="mean"),
-        },
-    ),
-]
+    Part(get_next_token, lambda: _cases(1), {
+        "the decoder starts from zeros, not from hidden_state": ("-1), hidden_state)", "-1))"),
+        "context and embedding are joined in the wrong order":
+            ("[embedding, context]", "[context, embedding]"),
+        "the context is a plain mean of the encoder's states":
+            ("m.get_context_vector(encoder_out, hidden_state)", "encoder_out.mean(1, True)"),
+        "the old state is returned, not the new one": ("(1), new", "(1), hidden_state"),
+        "logits are returned, not the most likely symbol": (".argmax(1)", ""),
+        "the least likely symbol is returned": ("argmax", "argmin"),
+        "the query is the state after the step; it must be the one before":
+            ("vector(encoder_out, hidden_state)",
+             "vector(encoder_out, get_next_token(model, encoder_out, input_X, hidden_state)[1])"),
+    }),
+    Part(decoding, lambda: _cases(4), {
+        "wrong initial state: zeros, not hidden_state":
+            ("m: Any = model", "m, hidden_state = model, 0 * hidden_state"),
+        "the state is not carried on: each step starts from the first":
+            ("output, hidden_state =", "output, _ ="),
+        "the context is computed once; each step must ask with the state before it":
+            ("context = m", "context = context if outputs else m"),
+        "each step reads the first symbol": ("layer(x)", "layer(decoder_X[:, :1])"),
+        "the outputs are in reversed order": ("cat(outputs", "cat(outputs[::-1]"),
+        "the context is a plain mean of the encoder's states":
+            ("m.get_context_vector(encoder_out, hidden_state)", "encoder_out.mean(1, True)"),
+    }),
+]  # fmt: skip

@@ -11,7 +11,8 @@ def sinusoidal(length: int, width: int) -> Tensor:
 
     Column 2j is sin(i / 10000^(2j / width)), column 2j + 1 is cos of the same.
     """
-    return _table(torch.arange(length), width)
+    angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, width, 2) / width)
+    return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)
 
 
 def rotate(p: Tensor, offset: int) -> Tensor:
@@ -19,73 +20,29 @@ def rotate(p: Tensor, offset: int) -> Tensor:
 
     p: (width,), a row of `sinusoidal`. Returns (width,). Each pair of columns is rotated.
     """
-    return _rotated(p, offset)
-
-
-def _table(positions: Tensor, width: int, base: float = 10000.0, step: float = 2.0) -> Tensor:
-    frequencies = torch.pow(base, -torch.arange(width // 2) * step / width)
-    angles: Tensor = positions[:, None] * frequencies
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
-
-
-def _halves(length: int, width: int) -> Tensor:
-    table = sinusoidal(length, width)
-    return torch.cat([table[:, 0::2], table[:, 1::2]], 1)
-
-
-def _swapped(length: int, width: int) -> Tensor:
-    pairs: Tensor = sinusoidal(length, width).unflatten(1, (-1, 2))
-    return pairs.flip(2).flatten(1)
-
-
-def _each(length: int, width: int) -> Tensor:
-    """Give each column its own frequency: 10000^(h / width) for the cosines too."""
-    angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(width) / width)
-    return torch.where(torch.arange(width) % 2 == 0, angles.sin(), angles.cos())
-
-
-def _rotated(p: Tensor, offset: float, same: bool = False) -> Tensor:
-    width = len(p)
-    frequencies = 10000.0 ** (-torch.arange(width // 2) * 2 / width)
-    angles = offset * (torch.ones_like(frequencies) if same else frequencies)
+    angles = offset / 10000 ** (torch.arange(0, len(p), 2) / len(p))
     sine, cosine = p[0::2], p[1::2]
-    return torch.stack([
-        angles.cos() * sine + angles.sin() * cosine,
-        angles.cos() * cosine - angles.sin() * sine,
-    ], -1).flatten()  # fmt: skip
+    first = angles.cos() * sine + angles.sin() * cosine
+    second = angles.cos() * cosine - angles.sin() * sine
+    return torch.stack([first, second], 1).flatten()
 
 
 PARTS = [
-    Part(
-        sinusoidal,
-        lambda: [(2, 4), (7, 6), (5, 12)],
-        {
-            "off by one: positions begin at 1": (
-                lambda n, d: _table(torch.arange(1, n + 1), d)
-            ),
-            "sines and cosines stand in two halves; they must alternate": _halves,
-            "sine and cosine are swapped": _swapped,
-            "the exponent is j / d; it must be 2j / d": (
-                lambda n, d: _table(torch.arange(n), d, step=1.0)
-            ),
-            "a cosine has another frequency than the sine before it": _each,
-            "the base is not 10000": lambda n, d: _table(torch.arange(n), d, base=1000.0),
-            "the frequencies rise; they must fall": (
-                lambda n, d: _table(torch.arange(n), d, base=1e-4)
-            ),
-        },
-    ),
-    Part(
-        rotate,
-        lambda: [(_table(torch.tensor([1]), 4)[0], 2), (_table(torch.tensor([5]), 8)[0], -3),
-                 (numbers(6), 4)],
-        {
-            "it rotates backwards": lambda p, offset: _rotated(p, -offset),
-            "all pairs turn by the same angle": lambda p, offset: _rotated(p, offset, True),
-            "it adds the vector of the offset": (
-                lambda p, offset: p + _table(torch.tensor([offset]), len(p))[0]
-            ),
-            "it is not rotated at all": lambda p, offset: p,
-        },
-    ),
+    Part(sinusoidal, lambda: [(2, 4), (7, 6), (5, 12)], {
+        "off by one: positions begin at 1": ("arange(length)", "arange(1, length + 1)"),
+        "sines and cosines stand in two halves; they must alternate": ("2).flatten", "1).flatten"),
+        "sine and cosine are swapped": (".sin(), angles.cos()", ".cos(), angles.sin()"),
+        "the exponent is j / d; it must be 2j / d": ("(0, width, 2)", "(width // 2)"),
+        "a cosine has another frequency than the sine before it":
+            ("angles.cos()", "(angles / 10000 ** (1 / width)).cos()"),
+        "the base is not 10000": ("10000 **", "1000 **"),
+        "the frequencies rise; they must fall": ("/ 10000 **", "* 10000 **"),
+    }),
+    Part(rotate, lambda: [(sinusoidal(2, 4)[1], 2), (sinusoidal(6, 8)[5], -3), (numbers(6), 4)], {
+        "it rotates backwards": ("= offset", "= -offset"),
+        "all pairs turn by the same angle": ("/ 10000 **", "/ 1 **"),
+        "it adds the vector of the offset":
+            ("[first, second], 1)", "[sine + angles.sin(), cosine + angles.cos()], 1)"),
+        "it is not rotated at all": ("torch.stack([first, second], 1).flatten()", "p"),
+    }),
 ]  # fmt: skip

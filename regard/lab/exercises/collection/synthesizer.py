@@ -1,8 +1,5 @@
 """The Synthesizer of equation a5.2.3 in document 004."""
 
-import math
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -15,46 +12,25 @@ def synthesizer(x: Tensor, A: Tensor, b1: Tensor, B: Tensor, b2: Tensor, V: Tens
     x: (batch, n, d); A: (d, e); b1: (e,); B: (e, l); b2: (l,); V: (d, dv). Returns (batch, n, dv).
     A text has n ≤ l words; of the l scores of each word the first n are used.
     """
-    return _head(x, A, b1, B, b2, V)
-
-
-def _head(
-    x: Tensor, A: Tensor, b1: Tensor, B: Tensor, b2: Tensor, V: Tensor, way: str = ""
-) -> Tensor:
-    n, hidden = x.shape[1], x @ A + b1
-    scores = (hidden if way == "linear" else torch.relu(hidden)) @ B + b2
-    if way == "after":
-        return torch.softmax(scores, -1)[..., :n] @ (x @ V)
-    if way == "last":
-        scores = scores[..., -n:]
-    scores = scores[..., :n]
-    if way == "scaled":
-        scores = scores / math.sqrt(A.shape[1])
-    weights = scores if way == "raw" else torch.softmax(scores, 1 if way == "rows" else -1)
-    return weights @ x if way == "values" else weights @ (x @ V)
-
-
-def _case(batch: int, n: int, d: int, e: int, block: int, dv: int) -> tuple[Tensor, ...]:
-    return (numbers(batch, n, d), numbers(d, e), numbers(e), numbers(e, block),
-            numbers(block), numbers(d, dv))  # fmt: skip
+    n = x.shape[1]
+    scores = torch.relu(x @ A + b1) @ B + b2
+    return torch.softmax(scores[..., :n], -1) @ (x @ V)
 
 
 PARTS = [
-    Part(
-        synthesizer,
-        lambda: [_case(1, 3, 2, 4, 3, 1), _case(2, 4, 3, 5, 6, 2), _case(3, 2, 5, 3, 7, 4)],
-        {
-            "ReLU is missing": partial(_head, way="linear"),
-            "the softmax runs over the rows, not the keys": partial(_head, way="rows"),
-            "the scores are cut after the softmax, so weights do not sum to 1": (
-                partial(_head, way="after")
-            ),
-            "the last n scores are used, not the first": partial(_head, way="last"),
-            "the scores are divided by √e; a5.2.3 has no scale": (partial(_head, way="scaled")),
-            "the softmax is missing": partial(_head, way="raw"),
-            "the values are X, not X V": partial(_head, way="values"),
-            "b1 is missing": lambda x, A, b1, B, b2, V: _head(x, A, 0 * b1, B, b2, V),
-            "b2 is missing": lambda x, A, b1, B, b2, V: _head(x, A, b1, B, 0 * b2, V),
-        },
-    )
-]
+    Part(synthesizer, lambda: [
+        (numbers(b, n, d), numbers(d, e), numbers(e), numbers(e, m), numbers(m), numbers(d, dv))
+        for b, n, d, e, m, dv in ((1, 3, 2, 4, 3, 1), (2, 4, 3, 5, 6, 2), (3, 2, 5, 3, 7, 4))
+    ], {
+        "ReLU is missing": ("torch.relu", ""),
+        "the softmax runs over the rows, not the keys": (":n], -1)", ":n], 1)"),
+        "the scores are cut after the softmax, so weights do not sum to 1":
+            ("[..., :n], -1)", ", -1)[..., :n]"),
+        "the last n scores are used, not the first": ("[..., :n]", "[..., -n:]"),
+        "the scores are divided by √e; a5.2.3 has no scale": (":n],", ":n] / len(b1) ** 0.5,"),
+        "the softmax is missing": ("torch.softmax(scores[..., :n], -1)", "scores[..., :n]"),
+        "the values are X, not X V": ("(x @ V)", "x"),
+        "b1 is missing": ("x @ A + b1", "x @ A"),
+        "b2 is missing": ("@ B + b2", "@ B"),
+    }),
+]  # fmt: skip
