@@ -40,9 +40,7 @@ def list_all(lang: Lang = "en", json: Json = False) -> None:
     """List the exercises in the order of the course."""
     titles = {name: title(name, lang) for name in EXERCISES}
     if json:
-        rows = [
-            {"name": name, "title": titles[name], "document": EXERCISES[name]} for name in titles
-        ]
+        rows = [{"name": n, "title": titles[n], "document": EXERCISES[n]} for n in titles]
         emit_json({"exercises": rows})
         return
     say(f"{'':>2}  {'exercise':<18}  from  title")
@@ -65,10 +63,9 @@ def start(
     """
     from regard.core.atomic_io import write_bytes
 
-    text, _ = page(name, lang)
-    stem = out / name.replace("-", "_")
-    files = {stem.with_suffix(".md"): text, stem.with_suffix(".py"): starter(name)}
-    if (code := stem.with_suffix(".py")).exists():
+    code = out / f"{name.replace('-', '_')}.py"
+    files = {code.with_suffix(".md"): page(name, lang)[0], code: starter(name)}
+    if code.exists():
         raise RegardError(f"{code} exists; continue there, or give another --out")
     out.mkdir(parents=True, exist_ok=True)
     for path, content in files.items():
@@ -181,14 +178,12 @@ def grade(
         for i, (student, given) in enumerate(answers.items()):
             show(i, len(answers), student)
             for name in asked:
-                of = len(parts_of(name))
-                if name not in given:
-                    rows.writerow([_cell(student), name, 0, 0, of, "not handed in"])
-                    continue
-                verdict = runner.judge(given[name])
-                passes[name] += verdict.passed
-                rows.writerow([_cell(student), name, int(verdict.passed), verdict.points, of,
-                               _cell(verdict.message)])  # fmt: skip
+                of, row = len(parts_of(name)), (0, 0, "not handed in")
+                if name in given:
+                    verdict = runner.judge(given[name])
+                    passes[name] += verdict.passed
+                    row = int(verdict.passed), verdict.points, _cell(verdict.message)
+                rows.writerow([_cell(student), name, *row[:2], of, row[2]])
     write_bytes(out, table.getvalue().encode())
     for name, count in passes.items():
         say(f"{name:<18}  {count} of {len(answers)} passed")

@@ -60,16 +60,11 @@ def page(name: str, lang: str = "en") -> tuple[str, list[str]]:
     stem = name.replace("-", "_")
     path = FOLDER / (f"{stem}.md" if lang == "en" else f"{stem}.{lang}.md")
     if not path.is_file():
-        known = sorted(other.suffixes[0][1:] for other in FOLDER.glob(f"{stem}.*.md"))
-        raise RegardError(
-            f"{name} has no page in {lang!r}; its languages are: en, {', '.join(known)}"
-        )
-    text, _, hints = path.read_text(encoding="utf-8").partition("\n## Hints\n")
-    if not hints:
-        text, _, hints = text.partition("\n## 提示\n")
-    return f"{text.rstrip()}\n", [
-        one.strip() for one in re.split(r"^\d+\. ", hints, flags=re.M)[1:]
-    ]
+        known = ["en", *sorted(one.suffixes[0][1:] for one in FOLDER.glob(f"{stem}.*.md"))]
+        raise RegardError(f"{name} has no page in {lang!r}; its languages are: {', '.join(known)}")
+    text, hints = HINTS.split(path.read_text(encoding="utf-8"))
+    numbered = re.split(r"^\d+\. ", hints, flags=re.M)[1:]
+    return f"{text.rstrip()}\n", [one.strip() for one in numbered]
 
 
 def title(name: str, lang: str = "en") -> str:
@@ -85,11 +80,9 @@ def starter(name: str) -> str:
     """
     lines: list[str] = []
     for part in parts_of(name):
-        signature = str(inspect.signature(part.reference)).replace("torch.Tensor", "Tensor")
-        signature = re.sub(r"\btorch\.(?=nn)|\bcollections\.abc\.", "", signature)
-        signature = signature.replace("nn.modules.module.Module", "nn.Module")
-        lines += ["", "", f"def {part.name}{signature}:", f'    """{part.reference.__doc__}"""']
-        lines += ['    raise NotImplementedError("your turn")']
+        signature, words, _ = inspect.getsource(part.reference).split('"""')
+        signature = re.sub(r"\(\n +(.*)\n\)", r"(\1)", signature)  # in one line
+        lines += ["", "", f'{signature}"""{words}"""', '    raise NotImplementedError("your turn")']
     command = f"regard exercise check {name.replace('-', '_')}.py"
     head = [f'"""{title(name)}.\n\nFill in the blanks, then run: {command}\n"""', ""]
     if any("Callable[" in line for line in lines):

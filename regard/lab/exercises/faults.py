@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 from math import isnan, prod
 from typing import Any
 
@@ -31,10 +32,9 @@ def judge(part: Part, seen: Sequence[Observation]) -> str:
         if seen[first].get("error") == "it is still blank":
             return "it is still blank"
         where = f"for {shown(part.reference, cases[first])}"
-        if named := _named(part, seen, first):
-            return f"{named}; {where} {faults[first]}"
-        if changed := _changed(part.reference, due[first], seen[first]):
-            return f"{changed}; {where} {faults[first]}"
+        cause = _named(part, seen, first) or _changed(part.reference, due[first], seen[first])
+        if cause:
+            return f"{cause}; {where} {faults[first]}"
         if first:
             before = shown(part.reference, cases[0])
             return f"right for {before}, but {where} {faults[first]}"
@@ -83,40 +83,23 @@ def _difference(due: Any, seen: Any) -> str:
         right = type(due["plain"]) is type(seen["plain"]) and due["plain"] == seen["plain"]
         return "" if right else f"it returns {seen['plain']!r}, not {due['plain']!r}"[:300]
     if due["shape"] != seen["shape"]:
-        return f"it returns the shape {_by(seen['shape'])}, not {_by(due['shape'])}"
+        return f"it returns the shape {tuple(seen['shape'])}, not {tuple(due['shape'])}"
     if len(seen["values"]) != prod(due["shape"]):
         return "the answer cannot be read"
-    for i, (one, other) in enumerate(zip(due["values"], seen["values"], strict=True)):
+    places = product(*map(range, due["shape"]))
+    for place, one, other in zip(places, due["values"], seen["values"], strict=True):
         if not (isnan(one) and isnan(other)) and not abs(one - other) <= TOLERANCE * (1 + abs(one)):
-            place = ", ".join(map(str, _place(i, due["shape"])))
-            what = f"element [{place}]" if place else "the result"
+            what = f"element {list(place)}" if place else "the result"
             return f"{what} is {other:.4g} and must be {one:.4g}"
     return ""
 
 
-def _place(flat: int, shape: Sequence[int]) -> list[int]:
-    """Return the indices of an element by its number.
-
-    >>> _place(5, [2, 3])
-    [1, 2]
-    """
-    place = []
-    for size in reversed(shape):
-        flat, rest = divmod(flat, size)
-        place.append(rest)
-    return place[::-1]
-
-
 def _kind(value: Any) -> str:
     if "shape" in value:
-        return f"a tensor of shape {_by(value['shape'])}"
+        return f"a tensor of shape {tuple(value['shape'])}"
     if "items" in value:
         return f"{len(value['items'])} values"
     return f"{value['plain']!r}"[:80] if "plain" in value else f"a {value.get('other')}"[:80]
-
-
-def _by(shape: Sequence[int]) -> str:
-    return str(tuple(shape))
 
 
 def _named(part: Part, seen: Sequence[Observation], first: int) -> str:
@@ -125,11 +108,9 @@ def _named(part: Part, seen: Sequence[Observation], first: int) -> str:
         says: [_alike(*pair) for pair in zip(_observed(part, wrong), seen, strict=True)]
         for says, wrong in part.variants.items()
     }
-    for says, alike in same.items():
-        if all(alike):
-            return says
     # In a later case alone, a variant may agree by chance.
-    return next((says for says, alike in same.items() if alike[0] and not first), "")
+    same_first = (says for says, alike in same.items() if alike[0] and not first)
+    return next((says for says, alike in same.items() if all(alike)), next(same_first, ""))
 
 
 def _alike(wrong: Observation, seen: Observation) -> bool:
@@ -183,7 +164,7 @@ def _word(name: str, value: object) -> str:
     if not isinstance(value, Tensor):
         return f"{name}={value!r}" if isinstance(value, bool | int | float | str) else ""
     if value.numel() > FEW:
-        return f"{name} of shape {_by(value.shape)}"
+        return f"{name} of shape {tuple(value.shape)}"
     return f"{name}={_plain(value.tolist())}"
 
 

@@ -63,9 +63,7 @@ def _gradients(output: Any, given: list[Any]) -> list[Any]:
     wanted = [i for i, one in enumerate(given) if isinstance(one, Tensor) and one.requires_grad]
     grads: list[Any] = [None] * len(given)
     if outputs and wanted:
-        total = sum(
-            (one * _cos(_arange(one.numel()) + 0.5).view(one.shape)).sum() for one in outputs
-        )
+        total = sum((y * _cos(_arange(y.numel()) + 0.5).view(y.shape)).sum() for y in outputs)
         found = _grad(total, [given[i] for i in wanted], allow_unused=True)
         for i, gradient in zip(wanted, found, strict=True):
             grads[i] = None if gradient is None else encode(gradient)

@@ -42,9 +42,6 @@ def changed(function: Callable[..., Any], *change: str) -> Callable[..., Any]:
 
     Each old text must occur exactly once. A name in the new text means what it means in the
     function's module. Only regard's own source is run here, never a student's.
-
-    >>> changed(numbers, "seed + sum(shape)", "seed")(2) == numbers(2, seed=-2)
-    tensor([True, True])
     """
     text = inspect.getsource(function)
     for old, new in zip(change[::2], change[1::2], strict=True):

@@ -94,16 +94,15 @@ class Runner:
 
     def judge(self, answer: Answer) -> Verdict:
         """Return the verdict about an answer."""
-        names = [part.name for part in parts_of(answer.exercise)]
-        if answer.problem:
-            return Verdict(answer.exercise, dict.fromkeys(names, ""), answer.problem)
-        job = {"exercise": answer.exercise, "source": answer.source, **asdict(self.limits)}
-        reply = self._ask(json.dumps(job))
-        if not reply:
+        problem = answer.problem
+        if not problem:
+            job = {"exercise": answer.exercise, "source": answer.source, **asdict(self.limits)}
+            if reply := self._ask(json.dumps(job)):
+                return Verdict(answer.exercise, **json.loads(reply))
             self._end()
             problem = "the process that runs answers was killed"
-            return Verdict(answer.exercise, dict.fromkeys(names, ""), problem)
-        return Verdict(answer.exercise, **json.loads(reply))
+        faults = {part.name: "" for part in parts_of(answer.exercise)}
+        return Verdict(answer.exercise, faults, problem)
 
     def _ask(self, line: str) -> str:
         """Return the reply of the clean process, which is started if none lives, or ""."""
@@ -149,10 +148,8 @@ def reply_to(job: Mapping[str, Any]) -> dict[str, Any]:
 
     parts = parts_of(job["exercise"])
     faults = {part.name: "" for part in parts}
-    with tempfile.TemporaryDirectory(
-        prefix="regard-exercise-", ignore_cleanup_errors=True
-    ) as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="regard-exercise-", ignore_cleanup_errors=True) as at:
+        folder = Path(at)
         (folder / "work").mkdir()
         (folder / "work" / "answer.py").write_text(job["source"], encoding="utf-8")
         problem = fork(lambda: _student(job, folder), job["seconds"])
@@ -183,17 +180,13 @@ def fork(work: Callable[[], None], seconds: float) -> str:
             work()
         finally:
             os._exit(0)
-    end = time.monotonic() + seconds
-    status: int | None = None
-    while status is None and time.monotonic() < end:
-        ended, code = os.waitpid(child, os.WNOHANG)
-        if ended:
-            status = code
-        else:
-            time.sleep(0.01)
+    ended, status, end = 0, 0, time.monotonic() + seconds
+    while not ended and time.monotonic() < end:
+        time.sleep(0.01)
+        ended, status = os.waitpid(child, os.WNOHANG)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)  # the process, or what it started and left
-    if status is None:
+    if not ended:
         os.waitpid(child, 0)
         return f"it runs longer than {seconds:g} s: is there a loop that does not end?"
     if os.WIFSIGNALED(status):
@@ -219,14 +212,10 @@ def _student(job: Mapping[str, Any], folder: Path) -> None:
     parts = parts_of(job["exercise"])
     _limit(job["seconds"], job["megabytes"])
     _watch(os.path.realpath(work))
-    dump, write, leave = json.dumps, values.write, os._exit
-    close = values.close
+    dump, write, close, leave = json.dumps, values.write, values.close, os._exit
     try:
         names = runpy.run_path("answer.py", run_name="answer")
-        seen: dict[str, Any] = {
-            part.name: observe_all(part, names.get(part.name)) for part in parts
-        }
-        text = dump(seen)
+        text = dump({part.name: observe_all(part, names.get(part.name)) for part in parts})
     except BaseException as error:  # SystemExit, MemoryError, whatever the file raises
         words = " ".join(str(error).split())[:200]
         text = dump({"problem": f"the file raises {type(error).__name__}: {words}"})

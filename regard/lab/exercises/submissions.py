@@ -81,10 +81,7 @@ def code_of_notebook(text: str) -> str:
 
 def _defined(source: str) -> set[str]:
     """Return the names of the functions that a file defines or assigns."""
-    names = set()
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names |= {one.id for one in node.targets if isinstance(one, ast.Name)}
-    return names
+    body = ast.parse(source).body
+    targets = (one for node in body if isinstance(node, ast.Assign) for one in node.targets)
+    names = {one.id for one in targets if isinstance(one, ast.Name)}
+    return names | {node.name for node in body if isinstance(node, ast.FunctionDef)}

@@ -46,12 +46,10 @@ PARTS = [
     ], {
         "the inputs are the targets themselves: each answer is in its own input":
             ("torch.cat([first, targets[:, :-1]], 1)", "targets"),
-        "the targets are shifted to the left":
-            ("[first, targets[:, :-1]]", "[targets[:, 1:], first]"),
+        "the targets are shifted to the left": ("first, targets[:, :-1]", "targets[:, 1:], first"),
         "the last target is moved to the front":
             ("torch.full_like(targets[:, :1], begin)", "targets[:, -1:]"),
-        "begin replaces the first target; nothing is shifted":
-            ("targets[:, :-1]", "targets[:, 1:]"),
+        "begin replaces the first target; nothing is shifted": ("[:, :-1]", "[:, 1:]"),
         "the last target is kept, so the inputs are one too long": ("targets[:, :-1]", "targets"),
     }),
 ]  # fmt: skip

@@ -35,8 +35,7 @@ PARTS = [
         "the lengths do not count CLS, so the last word is hidden": ("lengths + 1", "lengths"),
         "CLS replaces the first word": ("x], 1), lengths + 1", "x[:, 1:]], 1), lengths"),
         "CLS replaces the first word, and the lengths grow": ("x], 1)", "x[:, 1:]], 1)"),
-        "the vector is summed to every word, not put before them":
-            ("torch.cat([first, x], 1)", "x + cls"),
+        "CLS is summed to every word, not put before them": ("torch.cat([first, x], 1)", "x + cls"),
         "CLS is zeros, not the learned vector": ("cls.expand", "torch.zeros_like(cls).expand"),
     }),
     Part(classify, lambda: [

@@ -17,23 +17,20 @@ def context_vector(encoder_out: Tensor, hidden_state: Tensor, W: Tensor) -> Tens
     return (weights * encoder_out).sum(1, keepdim=True)
 
 
-def _cases() -> list[tuple[Tensor, ...]]:
-    small = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]), torch.tensor([[[1.0, 2.0]]])
-    return [(*small, torch.tensor([[1.0, 2.0], [0.0, 1.0]])),
-            (numbers(3, 5, 4), numbers(1, 3, 4), numbers(4, 4)),
-            (numbers(2, 7, 3), numbers(1, 2, 3), numbers(3, 3))]  # fmt: skip
-
-
 PARTS = [
-    Part(context_vector, _cases, {
+    Part(context_vector, lambda: [
+        (torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]), torch.tensor([[[1.0, 2.0]]]),
+         torch.tensor([[1.0, 2.0], [0.0, 1.0]])),
+        (numbers(3, 5, 4), numbers(1, 3, 4), numbers(4, 4)),
+        (numbers(2, 7, 3), numbers(1, 2, 3), numbers(3, 3)),
+    ], {
         "the softmax runs over the last axis, which has one number: every weight is 1":
             ("(scores, 1)", "(scores, 2)"),
         "the softmax runs over the batch, not the words": ("(scores, 1)", "(scores, 0)"),
         "the scores are weights without a softmax": ("torch.softmax(scores, 1)", "scores"),
         "W multiplies the states from the wrong side": ("W.mT", "W"),
         "W is not used": (" @ W.mT", ""),
-        "the values are W h; they must be the states h":
-            ("weights * encoder_out", "weights * (encoder_out @ W.mT)"),
+        "the values are W h, not the states h": ("* encoder_out", "* (encoder_out @ W.mT)"),
         "the sum over the words is a plain mean": ("(scores, 1)", "(0 * scores, 1)"),
         "the last state is returned, without attention":
             ("(weights * encoder_out).sum(1, keepdim=True)", "encoder_out[:, -1:]"),

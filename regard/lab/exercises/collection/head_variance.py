@@ -16,8 +16,8 @@ def one_head(keys: Tensor, values: Tensor, q: Tensor) -> Tensor:
 
 def two_heads(keys: Tensor, values: Tensor, q1: Tensor, q2: Tensor) -> Tensor:
     """Return the mean of the outputs of two heads: (samples, dv)."""
-    first, second = one_head(keys, values, q1), one_head(keys, values, q2)
-    return (first + second) / 2
+    a, b = one_head(keys, values, q1), one_head(keys, values, q2)
+    return (a + b) / 2
 
 
 def spread(outputs: Tensor) -> Tensor:
@@ -37,28 +37,24 @@ PARTS = [
         "the softmax runs over the samples, not the keys": ("@ q, 1)", "@ q, 0)"),
         "the scores are weights without a softmax": ("torch.softmax(keys @ q, 1)", "keys @ q"),
         "the score is scaled; this question has k·q": ("@ q,", "@ q / len(q) ** 0.5,"),
-        "the keys of all samples are averaged first":
-            ("keys @ q", "keys.mean(0).expand_as(keys) @ q"),
+        "the keys of all samples are averaged first": ("keys @", "keys.mean(0).expand_as(keys) @"),
     }),
     Part(two_heads, lambda: _cases(2), {
         "the queries are averaged; it must be the outputs":
-            ("(first + second) / 2", "one_head(keys, values, (q1 + q2) / 2)"),
+            ("(a + b) / 2", "one_head(keys, values, (q1 + q2) / 2)"),
         "the outputs are summed, not averaged": (" / 2", ""),
         "the scores of both heads are summed under one softmax":
-            ("(first + second) / 2", "one_head(keys, values, q1 + q2)"),
+            ("(a + b) / 2", "one_head(keys, values, q1 + q2)"),
         "the second query is not used": ("values, q2)", "values, q1)"),
         "the first query is not used": ("values, q1)", "values, q2)"),
-        "the heads are joined, not averaged":
-            ("(first + second) / 2", "torch.cat([first, second], 1)"),
+        "the heads are joined, not averaged": ("(a + b) / 2", "torch.cat([a, b], 1)"),
     }),
     Part(spread, lambda: [(numbers(2, 1),), (numbers(5, 3),), (numbers(3, 7),)], {
         "it divides by the samples less 1": (".mean()", ".sum() / (len(outputs) - 1)"),
-        "it is the mean over the numbers of an output too; their squares are summed":
-            (".sum(1)", ""),
+        "it is the mean over the numbers of an output too; the squares are summed": (".sum(1)", ""),
         "the root is taken: that is a standard deviation": (".mean()", ".mean().sqrt()"),
         "the mean is not subtracted": (" - outputs.mean(0)", ""),
-        "mean and distance are taken within each output, not over the samples":
-            ("mean(0)", "mean(1, keepdim=True)"),
+        "mean and distance are within each output, not over the samples": ("(0)", "(1, True)"),
         "the squares are summed over the samples, not averaged": (".mean()", ".sum()"),
     }),
 ]  # fmt: skip

@@ -15,23 +15,19 @@ def kernel_regression(x: Tensor, keys: Tensor, values: Tensor, width: Tensor) ->
     return torch.softmax(scores, 1) @ values
 
 
-def _cases() -> list[tuple[Tensor, ...]]:
-    two = (torch.tensor([0.0]), torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]))
-    some = (numbers(3), numbers(5), numbers(5, seed=1))
-    return [(*two, torch.tensor(1.0)), (*two, torch.tensor(2.0)), (*some, torch.tensor(0.5))]
-
-
+TWO = torch.tensor([0.0]), torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0])
 PARTS = [
-    Part(kernel_regression, _cases, {
+    Part(kernel_regression, lambda: [
+        (*TWO, torch.tensor(1.0)), (*TWO, torch.tensor(2.0)),
+        (numbers(3), numbers(5), numbers(5, seed=1), torch.tensor(0.5)),
+    ], {
         "the softmax runs over the queries, not the keys": ("(scores, 1)", "(scores, 0)"),
         "the exponent lacks the factor 1/2": (" / 2", ""),
         "the sign of the exponent is missing, so far points weigh most": ("= -(", "= ("),
-        "the width is multiplied after the square, not before":
-            (" * width) ** 2", ") ** 2 * width"),
+        "the width is multiplied after the square, not before": ("* width) ** 2", ") ** 2 * width"),
         "the width is not used": (" * width", ""),
         "the width divides the distance instead of multiplying it": ("* width", "/ width"),
-        "the weights are not divided by their sum":
-            ("torch.softmax(scores, 1)", "torch.exp(scores)"),
+        "the weights are not divided by their sum": ("torch.softmax(scores, 1)", "scores.exp()"),
         "the distance is not squared": (" ** 2", ".abs()"),
     }),
 ]  # fmt: skip

@@ -17,20 +17,16 @@ def masked_softmax(scores: Tensor, lengths: Tensor) -> Tensor:
     return torch.softmax(hidden, -1) * seen
 
 
-def _cases() -> list[tuple[Tensor, ...]]:
-    small = torch.tensor([[[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]])
-    return [(small, torch.tensor([2])), (numbers(3, 2, 4), torch.tensor([4, 1, 3])),
-            (numbers(2, 5, 3), torch.tensor([1, 2])), (small, torch.tensor([0]))]  # fmt: skip
-
-
+SMALL = torch.tensor([[[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]])
 PARTS = [
-    Part(masked_softmax, _cases, {
-        "the mask is applied after the softmax, so the weights do not sum to 1":
-            ("(hidden,", "(scores,"),
+    Part(masked_softmax, lambda: [
+        (SMALL, torch.tensor([2])), (numbers(3, 2, 4), torch.tensor([4, 1, 3])),
+        (numbers(2, 5, 3), torch.tensor([1, 2])), (SMALL, torch.tensor([0])),
+    ], {
+        "the mask is applied after the softmax, so weights do not sum to 1": ("hidden,", "scores,"),
         "hidden scores are set to 0, which still gets weight; they need a large negative":
             ("hidden, -1) * seen", "scores * seen, -1)"),
-        "hidden scores are set to 0 before the softmax, so the rest does not sum to 1":
-            ("-1e9", "0.0"),
+        "hidden scores are set to 0 before softmax, so the rest does not sum to 1": ("-1e9", "0"),
         "the mask is inverted: it hides the words that are there": ("<", ">="),
         "the softmax runs over the queries, not the keys": ("hidden, -1", "hidden, 1"),
         "the softmax runs over the batch, not the keys": ("hidden, -1", "hidden, 0"),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.lab.exercises.part import Arguments, Part, numbers
+from regard.lab.exercises.part import Part, numbers
 
 
 def nearest(x: Tensor, keys: Tensor, values: Tensor, k: int) -> Tensor:
@@ -16,18 +16,14 @@ def nearest(x: Tensor, keys: Tensor, values: Tensor, k: int) -> Tensor:
     return values[near.indices].mean(1)
 
 
-def _cases() -> list[Arguments]:
-    keys, values = torch.tensor([3.0, 0.0, 1.0]), torch.tensor([9.0, 1.0, 5.0])
-    some = (numbers(4), numbers(7), numbers(7, seed=1))
-    return [(torch.tensor([0.2]), keys, values, 2), (torch.tensor([2.9]), keys, values, 1),
-            (*some, 3), (*some, 7)]  # fmt: skip
-
-
+KEYS, VALUES = torch.tensor([3.0, 0.0, 1.0]), torch.tensor([9.0, 1.0, 5.0])
 PARTS = [
-    Part(nearest, _cases, {
+    Part(nearest, lambda: [
+        (torch.tensor([0.2]), KEYS, VALUES, 2), (torch.tensor([2.9]), KEYS, VALUES, 1),
+        *((numbers(4), numbers(7), numbers(7, seed=1), k) for k in (3, 7)),
+    ], {
         "it takes the farthest keys": ("False", "True"),
-        "differences are compared with their sign, so a key far on one side is nearest":
-            (".abs()", ""),
+        "differences are taken with their sign: a key far on one side is nearest": (".abs()", ""),
         "the values are summed, not averaged": (".mean(", ".sum("),
         "it averages the keys, not the values": ("values[", "keys["),
         "the neighbours are weighted; k-NN takes their plain mean":

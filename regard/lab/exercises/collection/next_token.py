@@ -74,8 +74,8 @@ def _cases(steps: int) -> list[Arguments]:
 PARTS = [
     Part(get_next_token, lambda: _cases(1), {
         "the decoder starts from zeros, not from hidden_state": ("-1), hidden_state)", "-1))"),
-        "context and embedding are joined in the wrong order":
-            ("[embedding, context]", "[context, embedding]"),
+        "context and embedding have the wrong order":
+            ("embedding, context]", "context, embedding]"),
         "the context is a plain mean of the encoder's states":
             ("m.get_context_vector(encoder_out, hidden_state)", "encoder_out.mean(1, True)"),
         "the old state is returned, not the new one": ("(1), new", "(1), hidden_state"),
@@ -87,7 +87,7 @@ PARTS = [
     }),
     Part(decoding, lambda: _cases(4), {
         "wrong initial state: zeros, not hidden_state":
-            ("m: Any = model", "m, hidden_state = model, 0 * hidden_state"),
+            ("m:", "hidden_state = 0 * hidden_state; m:"),
         "the state is not carried on: each step starts from the first":
             ("output, hidden_state =", "output, _ ="),
         "the context is computed once; each step must ask with the state before it":

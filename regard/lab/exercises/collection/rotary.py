@@ -42,8 +42,7 @@ PARTS = [
         "the turned pairs are joined as halves; they must alternate again": ("3).flat", "2).flat"),
         "one sign of the rotation is wrong, so lengths change": ("cos() - b", "cos() + b"),
         "off by one: the positions are counted from 1": ("= positions", "= (1 + positions)"),
-        "the given positions are ignored; 0, 1, 2, … are used":
-            ("= positions", "= torch.arange(len(positions))"),
+        "positions are ignored; 0, 1, 2, … are used": ("= positions", "= torch.arange(x.size(1))"),
         "x is not turned at all": ("torch.stack([first, second], 3).flatten(2)", "x"),
     }),
     Part(relative_scores, lambda: [

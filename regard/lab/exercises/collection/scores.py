@@ -44,15 +44,13 @@ def _cases() -> list[tuple[Tensor, ...]]:
 PARTS = [
     Part(dot, _cases, {
         "queries and keys are swapped: rows must be queries": ("q @ k.mT", "k @ q.mT"),
-        "the products are divided by √d, which is the scaled score":
-            ("k.mT", "k.mT / q.shape[-1] ** 0.5"),
+        "it divides by √d, which is the scaled score": ("k.mT", "k.mT / q.shape[-1] ** 0.5"),
     }),
     Part(scaled, _cases, {
         "the scale 1/√d is missing": (" / math.sqrt(q.shape[-1])", ""),
         "it divides by d, not by √d": ("math.sqrt", ""),
         "it multiplies by √d instead of dividing": ("/ math", "* math"),
-        "the scale comes from the number of keys, not from the width":
-            ("q.shape[-1]", "k.shape[1]"),
+        "the scale comes from the number of keys, not the width": ("q.shape[-1]", "k.shape[1]"),
     }),
     Part(additive, lambda: [
         (numbers(b, n, dq), numbers(b, m, dk), numbers(4, dq), numbers(4, dk), numbers(4))
@@ -68,7 +66,6 @@ PARTS = [
     Part(bilinear, lambda: [
         (numbers(b, n, dq), numbers(b, m, dk), numbers(dq, dk)) for b, n, m, dq, dk in SIZES
     ], {
-        "the products are divided by √d; this score has no scale":
-            ("k.mT", "k.mT / q.shape[-1] ** 0.5"),
+        "it divides by √d; this score has no scale": ("k.mT", "k.mT / q.shape[-1] ** 0.5"),
     }),
 ]  # fmt: skip
