@@ -18,7 +18,7 @@ from regard.core.errors import RegardError
 from regard.lab.reports.page import learn_page
 
 #: Task, controls of the solved network, and the control and value that make it B.
-CASES = (
+CASES: tuple[tuple[str, dict[str, str], tuple[str, str]], ...] = (
     ("regression", {}, ("Score", "epanechnikov")),
     ("retrieve", {}, ("Mask", "causal")),
     ("sort", {}, ("Score", "additive")),

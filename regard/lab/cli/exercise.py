@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from regard.lab.exercises.runner import Verdict
 
 app = typer.Typer(
-    help="Exercises that check themselves: list, start, check, hint, grade.",
+    help="Exercises that check themselves: list, start, check, grade.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

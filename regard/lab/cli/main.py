@@ -39,7 +39,7 @@ COMMANDS = {
     "report": "Write an HTML report of a run with answers to a few texts.",
     "plot": "Draw a run or a comparison as a figure for a paper.",
     "export": "Export a run for other libraries.",
-    "exercise": "Exercises that check themselves: list, start, check, hint, grade.",
+    "exercise": "Exercises that check themselves: list, start, check, grade.",
     "bench": "Measure speed against other packages, or numerical accuracy.",
     "doctor": "Check this machine and suggest a fix for each problem.",
     "data": "Named data and your own files: list, fetch, check.",

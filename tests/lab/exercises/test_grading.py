@@ -92,7 +92,7 @@ def test_check_names_the_fault_and_what_was_printed(tmp_path: Path) -> None:
 
 
 def test_start_hint_and_list(tmp_path: Path) -> None:
-    assert run("list").count("\n") == len(EXERCISES) + 2
+    assert run("list").count("\n") == len(EXERCISES) + 3
     assert "词" in run("list", "--lang", "zh")
     listed = json.loads(run("list", "--json"))["exercises"]
     assert [row["name"] for row in listed] == [*EXERCISES]
