@@ -24,6 +24,7 @@ from regard.nn.models.settings import GPTSettings, TransformerSettings
 from regard.nn.models.transformer import Transformer
 
 STATES = [name for name, kind in MECHANISMS.items() if kind and issubclass(kind, StateAttention)]
+STATES.append("delta-reach-2-products-3")
 over_states = pytest.mark.parametrize("name", STATES)
 
 
@@ -71,14 +72,18 @@ def test_linear_attention_is_its_formula(name, feature):
 
 
 def steps(q, k, v, decay, rate=None):
-    """Σ by the recurrence, for heads (heads, n, 4); decay and rate are (heads, n, …)."""
+    """Σ by the recurrence, for heads (heads, n, 4); decay is (heads, n, …).
+
+    With rate, (heads, n, products, 1), keys and values are (heads, n, products, 4).
+    """
     state, outputs = torch.zeros(len(q), 4, 4, dtype=q.dtype), []
     for t in range(q.shape[1]):
         state = decay[:, t].unsqueeze(-1) * state
-        written = v[:, t]
-        if rate is not None:
-            written = rate[:, t] * (written - torch.einsum("hk,hkv->hv", k[:, t], state))
-        state = state + torch.einsum("hk,hv->hkv", k[:, t], written)
+        if rate is None:
+            state = state + torch.einsum("hk,hv->hkv", k[:, t], v[:, t])
+        for i in range(0 if rate is None else rate.shape[2]):
+            gap = v[:, t, i] - torch.einsum("hk,hkv->hv", k[:, t, i], state)
+            state = state + torch.einsum("hk,hv->hkv", k[:, t, i], rate[:, t, i] * gap)
         outputs.append(torch.einsum("hk,hkv->hv", q[:, t], state))
     return torch.stack(outputs, 1)
 
@@ -93,7 +98,9 @@ def convolved(layer, x):
     return [heads(part) for part in F.silu(mixed).split(layer.sizes, -1)]
 
 
-@pytest.mark.parametrize("name", ["retention", "gla", "delta", "ssd"])
+@pytest.mark.parametrize(
+    "name", ["retention", "gla", "delta", "delta-reach-2", "delta-products-3", "kda", "ssd"]
+)
 def test_each_recurrence_is_its_formula(name):
     layer, x = made(name), table(9, 12)
     projections = layer.project_queries, layer.project_keys, layer.project_values
@@ -108,17 +115,19 @@ def test_each_recurrence_is_its_formula(name):
     elif name == "gla":
         decay = heads(layer.decay[1](layer.decay[0](x)).sigmoid() ** (1 / 16))
     else:
-        step = F.softplus(layer.step(x)).T.unsqueeze(-1)
+        step = F.softplus(layer.step(x)).unflatten(-1, (3, -1)).transpose(0, 1)
         decay = (-layer.log_speed.exp()[:, None, None] * step).exp()
-    if name == "delta":
+    if name.startswith(("delta", "kda")):
         q, k = (y / (y.square().sum(-1, keepdim=True) + 1e-6).sqrt() for y in (q, k))
-        rate = layer.rate(x).sigmoid().T.unsqueeze(-1)
+        rate = layer.rate(x).sigmoid().unflatten(-1, (-1, 3)).permute(2, 0, 1).unsqueeze(-1)
+        rate = (2 if "reach" in name else 1) * rate  # heads, words, products, 1
+        k, v = (y.unflatten(0, (-1, 3)).movedim(0, 2) for y in (k, v))
     if name == "ssd":
         assert len(q) == len(k) == 1
         q, k = q.expand(3, -1, -1), k.expand(3, -1, -1)
         skip, v = layer.skip[:, None, None] * v, step * v
     output = steps(q / 2, k, v, decay, rate)  # scaled-dot: 4 columns
-    gate = F.silu(layer.gate(x))
+    gate = (torch.sigmoid if name == "kda" else F.silu)(layer.gate(x))
     if skip is not None:
         expected = layer.gain * normed(gate * (output + skip).transpose(0, 1).flatten(1))
     else:
@@ -175,7 +184,9 @@ def test_the_cache_does_not_grow(name):
         layer(table(1, 2, 12), cache=cache)
 
 
-@pytest.mark.parametrize("name", [*MECHANISMS, "moba-2-2"])
+@pytest.mark.parametrize(
+    "name", [*MECHANISMS, "moba-2-2", "delta-products-2", "delta/multi-head", "multi-head/kda"]
+)
 def test_beams_after_prompts_of_several_lengths(name):
     torch.manual_seed(0)
     settings = GPTSettings(width=12, heads=3, layers=2, feedforward=16, length=16,
@@ -204,7 +215,7 @@ def test_beams_after_prompts_of_several_lengths(name):
                 assert_close(last[0, 2 - row], model.to_logits(model(more))[0, -1])
 
 
-@pytest.mark.parametrize("name", [*MECHANISMS, "moba-2-2"])
+@pytest.mark.parametrize("name", [*MECHANISMS, "moba-2-2", "delta-products-2"])
 def test_a_translator_writes_step_by_step_what_it_reads_at_once(name):
     torch.manual_seed(0)
     settings = TransformerSettings(width=12, heads=3, layers=1, feedforward=16, tie=False,
@@ -254,6 +265,21 @@ def test_half_precision_computes_the_recurrence_in_single(name):
 def test_what_a_state_cannot_hold(settings, says):
     with pytest.raises(RegardError, match=says):
         named_mechanism("retention")(12, **{"heads": 3, **settings})
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("delta-reach-3", "reach above 0 and at most 2, not 3"),
+        ("delta-reach-0", "reach above 0 and at most 2, not 0"),
+        ("delta-products-0", "integer of products ≥ 1, not 0"),
+        ("kda-products-1.5", "integer of products ≥ 1, not 1.5"),
+        ("delta-2", "-reach-NUMBER, -products-NUMBER"),
+    ],
+)
+def test_options_of_the_delta_rule_that_do_not_exist(name, says):
+    with pytest.raises(RegardError, match=says):
+        named_mechanism(name)(12, 3)
 
 
 def test_features_are_compared_by_their_product():

@@ -13,8 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from regard.core.errors import RegardError
-
 CHUNK = 64  # rows whose products are computed as one matrix
 SEGMENT = 1024  # rows whose matrices are in memory at once: larger ones are mapped anew each time
 CHUNK_PER_COLUMN = 16  # with decays per column a chunk takes rows² · columns numbers
@@ -25,7 +23,7 @@ class Inputs(NamedTuple):
 
     ``log_decay`` is ln A_t ≤ 0: one number per row, one per column of the keys, or None for A = 1.
     Without ``rate`` u_t = v_t. With it the write is a step of the delta rule,
-    u_t = rate_t (v_t − A_t S_{t−1}ᵀ k_t), Schlag et al. 2021; its decay has one number per row.
+    u_t = rate_t (v_t − (A_t S_{t−1})ᵀ k_t), Schlag et al. 2021.
     """
 
     queries: Float[Tensor, "*batch n columns"]
@@ -73,7 +71,7 @@ def by_chunks(
     In a chunk, D_ij = A_{j+1} … A_i for j ≤ i, and the outputs are (Q Kᵀ ⊙ D) U plus the
     contribution of the previous state (Yang et al. 2024, GLA, section 4). Under the delta rule U
     solves a triangular system (Yang et al. 2024, DeltaNet, section 3). All exponents are at most 0,
-    so no decay overflows. Raise a RegardError for a delta rule with a decay per column.
+    so no decay overflows.
 
     >>> x = torch.ones(1, 3, 1)
     >>> by_chunks(Inputs(x, x, x), chunk=2)[0].flatten().tolist()
@@ -85,10 +83,6 @@ def by_chunks(
     if not inputs.queries.shape[-2]:
         return inputs.queries @ state, state
     per_column = decay is not None and decay.shape[-1] > 1
-    if decay is not None and per_column and inputs.rate is not None:
-        raise RegardError(
-            f"the delta rule takes one decay per row, not {decay.shape[-1]}; use by_steps"
-        )
     chunk = chunk or (CHUNK_PER_COLUMN if per_column else CHUNK)
     rows = chunk * max(1, SEGMENT // chunk)
     many = per_column or inputs.rate is not None  # numbers per row: computed again for gradients
@@ -120,6 +114,8 @@ def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]
         between, since, until = _decays(log_decay, later)
         if per_column:
             pairs = torch.einsum("...id,...jd,...ijd->...ij", q, k, between)
+            if rate is not None:
+                similar = torch.einsum("...id,...jd,...ijd->...ij", k, k, between)
         else:
             pairs, similar = (x * between.squeeze(-1) for x in (pairs, similar))
         inside, kept, fading = q * since, k * until, since[..., -1:, :].mT

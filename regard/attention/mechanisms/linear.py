@@ -1,7 +1,8 @@
 """Linear attention, retention, gated linear attention, the gated delta rule, and Mamba-2."""
 
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -119,35 +120,60 @@ class _Discretised(StateAttention):
 
     def build(self, spec: HeadSpec) -> None:
         super().build(spec)
-        self.step = nn.Linear(spec.memory_width, spec.heads)
+        self.step = self.make_step(spec)
         self.log_speed = nn.Parameter(torch.empty(spec.heads).uniform_(1, 16).log())
         # Δ is between 0.001 and 0.1 at first: the bias is its inverse softplus.
-        steps = torch.empty(spec.heads).uniform_(math.log(1e-3), math.log(0.1)).exp()
+        last = self.step[-1] if isinstance(self.step, nn.Sequential) else self.step
+        assert isinstance(last, nn.Linear)
+        steps = torch.empty_like(last.bias).uniform_(math.log(1e-3), math.log(0.1)).exp()
         with torch.no_grad():
-            self.step.bias.copy_(steps + torch.log(-torch.expm1(-steps)))
+            last.bias.copy_(steps + torch.log(-torch.expm1(-steps)))
+
+    def make_step(self, spec: HeadSpec) -> nn.Module:
+        """Return the map from x to Δ before softplus: a number, or several, for each head."""
+        return nn.Linear(spec.memory_width, spec.heads)
 
     def steps(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return Δ and ln A, both (*batch, heads, m, 1)."""
-        raw = self.step(source)
-        step = torch.logaddexp(raw, raw.new_zeros(())).mT.unsqueeze(-1)  # softplus
+        """Return Δ and ln A, (*batch, heads, m, 1), or (*batch, heads, m, head_width) by column."""
+        raw: Tensor = self.step(source)
+        raw = raw.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+        step = torch.logaddexp(raw, raw.new_zeros(()))  # softplus
         return step, -self.log_speed.exp()[:, None, None] * step
 
 
 class DeltaAttention(_Discretised):
     """S_t = α_t S_{t−1} + β_t k_t (v_t − α_t S_{t−1}ᵀ k_t)ᵀ: a word replaces its key's old value.
 
-    β_t = σ(W_β x_t), α_t = exp(−a softplus(W x_t + b)), and queries and keys have norm 1. Yang et
-    al. 2025 (gated DeltaNet), equation 10, with their short convolutions, norm and gate.
+    β_t = reach · σ(W_β x_t), α_t = exp(−a softplus(W x_t + b)), and queries and keys have norm 1.
+    Yang et al. 2025 (gated DeltaNet), equation 10, with their short convolutions, norm and gate.
 
-    >>> DeltaAttention(8, 2)(torch.zeros(3, 5, 8)).shape
+    With ``reach`` 2 the eigenvalue 1 − β_t of a step may be negative, so that a state can change
+    its sign, which parity needs (Grazzi et al. 2025, section 4). With ``products`` n a word makes n
+    steps, each with a key, a value and a β of its own, and α_t in the first: a product of n
+    Householder matrices, n = 2 for S₃ and 4 for S₅ (Siems et al. 2025, DeltaProduct, section 3).
+    As a name ``delta-reach-2-products-3``. Raise a RegardError for a reach not above 0 and at most
+    2, and for products that are not an integer of at least 1.
+
+    >>> DeltaAttention(8, 2, reach=2, products=3)(torch.zeros(3, 5, 8)).shape
     torch.Size([3, 5, 8])
     """
 
     name = "delta"
+    options: ClassVar[Mapping[str, int]] = {"reach": 1, "products": 1}
+
+    def __init__(
+        self, width: int, heads: int, *, reach: float = 1, products: int = 1, **settings: Any
+    ) -> None:
+        if not 0 < reach <= 2:  # beyond, a step enlarges the state
+            raise RegardError(f"{self.name} needs a reach above 0 and at most 2, not {reach}")
+        if products != int(products) or products < 1:
+            raise RegardError(f"{self.name} needs an integer of products ≥ 1, not {products}")
+        self.reach, self.products = reach, int(products)
+        super().__init__(width, heads, **settings)
 
     def build(self, spec: HeadSpec) -> None:
         super().build(spec)
-        self.rate = nn.Linear(spec.memory_width, spec.heads)
+        self.rate = nn.Linear(spec.memory_width, spec.heads * self.products)
 
     def features(self, x: Tensor) -> Tensor:
         return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
@@ -155,8 +181,32 @@ class DeltaAttention(_Discretised):
     def written(
         self, values: Tensor, source: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        rate = self.rate(source).sigmoid().mT.unsqueeze(-1)
-        return values, self.steps(source)[1], rate
+        rate = self.reach * self.rate(source).sigmoid()
+        rate = rate.unflatten(-1, (self.products, -1)).flatten(-3, -2).mT.unsqueeze(-1)
+        log_decay = F.pad(self.steps(source)[1].unsqueeze(-2), (0, 0, 0, self.products - 1))
+        return values, log_decay.flatten(-3, -2), rate
+
+
+class KimiDeltaAttention(DeltaAttention):
+    """The delta rule with a decay per column: S_t = D S_{t−1} + β_t k_t (v_t − (D S_{t−1})ᵀ k_t)ᵀ.
+
+    D = diag(α_t), α_t = exp(−a softplus(W₂ W₁ x_t + b)), with W₁ of as many rows as a head has
+    columns. Kimi team 2025 (Kimi Linear), section 3, with a full matrix in the gate σ(W_g q).
+
+    >>> KimiDeltaAttention(8, 2)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "kda"
+
+    def gating(self, x: Tensor) -> Tensor:
+        return x.sigmoid()
+
+    def make_step(self, spec: HeadSpec) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(spec.memory_width, self.head_width, bias=False),
+            nn.Linear(self.head_width, spec.heads * self.head_width),
+        )
 
 
 class StateSpaceAttention(_Discretised):

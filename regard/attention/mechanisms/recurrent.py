@@ -39,11 +39,15 @@ class Visible(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The inputs of a pass, and the features of queries and keys before their positions."""
+    """The inputs of a pass, and the features of queries and keys before their positions.
+
+    Each word has ``products`` consecutive rows of keys and values, and one query after them.
+    """
 
     inputs: Inputs
     queries: Tensor
     keys: Tensor
+    products: int = 1
 
 
 class StateAttention(HeadMechanism):
@@ -67,6 +71,8 @@ class StateAttention(HeadMechanism):
     gated: ClassVar[bool] = True
     #: Whether all heads share one query and one key.
     shared: ClassVar[bool] = False
+    #: Writes of a word, each with a key and a value of its own.
+    products = 1
 
     def build(self, spec: HeadSpec) -> None:
         if self.shared and spec.key_value_heads not in (None, 1):
@@ -86,7 +92,8 @@ class StateAttention(HeadMechanism):
         if self.shared:
             self.groups = 1
         askers, values = (self.groups, heads) if self.shared else (heads, self.groups)
-        self.sizes = [count * self.head_width for count in (askers, self.groups, values)]
+        written = self.products * self.head_width
+        self.sizes = [askers * self.head_width, self.groups * written, values * written]
         self.project_queries = nn.Linear(spec.width, self.sizes[0], bias)
         self.project_keys = nn.Linear(spec.memory_width, self.sizes[1], bias)
         self.project_values = nn.Linear(spec.memory_width, self.sizes[2], bias)
@@ -169,13 +176,17 @@ class StateAttention(HeadMechanism):
         """Return (*batch, n, heads · head_width) as the output projection reads it.
 
         The output (*batch, n, heads, head_width) of a gated mechanism is divided by the root of
-        its mean square and multiplied by SiLU(W_g q).
+        its mean square and multiplied by SiLU(W_g q), or what ``gating`` makes of W_g q.
         """
         if not self.gated:
             return output.flatten(-2)
         size = output.square().mean(-1, keepdim=True) + 1e-5
         normed = (self.gain * output * size.rsqrt()).flatten(-2)
-        return F.silu(self.gate(queries)) * normed
+        return self.gating(self.gate(queries)) * normed
+
+    def gating(self, x: Tensor) -> Tensor:
+        """Return the gate of the output."""
+        return F.silu(x)
 
     def visible(self, mask: Mask | None, columns: Tensor, past: int) -> Visible:
         """Return the order, the keys that may be seen, and the beams of a mask."""
@@ -299,8 +310,12 @@ class StateAttention(HeadMechanism):
         elif self.convolved:
             projected = [F.silu(x) for x in projected]
         asked, q, plain_q = self._asked(projected[0], rows)
-        k, v = (x.unflatten(-1, (-1, self.head_width)).transpose(-3, -2) for x in projected[1:])
+        each = self.products, -1, self.head_width
+        k, v = (x.unflatten(-1, each).flatten(-4, -3).transpose(-3, -2) for x in projected[1:])
         k, v = self._over_heads(k), self._over_heads(v)
+        if self.products > 1:
+            columns = columns.repeat_interleave(self.products, -1)
+            hidden = None if hidden is None else hidden.repeat_interleave(self.products, -2)
         plain_k = self.features(k)
         k = self._placed(plain_k, columns, "prepare_keys")
         own = v
@@ -310,7 +325,7 @@ class StateAttention(HeadMechanism):
             k, plain_k = k.masked_fill(hide, 0), plain_k.masked_fill(hide, 0)
             log_decay = None if log_decay is None else log_decay.masked_fill(hide, 0)
             rate = None if rate is None else rate.masked_fill(hide, 0)
-        inputs = Rows(Inputs(q, k, v, log_decay, rate), plain_q, plain_k)
+        inputs = Rows(Inputs(q, k, v, log_decay, rate), plain_q, plain_k, self.products)
         order = "all" if way == "all" else "causal"
         attended = self.attention(self.run, inputs, state, order)
         output = attended.output.to(asked.dtype)
@@ -369,13 +384,14 @@ class Maps(Attention):
         self, run: Callable[..., tuple[Tensor, State]], rows: Rows, state: State | None, way: str
     ) -> "AttendedState":
         """Run a pass and return the outputs, the weights on request, and the state after it."""
-        rows = Rows(Inputs(*map(_wide, rows.inputs)), *map(_wide, rows[1:]))
+        inputs = Inputs(*map(_wide, rows.inputs))
+        rows = Rows(inputs, _wide(rows.queries), _wide(rows.keys), rows.products)
         with torch.autocast(rows.queries.device.type, enabled=False):
             output, last = run(rows, state, way)
         weigh = partial(weights_of, run, rows, way)
-        inputs = [x for x in (*rows.inputs, *rows[1:]) if x is not None]
-        shape = torch.Size([*output.shape[:-1], rows.inputs.keys.shape[-2]])
-        return AttendedState(output, weigh, partial(summary_of, weigh), sources_of(*inputs),
+        sources = [x for x in (*inputs, rows.queries, rows.keys) if x is not None]
+        shape = torch.Size([*output.shape[:-1], rows.keys.shape[-2] // rows.products])
+        return AttendedState(output, weigh, partial(summary_of, weigh), sources_of(*sources),
                              shape, self.heads, last)  # fmt: skip
 
     def read(
@@ -406,8 +422,11 @@ def passed(rows: Rows, state: State | None, way: str) -> tuple[Tensor, State]:
     """
     inputs, first = rows.inputs, None if state is None else state[0]
     if way == "causal":
-        output, last = by_chunks(inputs, first)
-        return output, (last,)
+        asked = inputs.queries
+        if rows.products > 1:
+            asked = asked.repeat_interleave(rows.products, -2)
+        output, last = by_chunks(inputs._replace(queries=asked), first)
+        return output[..., rows.products - 1 :: rows.products, :], (last,)
     if way == "all":
         _, last = by_chunks(inputs._replace(queries=inputs.keys), first)  # of as many rows
     else:
@@ -428,11 +447,16 @@ def normalized(rows: Rows, state: State | None, way: str) -> tuple[Tensor, State
 
 
 def weights_of(run: Callable[..., tuple[Tensor, State]], rows: Rows, way: str) -> Tensor:
-    """Return w with output = w v: (*batch, heads, n, m). A state before the pass is left out."""
+    """Return w with output = w v: (*batch, heads, n, m). A state before the pass is left out.
+
+    The weight of a word with several products is the sum of theirs.
+    """
     values = rows.inputs.values
     m = values.shape[-2]
     unit = torch.eye(m, dtype=values.dtype, device=values.device).expand(*values.shape[:-1], m)
-    return run(rows._replace(inputs=rows.inputs._replace(values=unit)), None, way)[0]
+    weights = run(rows._replace(inputs=rows.inputs._replace(values=unit)), None, way)[0]
+    summed: Tensor = weights.unflatten(-1, (-1, rows.products)).sum(-1)
+    return summed
 
 
 @torch.no_grad()

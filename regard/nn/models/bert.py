@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from regard.attention import LayerMasks, Mask, input_positions, within
 from regard.attention import lengths as up_to
-from regard.core.names import at_layer
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.nn.layers.sublayers import EncoderBlock
@@ -68,8 +67,8 @@ class BERT(WordModel):
         self.patterns = LayerMasks(settings.pattern, settings.length)
 
         def block(layer: int) -> EncoderBlock:
-            in_score = at_layer(settings.position, layer) if self.positions is None else "none"
-            attention = attention_of(settings, in_score, compress=settings.compress)
+            placed = self.positions is None
+            attention = attention_of(settings, layer, placed=placed, compress=settings.compress)
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, settings.norm, make_norm)
 

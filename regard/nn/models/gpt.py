@@ -16,7 +16,6 @@ from regard.attention import (
     within,
 )
 from regard.attention import lengths as up_to
-from regard.core.names import at_layer
 from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import inside
@@ -74,8 +73,7 @@ class GPT(WordModel):
         make_norm = partial(nn.LayerNorm, eps=settings.epsilon)
 
         def block(layer: int) -> EncoderBlock:
-            in_score = at_layer(settings.position, layer) if self.positions is None else "none"
-            attention = attention_of(settings, in_score)
+            attention = attention_of(settings, layer, placed=self.positions is None)
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, "pre", make_norm)
 

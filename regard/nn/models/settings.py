@@ -55,8 +55,9 @@ Attention = Annotated[
     str,
     Field(
         description="attention of a block: multi-head, gated, differential, forgetting, latent, "
-        "moba, linear, linear-relu, linear-softmax, retention, gla, delta, ssd, or with numbers, "
-        "moba-16-3 (3 blocks of 16 words per query), or your own class, FILE.py:Name"
+        "moba, linear, linear-relu, linear-softmax, retention, gla, delta, kda, ssd, or with "
+        "numbers, moba-16-3 (3 blocks of 16 words per query), or your own class, FILE.py:Name; by "
+        "layer: delta*3/multi-head"
     ),
 ]
 Pattern = Annotated[

@@ -5,22 +5,25 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Mechanism, named_mechanism
+from regard.core.names import at_layer
 from regard.nn.models.settings import StackSettings
 
 
 def attention_of(
     settings: StackSettings,
-    position: str = "none",
+    layer: int,
     *,
+    placed: bool = False,
     compress: str = "none",
     length: int | None = None,
 ) -> Mechanism:
     """Return the attention of one block.
 
-    ``position`` is wrapped around the score. ``length`` is the longest input, by default that of
-    the settings.
+    ``placed``: whether the score has the settings' positions. ``length`` is the longest input, by
+    default that of the settings.
     """
-    return named_mechanism(settings.attention)(
+    position = at_layer(settings.position, layer) if placed else "none"
+    return named_mechanism(at_layer(settings.attention, layer))(
         settings.width,
         settings.heads,
         score=settings.score,

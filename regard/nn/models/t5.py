@@ -87,15 +87,19 @@ class T5(EncoderDecoder):
 
         mixing = settings.compress
         readers = [
-            attention(settings, x, named_compress(mixing, read) or "none")
-            for x in self._scores(settings.layers, both=True)
+            attention(settings, layer, x, named_compress(mixing, read) or "none")
+            for layer, x in enumerate(self._scores(settings.layers, both=True))
         ]
         self.encoder = nn.ModuleList(EncoderBlock(width, x, feedforward(), *rest) for x in readers)
         count = settings.decoder_layers or settings.layers
-        writers = [attention(settings, x) for x in self._scores(count, both=False)]
+        writers = [
+            attention(settings, layer, x) for layer, x in enumerate(self._scores(count, both=False))
+        ]
         self.decoder = nn.ModuleList(
-            DecoderBlock(width, x, attention(settings, score(settings)), feedforward(), *rest)
-            for x in writers
+            DecoderBlock(
+                width, x, attention(settings, layer, score(settings)), feedforward(), *rest
+            )
+            for layer, x in enumerate(writers)
         )
         self.encoder_norm, self.decoder_norm = make_norm(width), make_norm(width)
 
@@ -155,9 +159,11 @@ def score(settings: T5Settings, position: str = "none") -> Score:
     return make_score(settings.score, position, width, width, heads=heads, length=settings.length)
 
 
-def attention(settings: T5Settings, score: Score, compress: str | Linformer = "none") -> Mechanism:
+def attention(
+    settings: T5Settings, layer: int, score: Score, compress: str | Linformer = "none"
+) -> Mechanism:
     """Return attention without biases; unscaled scores start with smaller query weights."""
-    mechanism = named_mechanism(settings.attention)(
+    mechanism = named_mechanism(at_layer(settings.attention, layer))(
         settings.width,
         settings.heads,
         score=score,

@@ -123,7 +123,7 @@ class TextClassifier(nn.Module):
 
 
 def _block(settings: TextClassifierSettings, width: int, length: int, layer: int) -> nn.Module:
-    attention = named_mechanism(settings.attention)(
+    attention = named_mechanism(at_layer(settings.attention, layer))(
         width,
         settings.heads,
         score=settings.score,

@@ -7,7 +7,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import LayerMasks, Mechanism, input_positions
-from regard.core.names import at_layer
 from regard.nn.layers.embedding import WordEmbedding
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock
@@ -73,19 +72,15 @@ class Transformer(EncoderDecoder):
         self.positions = input_positions(settings.position, width, length=settings.length)
         self.patterns = LayerMasks(settings.pattern, settings.length)
 
-        def in_score(layer: int) -> str:
-            return at_layer(settings.position, layer) if self.positions is None else "none"
-
         def feedforward() -> FeedForward:
             return FeedForward(width, settings.feedforward, settings.activation)
 
         rest = (settings.dropout, settings.norm)
+        placed, compress = self.positions is None, settings.compress
+        reads = None if compress == "none" else read
 
         def reading(layer: int) -> Mechanism:
-            if settings.compress == "none":
-                return attention_of(settings, in_score(layer))
-            position = in_score(layer)
-            return attention_of(settings, position, compress=settings.compress, length=read)
+            return attention_of(settings, layer, placed=placed, compress=compress, length=reads)
 
         self.encoder = nn.ModuleList(
             EncoderBlock(width, reading(layer), feedforward(), *rest)
@@ -94,8 +89,8 @@ class Transformer(EncoderDecoder):
         self.decoder = nn.ModuleList(
             DecoderBlock(
                 width,
-                attention_of(settings, in_score(layer)),
-                attention_of(settings),
+                attention_of(settings, layer, placed=placed),
+                attention_of(settings, layer),
                 feedforward(),
                 *rest,
             )
