@@ -19,7 +19,7 @@ TASKS_IN_WORDS = (
     "classification, multilabel, regression, tagging; reverse, dates, translation; "
     "language-modeling, masked-modeling, span-corruption; birthplace-pretrain, birthplace; mqar, "
     "induction, selective-copying, sorting, reversing, max-retrieval, indirect-indexing, "
-    "modular-addition"
+    "counting, permutations, stack, modular-addition"
 )
 
 TEXT = "'your text'"  # the argument in a suggested command

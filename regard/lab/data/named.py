@@ -221,6 +221,9 @@ BUILT_IN = {
     "reversing": DataSet("symbols, and the same reversed", "reversing"),
     "max-retrieval": DataSet("items with priorities and classes", "max-retrieval"),
     "indirect-indexing": DataSet("symbols, one of them, and a shift", "indirect-indexing"),
+    "counting": DataSet("numbers and their sums modulo another", "counting"),
+    "permutations": DataSet("permutations and their products", "permutations"),
+    "stack": DataSet("symbols on a stack, and those that are removed", "stack"),
     "modular-addition": DataSet("two numbers and their sum modulo a third", "modular-addition"),
 }
 DATA: Table[DataSet] = Table(

@@ -7,6 +7,7 @@ and the seed.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import ClassVar
 
 import numpy as np
@@ -351,6 +352,83 @@ class ModularAddition(Puzzle):
             part: [Rows(whole.symbols[a:b], whole.targets[a:b])]
             for part, a, b in zip(PARTS, ends, ends[1:], strict=False)
         }
+
+
+@dataclass(frozen=True)
+class Counting(Puzzle):
+    """Numbers below ``modulus``: the answer at each position is their sum so far; 2 is parity.
+
+    A state whose eigenvalues are in (0, 1) cannot solve it at every length: Grazzi et al. 2025,
+    theorems 1 and 2.
+    """
+
+    modulus: int
+
+    @property
+    def words(self) -> list[str]:
+        return self.answers
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"n{i}" for i in range(self.modulus)]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        rows = rng.integers(0, self.modulus, (count, length), dtype=np.int32)
+        return Rows(rows, (rows.cumsum(1) % self.modulus).astype(np.int32))
+
+
+@dataclass(frozen=True)
+class Permutations(Puzzle):
+    """Permutations of ``points`` things: the answer at each position is their product so far.
+
+    p102 swaps the first two; each is applied after those before it. The word problem of S₃ for 3
+    points, of S₅ for 5: Siems et al. 2025, section 5.1.
+    """
+
+    points: int
+
+    @property
+    def words(self) -> list[str]:
+        return self.answers
+
+    @property
+    def answers(self) -> list[str]:
+        return [f"p{''.join(map(str, each))}" for each in permutations(range(self.points))]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        group = [*permutations(range(self.points))]  # the first changes nothing
+        number = {each: i for i, each in enumerate(group)}
+        after = np.array([[number[tuple(a[i] for i in b)] for b in group] for a in group])
+        rows = rng.integers(0, len(group), (count, length), dtype=np.int32)
+        targets, state = np.empty_like(rows), np.zeros(count, int)
+        for t in range(length):
+            targets[:, t] = state = after[rows[:, t], state]
+        return Rows(rows, targets)
+
+
+@dataclass(frozen=True)
+class Stack(Alike):
+    """Symbols, which are put on a stack, and "pop": the answer is the symbol that it removes.
+
+    Half of the steps are "pop", as long as the stack is not empty. Kimi team 2025, section 5.
+    """
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.answers, "pop"]
+
+    def draw(self, rng: Generator, count: int, length: int) -> Rows:
+        rows = rng.integers(0, self.symbols, (count, length), dtype=np.int32)
+        pops = rng.random((count, length)) < 0.5
+        targets = np.full_like(rows, UNASKED)
+        stack, height, row = np.empty_like(rows), np.zeros(count, int), np.arange(count)
+        for t in range(length):
+            popped = pops[:, t] & (height > 0)
+            targets[popped, t] = stack[row, height - 1][popped]
+            stack[row[~popped], height[~popped]] = rows[~popped, t]
+            rows[popped, t] = self.symbols
+            height += np.where(popped, -1, 1)
+        return Rows(rows, targets)
 
 
 def distinct(rng: Generator, count: int, take: int, among: int) -> NDArray[np.int32]:

@@ -162,6 +162,48 @@ class ModularAdditionSettings(SymbolSettings):
         return ModularAddition(self.modulus, self.share)
 
 
+class TrackingSettings(SymbolSettings):
+    """Settings of puzzles with an answer at each position."""
+
+    train_length: int = Field(32, ge=1, description="most symbols of a training example")
+    shortest: int = Field(
+        2, ge=0, description="fewest symbols of a training example; 0: all have train_length"
+    )
+
+
+class CountingSettings(TrackingSettings):
+    """Settings of counting."""
+
+    modulus: int = Field(2, ge=2, le=1_000, description="numbers are below it; 2: parity")
+
+    def puzzle(self) -> "Puzzle":
+        from regard.lab.data.symbols import Counting
+
+        return Counting(self.modulus)
+
+
+class PermutationsSettings(TrackingSettings):
+    """Settings of permutations."""
+
+    points: int = Field(3, ge=2, le=5, description="things that are permuted: 3 is S₃, 5 is S₅")
+
+    def puzzle(self) -> "Puzzle":
+        from regard.lab.data.symbols import Permutations
+
+        return Permutations(self.points)
+
+
+class StackSettings(TrackingSettings):
+    """Settings of the stack."""
+
+    symbols: Alphabet = 16
+
+    def puzzle(self) -> "Puzzle":
+        from regard.lab.data.symbols import Stack
+
+        return Stack(self.symbols)
+
+
 SMALL: Mapping[str, Any] = {"width": 64, "layers": 2, "feedforward": 256, "dropout": 0.0}
 
 
@@ -198,5 +240,8 @@ PUZZLES: dict[str, tuple[str, type[SymbolSettings], Mapping[str, ModelEntry]]] =
         IndirectIndexingSettings,
         READERS,
     ),
+    "counting": ("add numbers modulo another at each step", CountingSettings, READERS),
+    "permutations": ("multiply permutations at each step", PermutationsSettings, READERS),
+    "stack": ("name the symbol that each pop removes", StackSettings, READERS),
     "modular-addition": ("add two numbers modulo a third", ModularAdditionSettings, READERS),
 }
