@@ -4,10 +4,11 @@ import inspect
 from pathlib import Path
 
 from regard.attention import MECHANISMS, NORMALIZERS, PATTERNS, POSITIONS, SCORES
+from regard.attention.mechanisms.stages import STAGES
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "parts.md"
-TABLES = (SCORES, SCORE_WRAPPERS, POSITIONS, NORMALIZERS, MECHANISMS)
+TABLES = (SCORES, SCORE_WRAPPERS, POSITIONS, NORMALIZERS, MECHANISMS, STAGES)
 
 
 def row(name: str, kind: type | None) -> str:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention.mechanism import Mechanism
 from regard.attention.mechanisms.linformer import Linformer, named_compress
+from regard.attention.mechanisms.stages import STAGES
 from regard.attention.normalizer import Normalizer
 from regard.attention.positions import make_score
 from regard.attention.score import Score
@@ -40,6 +41,7 @@ class HeadSpec:
     output_projection: bool = True
     length: int | None = None
     compress: str | Linformer = "none"
+    stages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         width, heads, groups = self.width, self.heads, self.groups
@@ -155,6 +157,7 @@ class HeadMechanism(Mechanism):
         output_projection: bool = True,
         length: int | None = None,
         compress: str | Linformer = "none",
+        stages: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         spec = HeadSpec(
@@ -172,10 +175,34 @@ class HeadMechanism(Mechanism):
             output_projection,
             length,
             compress,
+            stages,
         )
         self.width, self.heads, self.groups = width, heads, spec.groups
         self.head_width = spec.each_head
+        self.stages: dict[str, str] = {}  # names, and of their modules
         self.build(spec)
+        for name in spec.stages:
+            self.add_stage(name, spec)
+
+    def add_stage(self, name: str, spec: HeadSpec, module: str = "") -> None:
+        """Add an output stage. Raises: an unknown name; a stage that is there already."""
+        kind, _ = STAGES.named(name)
+        if name in self.stages:
+            raise RegardError(f"the output stage {name} is there already; name it once")
+        self.stages[name] = module or f"stage-{name}"
+        self.add_module(self.stages[name], kind(spec.width, spec.heads, spec.each_head))
+
+    def staged(
+        self, output: Tensor, queries: Tensor, own: Tensor | None, *, values: bool | None = None
+    ) -> Tensor:
+        """Return the heads' outputs after the output stages; ``values``: only those of one kind."""
+        both = (True, False) if values is None else (values,)
+        for kind in both:
+            for name in self.stages.values():
+                stage = getattr(self, name)
+                if stage.reads_values == kind:
+                    output = stage(output, queries, own)
+        return output
 
     def build(self, spec: HeadSpec) -> None:
         """Create the modules and parameters. Their order determines their random numbers."""

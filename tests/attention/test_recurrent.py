@@ -24,7 +24,7 @@ from regard.nn.models.settings import GPTSettings, TransformerSettings
 from regard.nn.models.transformer import Transformer
 
 STATES = [name for name, kind in MECHANISMS.items() if kind and issubclass(kind, StateAttention)]
-STATES.append("delta-reach-2-products-3")
+STATES += ["delta-reach-2-products-3", "linear+exclusive+gate", "delta-products-2+exclusive+gate"]
 over_states = pytest.mark.parametrize("name", STATES)
 
 
@@ -185,7 +185,16 @@ def test_the_cache_does_not_grow(name):
 
 
 @pytest.mark.parametrize(
-    "name", [*MECHANISMS, "moba-2-2", "delta-products-2", "delta/multi-head", "multi-head/kda"]
+    "name",
+    [
+        *MECHANISMS,
+        "moba-2-2",
+        "delta-products-2",
+        "delta/multi-head",
+        "multi-head/kda",
+        "latent+exclusive",
+        "multi-head+exclusive+gate-heads/delta+exclusive",
+    ],
 )
 def test_beams_after_prompts_of_several_lengths(name):
     torch.manual_seed(0)
@@ -215,7 +224,9 @@ def test_beams_after_prompts_of_several_lengths(name):
                 assert_close(last[0, 2 - row], model.to_logits(model(more))[0, -1])
 
 
-@pytest.mark.parametrize("name", [*MECHANISMS, "moba-2-2", "delta-products-2"])
+@pytest.mark.parametrize(
+    "name", [*MECHANISMS, "moba-2-2", "delta-products-2", "multi-head+exclusive+gate"]
+)
 def test_a_translator_writes_step_by_step_what_it_reads_at_once(name):
     torch.manual_seed(0)
     settings = TransformerSettings(width=12, heads=3, layers=1, feedforward=16, tie=False,

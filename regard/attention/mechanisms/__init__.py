@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
+from regard.attention.head_spec import HeadMechanism
 from regard.attention.mechanism import Mechanism
+from regard.core.errors import RegardError
+from regard.core.names import parts_of
 from regard.core.tables import Table
 
 MECHANISMS: Table[type[Mechanism]] = Table(
@@ -33,13 +36,21 @@ MECHANISMS: Table[type[Mechanism]] = Table(
 def named_mechanism(name: str) -> Callable[..., Mechanism]:
     """Return the class of a mechanism, by name or as the user's ``FILE.py:Name``.
 
-    Numbers behind the name are arguments of the class: ``moba-32-4``. Raises: an unknown name or
-    option; a file that is not trusted or holds none.
+    Numbers behind the name are arguments of the class: ``moba-32-4``; names behind ``+`` are
+    output stages. Raises: an unknown name or option; a file that is not trusted or holds none;
+    stages of a mechanism that is not built from a `HeadSpec`.
 
     >>> named_mechanism("multi-head")(8, 2, score="cosine").attention.score.name
     'cosine'
     >>> named_mechanism("moba-32-4")(8, 2).blocks
     (32, 4)
+    >>> [*named_mechanism("delta+exclusive+gate-heads")(8, 2).stages]
+    ['exclusive', 'gate-heads']
     """
-    kind, options = MECHANISMS.named(name)
+    first, *stages = parts_of(name)
+    kind, options = MECHANISMS.named(first)
+    if stages:
+        if not issubclass(kind, HeadMechanism):
+            raise RegardError(f"{first} takes no output stages; leave out +{'+'.join(stages)}")
+        options["stages"] = tuple(stages)
     return partial(kind, **options) if options else kind

@@ -15,6 +15,7 @@ from regard.attention.mask import Mask, as_mask
 from regard.attention.mask_context import seen_of
 from regard.attention.mechanism import PerSide, both_sides
 from regard.attention.packing import Packing
+from regard.attention.prepared import repeat_kv
 from regard.attention.sanitize import is_finite, nonfinite_rows
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
@@ -61,6 +62,7 @@ class MultiHeadAttention(HeadMechanism):
         length: The maximum input length, which synthesizers and Linformer need.
         compress: "linformer", "linformer-32" or a module, which mixes keys and values along their
             length.
+        stages: The names of output stages between the heads and W_O.
 
     Shape:
         queries: (*batch, n, width)
@@ -186,10 +188,14 @@ class MultiHeadAttention(HeadMechanism):
             key_positions=key_positions,
             cache=cache,
         )
-        output: Tensor = self.joined(attended.output).transpose(-3, -2).flatten(-2)
+        output: Tensor = self.joined(attended.output)
+        if self.stages:
+            asked = queries if packing is None else packing.unpack(queries)
+            own = self.joined(repeat_kv(v, self.attention.heads)) if itself else None
+            output = self.staged(output, asked, own)
+        output = output.transpose(-3, -2).flatten(-2)
         if packing is not None:
             output = packing.pack(output)
-        output = self.gated(output, queries)
         return output if self.output is None else self.output(output)
 
     def masked(
@@ -209,10 +215,6 @@ class MultiHeadAttention(HeadMechanism):
 
     def joined(self, output: Tensor) -> Tensor:
         """Return the heads (*batch, heads, n, head_width) from the output of the attention."""
-        return output
-
-    def gated(self, output: Tensor, queries: Tensor) -> Tensor:
-        """Return the concatenated heads as the output projection reads them."""
         return output
 
     def projected(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:

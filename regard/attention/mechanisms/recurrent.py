@@ -153,6 +153,10 @@ class StateAttention(HeadMechanism):
         if packing is not None:
             output, queries = packing.pack(output), packing.pack(queries)
         output = self.finished(output, queries)
+        if self.stages:
+            heads = output.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+            heads = self.staged(heads, queries, None, values=False)
+            output = heads.transpose(-3, -2).flatten(-2)
         return output if self.output is None else self.output(output)
 
     def features(self, x: Tensor) -> Tensor:
@@ -331,6 +335,9 @@ class StateAttention(HeadMechanism):
         output = attended.output.to(asked.dtype)
         if way != "all":
             output = self.skipped(output, own)
+        if self.stages and convolve:  # of self-attention
+            own = own[..., self.products - 1 :: self.products, :]
+            output = self.staged(output, source, own, values=True)
         output = output.transpose(-3, -2)
         output = output.flip(-3) if way == "reversed" else output
         return output, (*attended.state, *kept)

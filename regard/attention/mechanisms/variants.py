@@ -13,8 +13,8 @@ class GatedAttention(MultiHeadAttention):
     """(σ(W_g q) ⊙ concat(head_1 … head_h)) W_O, with the heads of `MultiHeadAttention`.
 
     Qiu et al. 2025, the gate behind the attention that they found best: one number per query and
-    column. Queries (*batch, n, width) and a memory (*batch, m, key_width) give (*batch, n,
-    width). Arguments and errors are those of `MultiHeadAttention`.
+    column; the same as multi-head+gate. Arguments, shapes and errors are those of
+    `MultiHeadAttention`.
 
     >>> GatedAttention(8, 2)(torch.zeros(3, 5, 8)).shape
     torch.Size([3, 5, 8])
@@ -24,11 +24,7 @@ class GatedAttention(MultiHeadAttention):
 
     def build(self, spec: HeadSpec) -> None:
         super().build(spec)
-        self.gate = nn.Linear(spec.width, self.sizes[0])
-
-    def gated(self, output: Tensor, queries: Tensor) -> Tensor:
-        gate: Tensor = self.gate(queries).sigmoid()
-        return gate * output
+        self.add_stage("gate", spec, "gate")
 
 
 class DifferentialAttention(MultiHeadAttention):
