@@ -1,0 +1,131 @@
+"""Mechanisms with a state beside a loop over tokens, and their time beside multi-head attention.
+
+    python -m benchmarks.states errors
+    python -m benchmarks.states speed
+
+Errors are the largest difference over the largest number of the loop, in float64: outputs, all
+gradients, steps with a cache, packed rows; in float32 outputs of 2,000 tokens with a strong decay.
+Times are medians of interleaved turns, forward and backward, as multiples of multi-head attention.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from regard.attention import KeyValueCache, Packing, causal, lengths, named_mechanism
+from regard.attention.kernels.linear import by_steps
+from regard.attention.mechanism import Mechanism
+from regard.attention.mechanisms import recurrent
+
+NAMES = (
+    "gla", "delta", "delta-reach-2", "delta-products-3", "delta-reach-2-products-3", "kda",
+    "delta+exclusive+gate-heads",
+)  # fmt: skip
+SIZES = (1, 63, 64, 65, 129)
+LONG = (256, 1024, 4096)
+
+
+@contextmanager
+def looping() -> Iterator[None]:
+    """Compute every recurrence by a loop over tokens."""
+    chunks = recurrent.by_chunks
+    recurrent.by_chunks = by_steps  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        recurrent.by_chunks = chunks
+
+
+def made(name: str, width: int, heads: int) -> Mechanism:
+    """Return a layer with random parameters."""
+    torch.manual_seed(0)
+    layer = named_mechanism(name)(width, heads)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return layer.eval()
+
+
+def gap(ours: Tensor, exact: Tensor) -> float:
+    """Return the largest difference over the largest number, or over 1e-6 if that is larger."""
+    return float((ours - exact).abs().max() / exact.abs().max().clamp(min=1e-6))
+
+
+def passed(layer: Mechanism, x: Tensor) -> list[Tensor]:
+    """Return the output and the gradients of all parameters and of the input."""
+    x = x.clone().requires_grad_()
+    output = layer(x, mask=causal())
+    loss = (output * torch.arange(output.numel()).view_as(output).cos()).sum()
+    wanted = [x, *layer.parameters()]
+    found = torch.autograd.grad(loss, wanted, allow_unused=True)
+    return [output.detach(), *(g for g in found if g is not None)]
+
+
+def errors() -> None:
+    """Print the errors of each mechanism."""
+    print("| mechanism | outputs | gradients | cache | packed | 2,000 tokens, float32 |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for name in NAMES:
+        layer = made(name, 12, 3).double()
+        found: list[list[float]] = []
+        for n in SIZES:
+            x = torch.randn(2, n, 12, dtype=torch.float64)
+            ours = passed(layer, x)
+            with looping():
+                exact = passed(layer, x)
+            gaps = [gap(one, other) for one, other in zip(ours, exact, strict=True)]
+            cache = KeyValueCache()
+            with torch.no_grad():
+                steps = [layer(part, mask=causal(), cache=cache) for part in x.split(1, 1)]
+                packing = Packing(torch.tensor([n, max(1, n // 2)]), n)
+                mask = causal() & lengths(torch.tensor([n, max(1, n // 2)]))
+                rows = layer(packing.pack(x), mask=mask, packing=packing)
+            found.append([gaps[0], max(gaps[1:]), gap(torch.cat(steps, 1), exact[0]),
+                          gap(rows, packing.pack(exact[0]))])  # fmt: skip
+        long, strong = torch.randn(1, 2000, 12), layer.float()
+        if hasattr(strong, "log_speed"):
+            torch.nn.init.constant_(
+                strong.log_speed, 3.0
+            )  # e³ · softplus of the step: to 0 at once
+        with torch.no_grad():
+            single = strong(long, mask=causal())
+            with looping():
+                whole = strong.double()(long.double(), mask=causal())
+        cells = [max(row[i] for row in found) for i in range(4)] + [gap(single.double(), whole)]
+        print(f"| {name} | {' | '.join(f'{cell:.0e}' for cell in cells)} |", flush=True)
+
+
+def speed(turns: int) -> None:
+    """Print the time of forward and backward as a multiple of multi-head attention's."""
+    print("| mechanism | " + " | ".join(f"n = {n:,}" for n in LONG) + " |")
+    print("|---|" + "--:|" * len(LONG))
+    layers = {name: made(name, 256, 4) for name in ("multi-head", *NAMES)}
+    ratios: dict[str, list[float]] = {name: [] for name in layers}
+    for n in LONG:
+        times: dict[str, list[float]] = {name: [] for name in layers}
+        for _ in range(turns):
+            for name, layer in layers.items():
+                x = torch.randn(2, n, 256, requires_grad=True)
+                begin = time.perf_counter()
+                layer(x, mask=causal()).sum().backward()
+                times[name].append(time.perf_counter() - begin)
+        base = statistics.median(times["multi-head"])
+        for name, each in times.items():
+            ratios[name].append(statistics.median(each) / base)
+    for name, row in ratios.items():
+        print(f"| {name} | {' | '.join(f'{ratio:.2f}' for ratio in row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["errors", "speed"])
+    parser.add_argument("--turns", type=int, default=7, help="turns of each length")
+    options = parser.parse_args()
+    if options.what == "errors":
+        errors()
+    else:
+        speed(options.turns)
