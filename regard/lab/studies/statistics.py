@@ -41,6 +41,7 @@ p values are valid, but intervals are wide and the power is low.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
@@ -51,6 +52,7 @@ from regard.lab.studies import null_distribution
 CONFIDENCE = 0.95
 SHARES = {"points", "BLEU"}  # units whose values are written times 100
 
+Verdict = Literal["different", "equivalent", "undecided"]
 Scores = Shaped[np.ndarray, "seeds examples"]
 Groups = Integer[np.ndarray, " examples"]
 
@@ -77,12 +79,20 @@ class Estimate:
     @cached_property
     def half(self) -> float:
         """Return half the width of the 95 % interval."""
-        return float(null_distribution.reach(1 - CONFIDENCE, *self._parts))
+        return self.reach(1 - CONFIDENCE)
 
     @cached_property
     def p(self) -> float:
         """Return the two-sided p value of the hypothesis that the true mean is zero."""
-        return float(null_distribution.p_values(self.mean, *self._parts))
+        return self.p_at(self.mean)
+
+    def reach(self, level: float) -> float:
+        """Return half the width of the interval that contains the true mean but for `level`."""
+        return float(null_distribution.reach(level, *self._parts))
+
+    def p_at(self, distance: float) -> float:
+        """Return the two-sided p value of a true mean that is this far from the estimated one."""
+        return float(null_distribution.p_values(distance, *self._parts))
 
     def smallest(self, family: int = 1) -> float:
         """Return the smallest true difference that a family of comparisons detects with power 80 %.
@@ -232,6 +242,11 @@ class Difference:
     from it is one of these steps, and no evidence about the methods. `stuck` names those among
     them that never left the trivial answer, `steps` has the mean training steps by arm.
     `estimate` is the estimate from which mean, interval and p were computed.
+
+    With a `margin`, the difference δ that does not matter, it has a `verdict`, which
+    `regard.lab.studies.stopping.decide` prepares: then interval and p hold at any number of seeds,
+    `p_equivalent` is the p of a difference of δ or more, and `inner` the 90 % interval, which lies
+    within ±δ if that p is below 5 % (before Holm's adjustment).
     """
 
     a: str
@@ -248,6 +263,23 @@ class Difference:
     stuck: tuple[str, ...] = ()
     steps: Mapping[str, int] = field(default_factory=dict)
     estimate: Estimate | None = field(default=None, repr=False)
+    margin: float | None = None
+    p_equivalent: float = 1.0
+    inner: tuple[float, float] = (-np.inf, np.inf)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Return whether the arms are different, equivalent or undecided; None without a margin.
+
+        With one seed nothing is decided about methods.
+        """
+        if self.margin is None:
+            return None
+        if self.seeds == 1:
+            return "undecided"
+        if self.significant:
+            return "different"
+        return "equivalent" if self.p_equivalent < 1 - CONFIDENCE else "undecided"
 
     @property
     def claimed(self) -> bool:
@@ -281,7 +313,8 @@ class Difference:
         unit = f" {self.unit}" if self.unit else ""
         alone = self.low > 0 or self.high < 0
         note = "; the interval stands alone" if alone and not self.significant else ""
-        amount = f"{size}{unit} ({low} to {high}, {format_p(self.p)}{holm}{note})"
+        count = f", {self.seeds} seeds" if self.margin is not None and self.seeds > 1 else ""
+        amount = f"{size}{unit} ({low} to {high}, {format_p(self.p)}{holm}{count}{note})"
         caveat = "; one seed: two models, not two methods" if self.seeds == 1 else ""
         if self.significant:
             winner, loser = (self.a, self.b) if forward else (self.b, self.a)
@@ -296,6 +329,15 @@ class Difference:
             marks = (f"{x} (never left the trivial answer)" if x in self.stuck else x
                      for x in self.untrained)  # fmt: skip
             caveat += f"; not trained to the end: {' and '.join(marks)}"
+        if self.margin is not None:
+            within = written_margin(self.margin, self.unit)
+            if self.verdict == "undecided":
+                return (
+                    f"{self.a} and {self.b} are undecided: {amount}, not within ±{within}{caveat}"
+                )
+            low, high = self._written(*self.inner)
+            amount = f"{size}{unit} (90 %: {low} to {high}, {format_p(self.p_equivalent)}{holm}"
+            return f"{self.a} and {self.b} are equivalent within {within}: {amount}{count}){caveat}"
         nothing = f"no evidence of a difference between {self.a} and {self.b}: {amount}"
         return f"{nothing}{self._could_find()}{caveat}"
 
@@ -327,7 +369,19 @@ class Difference:
         if self.unit not in SHARES:
             return [f"{value:.3g}".replace("-", "−") for value in values]
         digits = 1 if self.high - self.low > 0.004 else 2
-        return [f"{100 * value + 0.0:.{digits}f}".replace("-", "−") for value in values]
+        return [
+            f"{round(100 * value, digits) + 0.0:.{digits}f}".replace("-", "−") for value in values
+        ]
+
+
+def written_margin(margin: float, unit: str) -> str:
+    """Format δ in its unit.
+
+    >>> written_margin(0.01, "points"), written_margin(0.02, "BLEU"), written_margin(0.05, "")
+    ('1 point', '2 BLEU', '0.05')
+    """
+    value = f"{100 * margin if unit in SHARES else margin:g}"
+    return f"{value} {'point' if (value, unit) == ('1', 'points') else unit}".rstrip()
 
 
 def format_p(p: float) -> str:
@@ -454,9 +508,13 @@ def judge(
 
 
 def as_family(differences: Sequence[Difference]) -> list[Difference]:
-    """Replace every p by Holm's adjusted value over all the differences."""
+    """Replace every p by Holm's adjusted value over all the differences.
+
+    False differences and false equivalences are two kinds of error, with a family each.
+    """
     adjusted = holm([difference.p for difference in differences])
+    equivalent = holm([difference.p_equivalent for difference in differences])
     return [
-        replace(difference, p=p, family=len(differences))
-        for difference, p in zip(differences, adjusted, strict=True)
+        replace(difference, p=p, p_equivalent=equal, family=len(differences))
+        for difference, p, equal in zip(differences, adjusted, equivalent, strict=True)
     ]
