@@ -1,0 +1,62 @@
+"""The simulated studies in small; `python -m benchmarks.stopping` is all."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import stopping
+from benchmarks.stopping import LOOKS, WORLDS, Case, decisions, draw, main, simulate, table
+from regard.lab.studies.statistics import compare_runs
+from regard.lab.studies.stopping import decide
+
+
+def test_the_decisions_are_those_of_real_studies() -> None:
+    world = WORLDS[-1]
+    tables = draw(world, 0.5, 12, np.random.default_rng(3))
+    different, equivalent, _ = decisions(tables)
+    for study in range(len(tables)):
+        for look, seeds in enumerate(LOOKS):
+            gains = tables[study, :seeds]
+            one = compare_runs(gains, np.zeros_like(gains), unit="nats")
+            found = decide([one], 1.0, [(seeds, LOOKS)])[0]
+            assert (found.p < 0.05) == different[study, look]
+            assert (found.p_equivalent < 0.05) == equivalent[study, look]
+    assert different.any()
+    assert equivalent.any()
+
+
+def test_few_studies_err_though_they_look_at_every_stop() -> None:
+    world = WORLDS[1]  # 600 studies: ± 0.9 points of 5 %
+    none, edge = (simulate(world, true, 600, seed=1) for true in (0.0, 1.0))
+    assert none.different <= 0.06
+    assert edge.equivalent <= 0.06
+    assert none.naive > 0.15  # what happens without the rule
+    assert none.equivalent > 0.9
+    assert 8 < none.seeds < 16
+    assert edge.different > 0.9
+
+
+def test_the_draws_have_the_spread_that_they_claim() -> None:
+    rng = np.random.default_rng(5)
+    for world in WORLDS:
+        tables = draw(world, 0.5, 400, rng)
+        assert tables.mean() == pytest.approx(0.5, abs=0.1)
+        if not world.examples:
+            assert tables.std() == pytest.approx(world.scale, rel=0.15)
+    shared = draw(WORLDS[-1], 0.0, 400, rng).mean((1, 2)).std()
+    assert shared == pytest.approx((0.3**2 + 1 / 30) ** 0.5, rel=0.15)
+
+
+def test_a_broken_promise_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Case(WORLDS[0].name, 1.0, 0.0, 0.07, 0.93, 9.5, 0.2)
+    assert bad.wrong == 0.07
+    monkeypatch.setattr(stopping, "TRUE", (1.0,))
+    monkeypatch.setattr(stopping, "simulate", lambda world, *_: bad)
+    assert main(["--studies", "1", "--json", str(tmp_path / "x.json")]) == len(WORLDS)
+    assert "1 δ: 7.0 % are wrong" in capsys.readouterr().out
+    assert json.loads((tmp_path / "x.json").read_text())["broken"] == len(WORLDS)
+    assert "| 1 δ | 0.0 | 7.0 | 93.0 | 9.5 | 20.0 |" in table([bad])
