@@ -89,7 +89,8 @@ def compare(
     arms: "str | Sequence[str | Arm]",
     *,
     data: Data = "",
-    seeds: int = 3,
+    seeds: int | str = 3,
+    delta: float | None = None,
     budget: str = "",
     reference: str = "",
     ladder: bool = False,
@@ -118,14 +119,18 @@ def compare(
     regard.core.errors.RegardError: no model is called 'lstm'; did you mean rnn? ...
     """
     from regard.lab.studies.arms import parse_arms
+    from regard.lab.studies.budget import parse_seeds
     from regard.lab.studies.compare import compare as run
     from regard.lab.studies.launchers import parse_launcher
     from regard.lab.studies.study import Study
 
+    least, most = parse_seeds(seeds)
     study = Study(
         task,
         parse_arms(arms, task),
-        seeds=seeds,
+        seeds=most,
+        least=least,
+        delta=delta,
         budget=budget,
         reference=reference,
         overrides=tuple(pairs(on_disk({"data": data, **settings}))),

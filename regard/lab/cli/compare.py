@@ -29,6 +29,7 @@ from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.lab.cli.suggest import show_suggestion
 from regard.lab.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
 from regard.lab.cli.train_request import noted
+from regard.lab.studies.budget import parse_seeds
 from regard.lab.studies.search import SAMPLERS, Sampler, Search
 from regard.lab.studies.study import Study
 
@@ -136,14 +137,17 @@ def compare(
     Confidence intervals and p-values are for paired differences per seed, including the variance of
     the test examples (or of their groups), with Holm's correction over all arms against the
     reference. Without evidence, the verdict reports the smallest difference that could have been
-    detected. Translations are compared by the BLEU of the whole test split. Run the same command
-    again to resume; a larger --seeds adds runs.
+    detected. --seeds 3..30 adds seeds until each verdict is "different" or "equivalent", at an
+    error rate that holds whenever it stops. Translations are compared by the BLEU of the whole test
+    split. Run the same command again to resume; a larger --seeds adds runs.
 
     regard compare classification --arms mean,transformer,tfidf
 
     regard compare classification --arms "transformer,transformer:score=additive"
 
     regard compare classification --data reviews.csv --seeds 5 --budget 10m
+
+    regard compare classification --arms mean,transformer,tfidf --seeds 3..30 --delta 1
 
     regard compare translation --data multi30k --arms gru,bahdanau --seeds 1
 
@@ -162,11 +166,13 @@ def compare(
                   "--launch": launch, "--jobs": jobs, "--curve": curve}  # fmt: skip
         if given := [name for name, value in trains.items() if value]:
             raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
-        _of_files([task, *(settings or [])], metric, study["reference"], folder, json, open_page)
+        files = [task, *(settings or [])]
+        _of_files(files, metric, study["reference"], study["delta"], folder, json, open_page)
         return
     if metric:
         raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
     overrides = (*(settings or []), *([f"data={data}"] if data else []))
+    study["least"], study["seeds"] = parse_seeds(study["seeds"])
     declared = Study(
         task, parse_arms(arms or [], task), overrides=overrides, search=search_of(**search), **study
     )
@@ -219,6 +225,7 @@ def _of_files(
     files: Sequence[str],
     metric: str,
     reference: str,
+    delta: float | None,
     folder: Path | None,
     json: bool,
     open_page: bool,
@@ -228,7 +235,7 @@ def _of_files(
 
     place = folder or Path(OUT)
     comparison = compare_predictions(
-        files, metric=metric or "accuracy", reference=reference or None, out=place
+        files, metric=metric or "accuracy", reference=reference or None, delta=delta, out=place
     )
     _shown(comparison, json, open_page)
 
@@ -284,6 +291,9 @@ class Watch:
 
     def __call__(self, event: "Event") -> None:
         name = event.name
+        if event.kind == "extended":
+            say(event.message, quiet=True)
+            return
         self.done[name] = event.done
         if event.kind == "finished":
             say(f"{name}: {event.message}", quiet=True)
@@ -401,12 +411,12 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
             f"{comparison.metric}{comparison.unit.sign} (95 %)",
             f"{over} {comparison.reference}",
         ]
-        headings += ["p (Holm)", "verdict"]
+        headings += ["p (Holm)", verdict_heading(comparison.verdicts)]
     headings += [COSTS[i] for i in known] + [f"{name}{unit_of(name).sign}" for name in others]
     trained = costs and any(result.ended for result in comparison.arms)
     headings += ["training"] if trained else []
     for heading in headings:
-        table.add_column(escape(heading), justify="left" if heading in LEFT else "right")
+        table.add_column(escape(heading), justify="left" if heading.startswith(LEFT) else "right")
     for result in comparison.arms:
         difference, spent = against.get(result.arm.name), result.costs()
         cells = _verdict(comparison.unit, result, difference) if verdicts else []
@@ -416,6 +426,14 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
     for name, value in comparison.trivial.items() if verdicts else ():
         table.add_row(name, comparison.unit.write(value), style="dim")
     return table
+
+
+def verdict_heading(verdicts: "Sequence[Difference]") -> str:
+    """Return the heading of the verdicts, with δ if it was declared."""
+    from regard.lab.studies.statistics import written_margin
+
+    written = [written_margin(x.margin, x.unit) for x in verdicts if x.margin is not None]
+    return f"verdict (δ = {written[0]})" if written else "verdict"
 
 
 def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None") -> list[str]:
@@ -430,10 +448,14 @@ def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None")
     verdict = "[green]better[/]" if difference.mean > 0 else "[red]worse[/]"
     if difference.significant and not difference.claimed:
         verdict = "no claim"
-    return [score, against, p, verdict if difference.significant else "no evidence"]
+    decided = difference.verdict
+    if decided is None:
+        return [score, against, p, verdict if difference.significant else "no evidence"]
+    word = verdict if decided == "different" else decided
+    return [score, against, p, f"{word}, {difference.seeds} seeds"]
 
 
-LEFT = {"verdict", "training"}
+LEFT = ("verdict", "training")
 
 
 def _forecast(study: "Study", workers: int | None, json: bool) -> None:
@@ -445,7 +467,7 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
 
     jobs, trials = study.jobs(), study.trials
     planned = [
-        Planned(arm.name, mine[0].task, len(mine))
+        Planned(arm.name, mine[0].task, len(mine), first=min(len(mine), study.looks[0]))
         for arm in study.arms
         for mine in [[job for job in jobs if job.arm == arm.name]]
     ]
@@ -453,12 +475,18 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     notes: list[str] = []
     for one, cost in costs(planned):
         rows.append(
-            {"name": one.name, "runs": one.times, "trials": trials[one.name], **cost.json()}
+            {
+                "name": one.name,
+                "runs": one.times,
+                "first_runs": one.first,
+                "trials": trials[one.name],
+                **cost.json(),
+            }
         )
         notes += [note for note in cost.notes if note not in notes]
-    many = [row["runs"] + row["trials"] for row in rows]
+    many, few = ([row[key] + row["trials"] for row in rows] for key in ("runs", "first_runs"))
     parallel = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))
-    seconds, most = total(rows, many, parallel)
+    seconds, most = total(rows, many, parallel, few)
     if json:
         emit_json(
             {"task": study.task, "workers": parallel, "seconds": seconds, "most_seconds": most,
@@ -478,10 +506,14 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     early = any(row["steps"] < row["most_steps"] for row in rows)
     say(
         f"{ahead(seconds, most)} with {parallel} parallel runs"
+        + (f"; {study.least} seeds, at most {study.seeds}" if study.least else "")
         + ("; at most, if validation keeps improving" if early else "")
         + "; nothing was written"
     )
 
 
 def _times(row: dict[str, Any]) -> str:
-    return f"({row['trials']} trials + {row['runs']})" if row["trials"] else str(row["runs"])
+    runs = str(row["runs"])
+    if row["first_runs"] < row["runs"]:
+        runs = f"{row['first_runs']} to {runs}"
+    return f"({row['trials']} trials + {runs})" if row["trials"] else runs

@@ -9,6 +9,7 @@ import typer
 from regard.lab.cli.console import Bar, Browse, Json, Left, bar, browse, emit_json, say
 from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.lab.labs import LABS, LabRequest, open_lab
+from regard.lab.studies.budget import parse_seeds
 
 
 def _names(incomplete: str) -> list[str]:
@@ -52,6 +53,10 @@ def lab(
     chosen = open_lab(name, lang)
     flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
     launcher = launcher_of(launch, jobs, options["workers"]) if launch or jobs else None
+    if options["seeds"] in ("0", 0):
+        del options["seeds"]  # the lab's own
+    else:
+        options["least"], options["seeds"] = parse_seeds(options["seeds"])
     request = LabRequest(**options, overrides=[*flags, *(overrides or ())], launcher=launcher)
 
     follow = Follow()

@@ -32,16 +32,30 @@ class Show(Protocol):
 class LabRequest:
     """The options of a lab run; the lab chooses a default for each that is empty.
 
-    `overrides`: ``key=value`` pairs; `launcher`: where the runs of comparisons are trained.
+    `overrides`: ``key=value`` pairs; `launcher`: where the runs of comparisons are trained;
+    `least`: the first number of seeds of a range, see `regard.lab.studies.study.Study`.
     """
 
     data: str = described("", "Named data set or file; default: built-in data.")
-    seeds: int = described(0, "Number of seeds.", min=0, show_default=False)
+    seeds: int = described(
+        0,
+        "Number of seeds; 3..30 adds seeds until each comparison is decided.",
+        type=str,
+        metavar="N or N..M",
+        show_default=False,
+    )
     budget: str = described("", "Budget of each run: 10m, 500 steps, 3 epochs.")
     out: Path | None = described(None, "Folder of runs and report.")
     workers: int | None = described(None, "Number of parallel runs, one thread each.", min=1)
     overrides: Sequence[str] = ()
     launcher: "Launcher | None" = None
+    delta: float | None = described(
+        None,
+        "Difference that does not matter, in the metric's unit, for the verdict 'equivalent'.",
+        type=float,
+        show_default="with --seeds N..M: 1 point",
+    )
+    least: int = 0
 
 
 @dataclass(frozen=True)

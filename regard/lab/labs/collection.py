@@ -17,6 +17,7 @@ from regard.lab.labs.comparison import (
     BEHIND_SO_FAR,
     BUDGETS,
     DRY_RUN,
+    EQUIVALENT,
     UNCLEAR,
     ComparisonLab,
     Result,
@@ -123,7 +124,7 @@ class CollectionLab(Lab):
         for member, lab, plan, place in planned:
             say(f"{member.name}: {plan.about}")
             try:
-                comparison = lab.compare(plan, place, request, show)
+                comparison = lab.compare(plan, place, request, show, say)
             except Pending as pending:  # --jobs: the members do not wait for each other
                 lines += pending.lines
                 continue
@@ -230,7 +231,7 @@ def by_standing(rows: Sequence[Sequence[Cell]]) -> dict[str, list[str]]:
     """
     return {
         standing: names
-        for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, UNCLEAR)
+        for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, EQUIVALENT, UNCLEAR)
         if (names := [str(row[1]) for row in rows if row[-1] == standing])
     }
 

@@ -19,7 +19,7 @@ from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.evidence import arms_of
 from regard.lab.reports.findings import Cell
 from regard.lab.studies.arms import Arm, models_of, parse_arm
-from regard.lab.studies.budget import parse_budget
+from regard.lab.studies.budget import parse_budget, parse_seeds
 from regard.lab.studies.compare import compare
 from regard.lab.studies.forecasts import Planned
 from regard.lab.studies.job import RunTask, train_and_score
@@ -36,6 +36,7 @@ DRY_RUN = "dry-run"  # a folder that is never created, so that a forecast finds 
 ANY_DATA = ""  # key of the preset for data without a preset of their own
 BEGIN = "init="
 AHEAD, BEHIND, UNCLEAR = "ahead", "behind", "no evidence"
+EQUIVALENT = "equivalent"  # within δ, if it was declared
 #: With evidence, at these steps, of arms that were not trained to the end.
 AHEAD_SO_FAR, BEHIND_SO_FAR = "ahead so far", "behind so far"
 
@@ -108,7 +109,8 @@ class Plan:
     """The runs of a comparison lab for one request.
 
     `overrides`: settings of all arms; `user_settings`: those among them given by the user;
-    `options`: the lab's own settings; `stem`: suffix of the default folder's name.
+    `options`: the lab's own settings; `stem`: suffix of the default folder's name; `least` and
+    `delta`: as of a `Study`.
     """
 
     task: str
@@ -125,6 +127,8 @@ class Plan:
     pretrain_first: Sequence[PretrainFirst] = ()
     stem: str = ""
     about: str = ""
+    least: int = 0
+    delta: float | None = None
 
     def without_user_settings(self, settings: Values) -> dict[str, object]:
         """Return the lab's settings that the user does not override."""
@@ -160,6 +164,7 @@ class Plan:
         return Study(
             self.task, tuple(arms), seeds=self.seeds, budget=self.budget, reference=self.reference,
             overrides=tuple(self.overrides), ladder=tuple(self.ladder), out=out,
+            least=self.least, delta=self.delta,
         )  # fmt: skip
 
     def initialized(self, out: Path) -> list[Arm]:
@@ -214,6 +219,8 @@ class Result:
         left of several, since the others failed, is no evidence.
         """
         verdict = self.verdict(a, b)
+        if verdict and verdict.get("verdict") == EQUIVALENT and not verdict["untrained"]:
+            return EQUIVALENT
         if verdict is None or verdict["p"] is None or not verdict["p"] < 0.05:
             return UNCLEAR
         asked = self.record.get("seeds", 1)
@@ -231,6 +238,7 @@ class _Flags(Settings):
     seeds: int = Field(0, ge=1)
     budget: str = ""
     workers: int | None = Field(None, ge=0)
+    delta: float | None = Field(None, gt=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +276,7 @@ class ComparisonLab(Lab):
         """Pretrain, train and compare the arms; write and print the results."""
         request, plan, out = self._open(request, say)
         self.check(plan, out)
-        comparison = self.compare(plan, out, request, show)
+        comparison = self.compare(plan, out, request, show, say)
         result = self.result(plan, comparison, out)
         return self.finish(request, self.report(result, comparison), out, plan.data, say)
 
@@ -286,12 +294,14 @@ class ComparisonLab(Lab):
         arms = plan.initialized(out) if all(finished) else plan.unpretrained
         plan.study(arms, out).check_folders()
 
-    def compare(self, plan: Plan, out: Path, request: LabRequest, show: Show) -> "Comparison":
+    def compare(
+        self, plan: Plan, out: Path, request: LabRequest, show: Show, say: Say
+    ) -> "Comparison":
         """Pretrain, train and compare the arms of a plan, where the request says."""
         launcher = request.launcher or Local(request.workers or None)
         first = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
         pretrain(sorted(first, key=lambda job: job.seed), launcher, show)
-        return compare(plan.study(plan.initialized(out), out), launcher, follow(show))
+        return compare(plan.study(plan.initialized(out), out), launcher, follow(show, say))
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
         """Evaluate the trained runs."""
@@ -331,7 +341,13 @@ class ComparisonLab(Lab):
         study.check()
         fixed = {arm.name for arm in arms if arm.deterministic}
         planned += [
-            Planned(job.arm, job.task, 1 if job.arm in fixed else plan.seeds, plan.preset.typical)
+            Planned(
+                job.arm,
+                job.task,
+                1 if job.arm in fixed else plan.seeds,
+                plan.preset.typical,
+                1 if job.arm in fixed else study.looks[0],
+            )
             for job in study.jobs()
             if job.seed == 0
         ]
@@ -364,7 +380,7 @@ class ComparisonLab(Lab):
         plan = Plan(
             task, data, arms, (), request.seeds or preset.seeds,
             self.reference or (arms[0].name if arms else ""), request.budget, preset,
-            user_settings, chosen, stem=Path(data).stem,
+            user_settings, chosen, stem=Path(data).stem, least=request.least, delta=request.delta,
         )  # fmt: skip
         arms = [
             replace(arm, overrides=(*pairs(plan.without_user_settings(own)), *arm.overrides))
@@ -375,7 +391,13 @@ class ComparisonLab(Lab):
             {"data": data, **plan.without_user_settings(preset.settings), **user_settings}
         )
         plan = self.adapt(replace(plan, arms=arms, overrides=overrides))
+        if plan.least and not all(one.ready for one in plan.pretrain_first):
+            raise RegardError(
+                f"--seeds {plan.least}..{plan.seeds}: this lab pretrains a network for every seed "
+                f"first; give one number, --seeds {plan.least}"
+            )
         seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
+        seeds = f"{plan.least} to {seeds}" if plan.least else seeds
         return replace(plan, about=plan.about or f"{len(plan.arms)} arms on {data}, {seeds}")
 
     def _open(self, request: LabRequest, say: Say) -> tuple[LabRequest, Plan, Path]:
@@ -396,6 +418,9 @@ class ComparisonLab(Lab):
                 raise RegardError(f"{key} is set twice; set it once")
             user_settings[key] = value
         flags = {key: user_settings.pop(key) for key in FLAGS if key in user_settings}
+        if ".." in flags.get("seeds", ""):
+            least, most = parse_seeds(flags["seeds"])
+            request, flags["seeds"] = replace(request, least=least), str(most)
         values = build(_Flags, flags).model_dump()
         normalized = replace(
             request, overrides=pairs(user_settings), **{key: values[key] for key in flags}

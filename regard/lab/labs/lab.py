@@ -33,7 +33,8 @@ FILE = "results.json"
 ENGLISH = "en"  # the language of a page without one in its name
 SLOWER = 2  # how many times as slow a machine may be as that of a lab's `ReferenceTime`
 #: Options of a lab and their command-line flags.
-FLAGS = {"data": "--data", "seeds": "--seeds", "budget": "--budget", "workers": "--workers"}
+FLAGS = {"data": "--data", "seeds": "--seeds", "budget": "--budget", "workers": "--workers",
+         "delta": "--delta"}  # fmt: skip
 
 
 def claim(says: str, value: float, holds: bool) -> Claim:
@@ -359,6 +360,11 @@ class MeasuringLab(Lab, Generic[S, M]):
     def all_settings(self, request: LabRequest) -> list[S]:
         """Return the settings of each measurement, one per seed."""
         fields = self.settings.model_fields
+        if request.least:
+            raise RegardError(
+                f"--seeds {request.least}..{request.seeds}: this lab measures and decides nothing "
+                f"by seeds; give one number, --seeds {request.least}"
+            )
         if request.seeds < 2 or "seeds" in fields:
             return [self.settings_for(request)]
         single = replace(request, seeds=0)

@@ -27,11 +27,18 @@ def load_complete(folder: Path) -> "Run | None":
     return run if run.complete else None
 
 
-def follow(show: Show) -> Callable[["Event"], None]:
-    """Return a listener that turns events of single runs into overall progress."""
+def follow(show: Show, say: Say | None = None) -> Callable[["Event"], None]:
+    """Return a listener that turns events of single runs into overall progress.
+
+    `say` prints why a comparison gets more seeds.
+    """
     done: dict[tuple[str, int], float] = {}
 
     def hear(event: "Event") -> None:
+        if event.kind == "extended":
+            if say:
+                say(event.message)
+            return
         done[event.arm, event.seed] = event.done
         words = f"{event.arm}, seed {event.seed} {event.message}"
         show(sum(done.values()), event.total, words, event.left)
@@ -68,12 +75,13 @@ def forecast(lab: str, planned: Sequence[Planned], workers: int, say: Say) -> di
         rows.append({"name": one.name, "seconds": cost.seconds, "most_seconds": cost.most_seconds,
                      "steps": cost.steps, "most_steps": cost.most_steps,
                      "memory_mb": cost.memory_mb})  # fmt: skip
-        times = f"{one.times} × " if one.times > 1 else ""
+        fewest = f"{one.first} to " if 0 < one.first < one.times else ""
+        times = f"{fewest}{one.times} × " if one.times > 1 else ""
         say(f"  {one.name:<{widest}}  {times}{ahead(cost.seconds, cost.most_seconds)}, "
             f"{cost.memory_mb:,.0f} MB")  # fmt: skip
-    many = [one.times for one in planned]
+    many, few = [one.times for one in planned], [one.first or one.times for one in planned]
     workers = min(workers, sum(many))
-    seconds, most = total(rows, many, workers)
+    seconds, most = total(rows, many, workers, few)
     say(f"total: {ahead(seconds, most)} with {workers} workers")
     return {"task": lab, "forecast": rows, "seconds": seconds, "most_seconds": most,
             "workers": workers}  # fmt: skip

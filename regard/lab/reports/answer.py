@@ -10,7 +10,8 @@ import numpy as np
 from regard.lab.reports.evidence import Arm
 from regard.lab.studies import scoring
 from regard.lab.studies.result import claimed
-from regard.lab.studies.statistics import Difference, compare_runs
+from regard.lab.studies.statistics import Difference, compare_runs, written_margin
+from regard.lab.tasks import unit_of
 
 KINDS = {
     "attention": "attention arm",
@@ -145,6 +146,8 @@ def _against_reference(comparison: Mapping[str, Any]) -> list[str]:
     reference = str(comparison.get("reference") or "")
     better: list[str] = []
     worse: list[str] = []
+    equivalent: list[str] = []
+    margin = ""
     undecided: list[str] = []
     untrained: list[str] = []
     for verdict in comparison.get("verdicts", []):
@@ -158,12 +161,17 @@ def _against_reference(comparison: Mapping[str, Any]) -> list[str]:
         group = better if gain > 0 else worse
         if not claimed(verdict):
             group = untrained if float(verdict["p"]) < 0.05 else undecided
+        if verdict.get("verdict") == "equivalent":
+            group = equivalent
+            margin = written_margin(float(verdict["delta"]), unit_of(comparison["metric"]).points)
         group.append(str(name))
     sentences = []
     if better:
         sentences.append(f"Evidence of a gain over {reference}: {', '.join(better)}.")
     if worse:
         sentences.append(f"Evidence of a loss against {reference}: {', '.join(worse)}.")
+    if equivalent:
+        sentences.append(f"Equivalent to {reference} within {margin}: {', '.join(equivalent)}.")
     if untrained:
         sentences.append(
             f"Training did not converge, so no claim about the method against {reference}: "

@@ -22,6 +22,7 @@ from regard.lab.reports.page import FRAME, LIMIT, page
 from regard.lab.reports.scales import duration, number
 from regard.lab.reports.training import training_table
 from regard.lab.studies.result import claimed
+from regard.lab.studies.statistics import written_margin
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.classification.metrics import METRICS
 from regard.lab.tasks.pretraining.evaluation import BY_TOKENS
@@ -176,6 +177,7 @@ def _table(story: Story) -> list[Html]:
     over = "better than" if unit.lower else "against"
     heads += [f"{over} {shorten(reference, 24)}, {unit.points}"] if reference else []
     heads += ["p (Holm)"] if reference else []
+    heads += [heading for heading in [_verdict_heading(story)] if heading and reference]
     heads += [unit_of(name).heading(name) for name in also]
     costs = [cost for cost in COSTS if any(math.isfinite(a.number(cost.key)) for a in story.arms)]
     trained = any(arm.training for arm in story.arms)
@@ -287,11 +289,21 @@ def _against(story: Story, name: str, reference: str) -> list[Html]:
             look = ("right" if gain > 0 else "wrong") if claimed(verdict) else "soft"
             text = f"{write(gain, '+')} ({write(low)} to {write(high)})"
             cells = [tag("span", text, class_=look), f"{p:.3f}" if p >= 0.001 else "< 0.001"]
-            return [
+            row = [
                 tag("td", cell, data_value=f"{value:.6g}")
                 for cell, value in zip(cells, (gain, p), strict=True)
             ]
-    return [tag("td", "reference" if name == reference else "–", data_value=""), tag("td", "–")]
+            word = f"{verdict.get('verdict')}, {verdict.get('seeds')} seeds"
+            return [*row, tag("td", word)] if _verdict_heading(story) else row
+    empty = [tag("td", "–") for heading in ("p", _verdict_heading(story)) if heading]
+    return [tag("td", "reference" if name == reference else "–", data_value=""), *empty]
+
+
+def _verdict_heading(story: Story) -> str:
+    """Return the heading of the verdicts with their δ; "" if none was declared."""
+    verdicts = story.comparison.get("verdicts", [])
+    margins = [float(v["delta"]) for v in verdicts if v.get("delta") is not None]
+    return f"verdict (δ = {written_margin(margins[0], story.unit.points)})" if margins else ""
 
 
 def _also(arm: Arm) -> dict[str, float]:

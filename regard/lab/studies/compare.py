@@ -13,13 +13,16 @@ from regard.lab.studies import scoring
 from regard.lab.studies.arms import Arm, spelled
 from regard.lab.studies.compatibility import check_compatible, check_paired
 from regard.lab.studies.job import RunScore, read_score, train_and_score
-from regard.lab.studies.launch import Event, Launcher, Outcome, launch
+from regard.lab.studies.launch import Event, Job, Launcher, Notify, Outcome, launch
 from regard.lab.studies.result import ArmResult, Comparison, Failure
 from regard.lab.studies.statistics import Difference, as_family
+from regard.lab.studies.stopping import decide
 from regard.lab.studies.study import Study
 from regard.lab.studies.tune import tune
 
 FAILED = "failed"  # the end of a run without a result
+SHOWN = 3  # undecided comparisons in a line
+Stops = dict[tuple[str, str], int]  # the number of seeds after which each pair was last judged
 Scores = Mapping[str, Mapping[int, RunScore]]  # by arm and seed
 
 
@@ -34,6 +37,10 @@ def compare(
     for every seed (a baseline) runs once. The runs are jobs of the launcher, by default processes
     of this machine (`regard.lab.studies.launchers.parse_launcher`).
 
+    With a range of seeds, every arm begins with the first number of them. An undecided comparison
+    gets more, for its two arms, until it is decided or the last number is reached; the event
+    "extended" says why. An arm with a failed run gets no more.
+
     The same call resumes an interrupted comparison and does not repeat complete runs. An arm that
     fails is listed in `Comparison.failures`; the others continue. The result is written to
     ``out/comparison.json``.
@@ -41,7 +48,7 @@ def compare(
     Raises: as `Study.check`; no arm succeeds.
     """
     study.check()
-    total = len(study.jobs()) + sum(study.trials.values())
+    total = len(study.jobs(study.looks[0])) + sum(study.trials.values())
 
     def notify(event: Event) -> None:
         if on_event:
@@ -51,31 +58,83 @@ def compare(
     study = replace(study, arms=tuned.arms)
     if study.search:
         study.check_folders()
-    jobs = study.jobs()
-    complete = [job for job in jobs if read_score(Path(job.task.folder))]
-    missing = [job for job in jobs if job not in complete]
-    facts = study.read_data({job.arm for job in complete}) if missing else {}
-    for job in complete:
-        check_compatible(Path(job.task.folder), facts.get(job.arm, {}))
-        notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
-    outcomes = [*tuned.failed, *launch(missing, train_and_score, launcher, notify)]
-    scores = {arm.name: _scores(study, arm) for arm in study.arms}
+    outcomes, training = [*tuned.failed], _Training(study, launcher, notify)
+    jobs, claims, stops = study.jobs(study.looks[0]), [*study.pairs(), *study.rungs()], Stops()
+    for look, following in zip(study.looks, (*study.looks[1:], 0), strict=True):
+        outcomes += training(jobs)
+        stops.update(dict.fromkeys(claims, look))
+        seeds = {arm.name: max([n for pair, n in stops.items() if arm.name in pair] or [look])
+                 for arm in study.arms}  # fmt: skip
+        scores = {arm.name: _scores(study, arm, seeds[arm.name]) for arm in study.arms}
+        comparison = result_of(study, scores, outcomes, {}, stops)
+        fixed = {arm.name for arm in study.arms if arm.deterministic}
+        failed = {outcome.job.arm for outcome in outcomes if outcome.error}
+        undecided = [
+            one for one in (*comparison.verdicts, *comparison.rungs)
+            if one.verdict == "undecided" and (one.a, one.b) in claims
+            and not {one.a, one.b} & failed and not {one.a, one.b} <= fixed
+        ]  # fmt: skip
+        if not undecided or not following:
+            break
+        claims = [(one.a, one.b) for one in undecided]
+        growing = {name for pair in claims for name in pair}
+        jobs = [job for job in study.jobs(following) if job.arm in growing and job.seed >= look]
+        total += len(jobs)
+        notify(Event("extended", undecided[0].a, look, 0.0, _why(undecided, following)))
     about = {
-        "seeds": study.seeds,
+        "seeds": max(seeds.values()),
         "command": study.command(),
         **_repeat(study, scores),
         **({"tuning": tuned.record} if tuned.record else {}),
         **_data(study, scores),
     }
-    comparison = result_of(study, scores, outcomes, about)
+    comparison = replace(comparison, about={**about, **comparison.about})
     comparison.save()
     return comparison
 
 
+class _Training:
+    """Trains the jobs that have no result, and checks that the others fit."""
+
+    def __init__(self, study: Study, launcher: Launcher | None, notify: Notify) -> None:
+        self.study, self.launcher, self.notify = study, launcher, notify
+        self.kept: list[Job] = []
+        self.facts: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Return the outcomes of the jobs that had no result."""
+        complete = [job for job in jobs if read_score(Path(job.task.folder))]
+        missing = [job for job in jobs if job not in complete]
+        self.kept += complete
+        checked = complete
+        if missing and not self.facts:  # the data are read once, and all that was kept is checked
+            self.facts = self.study.read_data({job.arm for job in self.kept})
+            checked = self.kept
+        for job in checked:
+            check_compatible(Path(job.task.folder), self.facts.get(job.arm, {}))
+        for job in complete:
+            self.notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
+        return launch(missing, train_and_score, self.launcher, self.notify)
+
+
+def _why(undecided: Sequence[Difference], following: int) -> str:
+    """Say why a study goes on, by its first undecided comparisons."""
+    parts = [one.sentence for one in undecided[:SHOWN]]
+    parts += [f"and {len(undecided) - SHOWN} more"] if len(undecided) > SHOWN else []
+    return f"up to {following} seeds, because {'; '.join(parts)}"
+
+
 def result_of(
-    study: Study, scores: Scores, outcomes: Sequence[Outcome], about: Mapping[str, Any]
+    study: Study,
+    scores: Scores,
+    outcomes: Sequence[Outcome],
+    about: Mapping[str, Any],
+    stops: Stops,
 ) -> Comparison:
-    """Compare the scores of the runs. Raises: no arm has a result."""
+    """Compare the scores of the runs; `stops` has the number of seeds of each comparison.
+
+    Raises: no arm has a result.
+    """
     failures = tuple(
         Failure(outcome.job.arm, outcome.job.seed, outcome.error, outcome.job.what)
         for outcome in outcomes
@@ -86,7 +145,6 @@ def result_of(
         raise RegardError(failures[0].says if failures else "no arm has a result")
     first = next(run for runs in done.values() for run in runs.values())
     check_paired(done)
-    pairs = [(arm.name, study.reference) for arm in study.arms if arm.name != study.reference]
     broken = Counter(one.job.arm for one in outcomes if one.error and not one.missing)
     results = [
         _result(arm, done[arm.name], broken[arm.name]) for arm in study.arms if arm.name in done
@@ -97,8 +155,8 @@ def result_of(
         metric=first.metric,
         arms=tuple(results),
         reference=study.reference,
-        verdicts=tuple(_family(study, pairs, done, by_name)),
-        rungs=tuple(_family(study, study.rungs(), done, by_name)),
+        verdicts=tuple(_family(study, study.pairs(), done, by_name, stops)),
+        rungs=tuple(_family(study, study.rungs(), done, by_name, stops)),
         failures=failures,
         folder=study.out,
         trivial=dict(first.trivial),
@@ -111,18 +169,18 @@ def _family(
     pairs: Sequence[tuple[str, str]],
     done: Scores,
     results: Mapping[str, ArmResult],
+    stops: Stops,
 ) -> list[Difference]:
     """Compare the pairs in which both arms have results, on the seeds that both have."""
     fixed = {arm.name for arm in study.arms if arm.deterministic}
-    differences = []
+    differences, at = [], []
     for a, b in pairs:
         if a not in done or b not in done:
             continue
         runs = [name for name in (a, b) if name not in fixed]
-        seeds = sorted(set.intersection(*(set(done[name]) for name in runs))) if runs else []
-        if not runs:
-            seeds = list(range(study.seeds))
-        if seeds:
+        stop = stops[a, b]
+        shared = set.intersection(set(range(stop)), *(set(done[name]) for name in runs))
+        if seeds := sorted(shared):
             scores_a, scores_b = (_paired(done[name], seeds, name in fixed) for name in (a, b))
             pair = [results[name] for name in (a, b)]
             difference = replace(
@@ -132,7 +190,11 @@ def _family(
                 steps={arm.arm.name: round(fmean(arm.steps)) for arm in pair if arm.steps},
             )
             differences.append(difference)
-    return as_family(differences)
+            at.append((stop, study.looks if runs else (stop,)))  # a fixed pair is judged once
+    if not differences:
+        return []
+    margin = study.margin(next(iter(next(iter(done.values())).values())).metric)
+    return as_family(differences) if margin is None else decide(differences, margin, at)
 
 
 def _repeat(study: Study, scores: Scores) -> dict[str, Any]:
@@ -151,13 +213,14 @@ def _repeat(study: Study, scores: Scores) -> dict[str, Any]:
     if not timed:
         return {}
     words = ["regard", "compare", study.task, "--arms", ";".join(names.values())]
-    words += ["--seeds", str(study.seeds), "--reference", names[study.reference]]
+    words += [*study.seeds_in_words(), "--reference", names[study.reference]]
     shared = [pair for pair in study.settings if key_of(pair) != "minutes"]
     return {"repeat": [*words, *shared, "--out", f"{study.out}-again"]}
 
 
-def _scores(study: Study, arm: Arm) -> dict[int, RunScore]:
-    scores = {s: read_score(Path(study.run(arm, s).folder)) for s in study.seeds_of(arm)}
+def _scores(study: Study, arm: Arm, seeds: int) -> dict[int, RunScore]:
+    numbers = study.seeds_of(arm)[:seeds]
+    scores = {s: read_score(Path(study.run(arm, s).folder)) for s in numbers}
     return {seed: score for seed, score in scores.items() if score is not None}
 
 

@@ -18,7 +18,7 @@ AROUND = 4.4
 
 @dataclass(frozen=True)
 class Planned:
-    """A run whose cost is forecast, and the number of such runs.
+    """A run whose cost is forecast, and the number of such runs: at least `first`, if given.
 
     `typical`: the typical number of validations of a training, divided by its patience.
     """
@@ -27,6 +27,7 @@ class Planned:
     task: RunTask
     times: int = 1
     typical: float | None = None
+    first: int = 0
 
 
 def costs(planned: Sequence[Planned]) -> "Iterator[tuple[Planned, Forecast]]":
@@ -58,11 +59,17 @@ def together(seconds: Sequence[float], times: Sequence[int], workers: int) -> fl
 
 
 def total(
-    rows: Sequence[Mapping[str, Any]], times: Sequence[int], workers: int
+    rows: Sequence[Mapping[str, Any]],
+    times: Sequence[int],
+    workers: int,
+    first: Sequence[int] | None = None,
 ) -> tuple[float, float]:
     """Return the seconds of a comparison, typically and at most, from the JSON of each run.
 
-    They are those of all runs `together`, and of what is around them.
+    They are those of all runs `together`, and of what is around them. If seeds are added until the
+    comparison is decided, the first number is that of the `first` runs.
     """
     typical, most = ([row[key] for row in rows] for key in ("seconds", "most_seconds"))
-    return AROUND + together(typical, times, workers), AROUND + together(most, times, workers)
+    return AROUND + together(typical, first or times, workers), AROUND + together(
+        most, times, workers
+    )

@@ -51,11 +51,14 @@ class Event:
     """A change in a job's state; `done` is the share that is finished, `message` a short text.
 
     "kept" is a job that an earlier call completed, "restarted" one whose worker was replaced.
+    "extended" is no job: the message says why a comparison needs more seeds than `seed`.
     `total` is the number of jobs, `left` the seconds until all are done, typically and at most, or
     None if they are unknown.
     """
 
-    kind: Literal["kept", "started", "progress", "warning", "restarted", "finished", "failed"]
+    kind: Literal[
+        "kept", "started", "progress", "warning", "restarted", "finished", "failed", "extended"
+    ]
     arm: str
     seed: int
     done: float

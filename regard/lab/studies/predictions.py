@@ -113,6 +113,7 @@ def compare_predictions(
     *,
     metric: str = "accuracy",
     reference: str | None = None,
+    delta: float | None = None,
     out: Path | str = OUT,
 ) -> Comparison:
     """Compare files of predictions of the same test examples, one for each arm and seed.
@@ -121,6 +122,7 @@ def compare_predictions(
     file's name. `metric` is accuracy, macro-f1, balanced-accuracy, log-loss (which needs
     probabilities) or bleu (for texts). All arms are compared with the `reference` (default: the
     first arm), on the seeds that both have; an arm without seeds is given once for each.
+    With `delta`, in the metric's unit, arms are different, equivalent within it, or undecided.
     ``comparison.json`` and the predictions, as ``ARM/seed-N``, are written to `out`.
 
     Raises: as the readers; arms without a common seed; other runs in `out`.
@@ -152,15 +154,19 @@ def compare_predictions(
             )
     command = ["regard", "compare", "--predictions", *map(str, files), "--metric", metric]
     command += ["--reference", reference] if reference else []
+    command += ["--delta", f"{delta:g}"] if delta is not None else []
     study = Study(
         task=TASK,
         arms=tuple(Arm(name, "") for name in names),
         seeds=max(len(seeds) for seeds in paths.values()),
         reference=reference or names[0],
+        delta=delta,
         out=Path(out),
     )
+    study.check_delta()
     scores = _score_all(paths, metric, Path(out))
     first = next(iter(scores[names[0]].values()))
+    last = max(max(seeds) for seeds in paths.values())
     note = "the majority class is the most frequent label of the test: training is not known"
     about = {  # without seeds: folders are numbered like the files
         "command": [*command, "--out", str(out)],
@@ -168,7 +174,7 @@ def compare_predictions(
         "fingerprint": first.asked,
         "question": f"Whose predictions are better: {', '.join(names)}?",
     }
-    comparison = result_of(study, scores, [], about)
+    comparison = result_of(study, scores, [], about, dict.fromkeys(study.pairs(), last + 1))
     comparison.save()
     return comparison
 

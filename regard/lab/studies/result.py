@@ -271,6 +271,10 @@ class StoredVerdict(BaseModel):
     smallest: float | None = None
     says: str = ""
     family: str = ""
+    verdict: str = ""
+    delta: float | None = None
+    seeds: int | None = None
+    p_equivalent: float | None = None
 
 
 class StoredComparison(BaseModel):
@@ -312,7 +316,13 @@ def claimed(verdict: Mapping[str, Any]) -> bool:
 
 
 def verdict_row(verdict: Difference) -> dict[str, Any]:
-    """Return a difference as ``--json`` prints it."""
+    """Return a difference as ``--json`` prints it; with a verdict if δ was declared."""
+    decided = {
+        "verdict": verdict.verdict,
+        "delta": verdict.margin,
+        "seeds": verdict.seeds,
+        "p_equivalent": verdict.p_equivalent,
+    }
     return {
         "a": verdict.a,
         "b": verdict.b,
@@ -323,4 +333,5 @@ def verdict_row(verdict: Difference) -> dict[str, Any]:
         "untrained": list(verdict.untrained),
         "smallest": verdict.smallest,
         "says": verdict.sentence,
+        **(decided if verdict.margin is not None else {}),
     }

@@ -271,12 +271,10 @@ class Difference:
     def verdict(self) -> Verdict | None:
         """Return whether the arms are different, equivalent or undecided; None without a margin.
 
-        With one seed nothing is decided about methods.
+        With one seed it is about two models, not two methods.
         """
         if self.margin is None:
             return None
-        if self.seeds == 1:
-            return "undecided"
         if self.significant:
             return "different"
         return "equivalent" if self.p_equivalent < 1 - CONFIDENCE else "undecided"

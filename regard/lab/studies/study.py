@@ -1,5 +1,6 @@
 """The declaration of a comparison: arms, seeds, budget, reference, folder and search."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,10 @@ SEED = "{seed}"  # replaced by the run's seed in an arm's settings: init=…/see
 class Study:
     """The declaration of a comparison, which `regard.lab.studies.compare.compare` carries out.
 
+    With `least`, seeds are added from that number on until every comparison is decided, at most
+    `seeds`: `regard.lab.studies.stopping`. `delta` is the difference that does not matter, in the
+    unit of the metric; by default `Unit.delta` if seeds are added.
+
     `overrides` are ``key=value`` for all arms; a model setting applies to the arms that have it.
     Every arm is compared with the `reference`, which is declared in advance ("": the first arm).
     ``ladder=True`` also compares each network with the one before it; pairs of names compare those.
@@ -33,7 +38,13 @@ class Study:
 
     task: str
     arms: tuple[Arm, ...]
-    seeds: int = described(3, "Runs per arm; one seed compares two models, not two methods.", min=1)
+    seeds: int = described(
+        3,
+        "Runs per arm; one seed compares two models, not two methods. 3..30 adds seeds until each "
+        "comparison is decided: different, or equivalent within --delta.",
+        type=str,
+        metavar="N or N..M",
+    )
     budget: str = described("", "Budget per run: 10m, '500 steps', '3 epochs' or '2M tokens'.")
     reference: str = described("", "Arm to compare all others with.", show_default="the first arm")
     ladder: bool | tuple[tuple[str, str], ...] = described(
@@ -41,6 +52,13 @@ class Study:
     )
     overrides: tuple[str, ...] = ()
     search: Search | None = None
+    delta: float | None = described(
+        None,
+        "Difference that does not matter, in the metric's unit, for the verdict 'equivalent'.",
+        type=float,
+        show_default="with --seeds N..M: 1 point, 1 BLEU, 0.01 nats, 0.01 of R²",
+    )
+    least: int = 0
     out: Path = Path()
 
     def __post_init__(self) -> None:
@@ -53,6 +71,31 @@ class Study:
         budget = parse_budget(self.budget) if self.budget else {}
         return (*self.overrides, *(f"{key}={value}" for key, value in budget.items()))
 
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Return the numbers of seeds after which the comparisons are judged."""
+        from regard.lab.studies.stopping import looks  # imports scipy
+
+        return looks(self.least or self.seeds, self.seeds)
+
+    def margin(self, metric: str) -> float | None:
+        """Return δ on the scale of a metric's values; None if nothing is to be decided.
+
+        Raises: a metric without a usual δ.
+        """
+        from regard.lab.tasks import unit_of
+
+        if not self.least and self.delta is None:
+            return None
+        unit = unit_of(metric)
+        delta = unit.delta if self.delta is None else self.delta
+        if delta is None:
+            raise RegardError(
+                f"--seeds {self.least}..{self.seeds}: give --delta, the difference in {metric} "
+                "that does not matter in your data"
+            )
+        return delta / unit.times
+
     def check(self) -> None:
         """Check all that can be checked before training.
 
@@ -62,10 +105,12 @@ class Study:
         from regard.lab.runs import Config
         from regard.lab.studies.compatibility import check_same_test
         from regard.lab.studies.tune import check_search
+        from regard.lab.tasks import TASKS
 
         check_arms(self.arms, models_of(self.task))
         if self.seeds < 1:
             raise RegardError(f"seeds={self.seeds}: a comparison needs at least one")
+        self.check_delta()
         names = [arm.name for arm in self.arms]
         if self.reference not in names:
             raise RegardError(
@@ -91,10 +136,17 @@ class Study:
             with _named(arm):
                 build_once(configs[arm.name])
         check_same_test(configs)
+        if self.least and self.delta is None:
+            self.margin(TASKS[self.task].prepare(configs[names[0]].data, None).metric)
         if self.search:
             check_search(self, self.search)
         else:
             self.check_folders()
+
+    def check_delta(self) -> None:
+        """Raise an error for a δ that is not a positive number."""
+        if self.delta is not None and not 0 < self.delta < math.inf:
+            raise RegardError(f"--delta {self.delta:g}: give a number above 0")
 
     def check_folders(self) -> None:
         """Raise an `OccupiedError` if a folder holds another run."""
@@ -128,11 +180,11 @@ class Study:
             facts[arm.name] = facts_of[key]
         return facts
 
-    def jobs(self) -> list[Job]:
-        """Return a job for every arm and seed, with a guess of its cost."""
+    def jobs(self, seeds: int | None = None) -> list[Job]:
+        """Return a job for every arm and seed, or the first `seeds`, with a guess of its cost."""
         return [
             Job(arm.name, seed, self.run(arm, seed), self.cost(arm))
-            for seed in range(self.seeds)
+            for seed in range(self.seeds if seeds is None else seeds)
             for arm in self.arms
             if seed in self.seeds_of(arm)
         ]
@@ -157,6 +209,11 @@ class Study:
             overrides=(*run.overrides[:-1], f"seed={TRIAL_SEED}"),
         )
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the comparisons with the reference, the first family."""
+        names = [arm.name for arm in self.arms]
+        return [(name, self.reference) for name in names if name != self.reference]
+
     def rungs(self) -> tuple[tuple[str, str], ...]:
         """Return the pairs of the ladder: each network with the one before it, or given pairs."""
         if isinstance(self.ladder, tuple):
@@ -167,11 +224,16 @@ class Study:
     def command(self) -> list[str]:
         """Return the command line of this comparison."""
         words = ["regard", "compare", self.task, "--arms", ";".join(arm.name for arm in self.arms)]
-        words += ["--seeds", str(self.seeds), "--reference", self.reference]
+        words += [*self.seeds_in_words(), "--reference", self.reference]
         words += ["--budget", self.budget] if self.budget else []
         words += ["--ladder"] if self.ladder is True else []
         words += self.search.words() if self.search else []
         return [*words, *self.overrides, "--out", str(self.out)]
+
+    def seeds_in_words(self) -> list[str]:
+        """Return the options ``--seeds`` and ``--delta``."""
+        words = ["--seeds", f"{self.least}..{self.seeds}" if self.least else str(self.seeds)]
+        return words if self.delta is None else [*words, "--delta", f"{self.delta:g}"]
 
     def run(self, arm: Arm, seed: int) -> "RunTask":
         """Return the run of an arm and a seed."""

@@ -81,7 +81,9 @@ def tune(study: "Study", launcher: Launcher | None, notify: Callable[[Event], No
     searches = {
         arm.name: _ArmSearch(study, search, arm, space) for arm, space in _searched(study, search)
     }
-    unfinished = any(read_score(Path(job.task.folder)) is None for job in study.jobs())
+    unfinished = any(
+        read_score(Path(job.task.folder)) is None for job in study.jobs(study.looks[0])
+    )
     facts = study.read_data(set(searches)) if unfinished else {}
 
     def notify_trial(event: Event) -> None:  # the time of the seeds afterwards is unknown

@@ -9,7 +9,8 @@ class Unit:
     """The unit of a metric: format, range, and whether lower values are better.
 
     `sign` follows a value, `points` a difference. Values are multiplied by `times`, which is 100
-    for fractions. A value lies between `least` and `most`; `lower` means lower is better.
+    for fractions. A value lies between `least` and `most`; `lower` means lower is better. As a
+    rule, a difference below `delta` does not matter; None if that depends on the data.
     """
 
     sign: str = " %"
@@ -19,6 +20,7 @@ class Unit:
     lower: bool = False
     least: float = 0.0
     most: float = 1.0
+    delta: float | None = 1.0
 
     def write(self, value: float, sign: str = "") -> str:
         """Format a value without its unit; a dash if it is not finite.
@@ -49,7 +51,7 @@ class Unit:
 UNITS = {
     "BLEU": Unit("", "BLEU"),  # 33.1 BLEU, not per cent
     "chrF": Unit("", "chrF"),
-    "log loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True, most=math.inf),
-    "loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True, most=math.inf),
-    "perplexity": Unit("", "", times=1.0, digits=2, lower=True, most=math.inf),
+    "log loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True, most=math.inf, delta=0.01),
+    "loss": Unit(" nats", "nats", times=1.0, digits=3, lower=True, most=math.inf, delta=0.01),
+    "perplexity": Unit("", "", times=1.0, digits=2, lower=True, most=math.inf, delta=None),
 }

@@ -216,6 +216,15 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     assert lines[0].startswith("mean   5 × ")
     assert lines[-1].endswith(" with 2 parallel runs; nothing was written")
     assert not (tmp_path / "out").exists()
+    ranged = ["3..9" if word == "5" else word for word in words]
+    assert run(monkeypatch, *ranged, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [(row["first_runs"], row["runs"]) for row in result["arms"]] == [(3, 9), (1, 1)]
+    assert result["most_seconds"] > result["seconds"]
+    assert run(monkeypatch, *ranged) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("mean   3 to 9 × ")
+    assert lines[-1].endswith(" with 2 parallel runs; 3 seeds, at most 9; nothing was written")
     monkeypatch.setattr("regard.lab.runs.room.Need.warning", property(lambda need: "it is tight"))
     assert run(monkeypatch, *words) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -230,6 +239,8 @@ def test_a_dry_run_forecasts_and_writes_nothing(
         (["classification"], "at least two arms"),
         (["translation", "--arms", "gru"], "at least two arms, not 1; give --arms gru,bahdanau; "),
         (["classification", "--arms", "mean,cnn", "--budget", "soon"], "budget 'soon'"),
+        (["classification", "--arms", "mean,cnn", "--seeds", "5..3"], "write --seeds 3..5"),
+        (["classification", "--arms", "mean,cnn", "--delta", "0"], "--delta 0: give a number"),
     ],
 )
 def test_a_mistake_is_one_line_with_exit_code_2(

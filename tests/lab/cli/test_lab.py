@@ -65,6 +65,13 @@ def test_flags_become_a_request(done: Done, tmp_path: Path) -> None:
     assert result.stdout.splitlines() == ["the question", "the verdict"]
 
 
+def test_a_range_of_seeds_and_a_delta_become_a_request(done: Done) -> None:
+    assert runner.invoke(app, ["sentiment", "--seeds", "3..30", "--delta", "2"]).exit_code == 0
+    assert done.asked == LabRequest(seeds=30, least=3, delta=2.0, overrides=[])
+    assert runner.invoke(app, ["sentiment"]).exit_code == 0
+    assert done.asked == LabRequest(overrides=[])
+
+
 def test_the_language_is_an_option_or_a_variable(
     done: Done, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The lab that compares: its plan for a request, what it refuses, and one of one's own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,23 @@ def test_data_without_a_preset() -> None:
     says = "--data imdb: this lab supports reviews; use regard compare"
     with pytest.raises(RegardError, match=says):
         lab({"reviews": REVIEWS}).plan(LabRequest(data="imdb"))
+
+
+def test_a_range_of_seeds_is_declared_to_the_study(tmp_path: Path) -> None:
+    own = lab({"reviews": REVIEWS})
+    plans = [own.plan(LabRequest(seeds=9, least=3, delta=2.0)),
+             own.plan(LabRequest(overrides=["seeds=3..9", "delta=2"]))]  # fmt: skip
+    for plan in plans:
+        study = plan.study(plan.arms, tmp_path)
+        assert (study.least, study.seeds, study.delta) == (3, 9, 2.0)
+        assert plan.about == "2 arms on reviews, 3 to 9 seeds each"
+    assert own.plan(LabRequest(seeds=9)).least == 0
+    with pytest.raises(RegardError, match=r"--seeds 9\.\.3: 9 is more than 3"):
+        own.plan(LabRequest(overrides=["seeds=9..3"]))
+    first = PretrainFirst("deep", "masked-modeling", "bert")
+    pretrained = replace(own, adapt=lambda plan: replace(plan, pretrain_first=[first]))
+    with pytest.raises(RegardError, match="pretrains a network for every seed first; give one"):
+        pretrained.plan(LabRequest(seeds=9, least=3))
 
 
 @pytest.mark.parametrize(

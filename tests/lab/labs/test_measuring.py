@@ -234,3 +234,10 @@ def test_every_page_is_a_template(name: str) -> None:
         environment = jinja2.Environment(autoescape=True)
         environment.filters |= FORMATS
         environment.parse(page.read_text(encoding="utf-8"))
+
+
+def test_a_measuring_lab_takes_one_number_of_seeds_and_no_delta() -> None:
+    with pytest.raises(RegardError, match=r"--seeds 3\.\.9: this lab measures and decides nothing"):
+        toy().dry_run(LabRequest(seeds=9, least=3), quiet)
+    with pytest.raises(RegardError, match="this lab does not support --delta"):
+        toy().dry_run(LabRequest(delta=1.0), quiet)

@@ -95,6 +95,23 @@ def test_the_statistics_are_those_of_right_and_wrong(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "bad" / "seed-0").exists(), "of an earlier call"
 
 
+def test_a_delta_judges_files_as_equivalent(tmp_path: Path) -> None:
+    files = write(tmp_path)
+    verdicts = [
+        compare_predictions(files, delta=delta, out=tmp_path / "out").verdicts[0]
+        for delta in (None, 1.0, 99.0)
+    ]
+    assert [one.verdict for one in verdicts] == [None, "different", "different"]
+    same = tmp_path / "same-seed-0.jsonl"
+    same.write_bytes(files[0].read_bytes())
+    (one,) = compare_predictions([files[0], same], delta=10, out=tmp_path / "two").verdicts
+    assert (one.verdict, one.margin, one.seeds) == ("equivalent", 0.1, 1)
+    (one,) = compare_predictions([files[0], same], delta=1, out=tmp_path / "two").verdicts
+    assert one.verdict == "undecided"  # of 80 texts in 20 groups
+    with pytest.raises(RegardError, match="--delta 0: give a number above 0"):
+        compare_predictions(files, delta=0.0, out=tmp_path / "out")
+
+
 def test_texts_are_compared_by_bleu(tmp_path: Path) -> None:
     wanted = [f"a man sleeps on bench {i} in the park" for i in range(20)]
     said = {"a": wanted, "b": [text[:-3] for text in wanted]}

@@ -58,11 +58,11 @@ def test_a_difference_that_does_not_matter_is_still_a_difference() -> None:
     assert found.verdict == "different"
 
 
-def test_one_seed_decides_nothing_about_methods() -> None:
-    right = np.ones((1, 200), bool)
-    found = decide([compare_runs(right, ~right)], 0.01, [(1, (1,))])[0]
-    assert found.p < 0.05
-    assert found.verdict == "undecided"
+def test_one_seed_is_about_two_models() -> None:
+    right = np.ones((1, 2000), bool)
+    found = decide([compare_runs(right, right, ("a", "b"))], 0.01, [(1, (1,))])[0]
+    assert found.verdict == "equivalent"
+    assert found.sentence.startswith("a and b are equivalent within 1 point: 0.00 points (90 %: ")
     assert found.sentence.endswith("; one seed: two models, not two methods")
     assert compare_runs(right, ~right).verdict is None  # without a margin
 

@@ -17,12 +17,12 @@ from regard.lab.tasks.units import Unit
 __all__ = ["METRICS", "REGRESSORS", "UNITS", "RegressionSettings", "RidgeSettings"]
 
 METRICS = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}
-_PLAIN = Unit("", "", times=1.0, digits=3)
+_PLAIN = Unit("", "", times=1.0, digits=3, delta=0.01)
 UNITS = {
     "R²": replace(_PLAIN, least=-math.inf),
     "Spearman's ρ": replace(_PLAIN, least=-1.0),
-    "MAE": replace(_PLAIN, lower=True, most=math.inf),
-    "RMSE": replace(_PLAIN, lower=True, most=math.inf),
+    "MAE": replace(_PLAIN, lower=True, most=math.inf, delta=None),
+    "RMSE": replace(_PLAIN, lower=True, most=math.inf, delta=None),
 }
 
 
