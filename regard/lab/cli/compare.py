@@ -397,6 +397,7 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
     from rich.table import Table
 
     from regard.lab.studies.result import COSTS
+    from regard.lab.studies.statistics import verdict_heading
     from regard.lab.tasks import unit_of
 
     against = {difference.a: difference for difference in comparison.verdicts}
@@ -411,7 +412,8 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
             f"{comparison.metric}{comparison.unit.sign} (95 %)",
             f"{over} {comparison.reference}",
         ]
-        headings += ["p (Holm)", verdict_heading(comparison.verdicts)]
+        first = next(iter(comparison.verdicts), None)
+        headings += ["p (Holm)", verdict_heading(first.margin, first.unit) if first else "verdict"]
     headings += [COSTS[i] for i in known] + [f"{name}{unit_of(name).sign}" for name in others]
     trained = costs and any(result.ended for result in comparison.arms)
     headings += ["training"] if trained else []
@@ -428,14 +430,6 @@ def _table(comparison: "Comparison", *, verdicts: bool = True, costs: bool = Tru
     return table
 
 
-def verdict_heading(verdicts: "Sequence[Difference]") -> str:
-    """Return the heading of the verdicts, with δ if it was declared."""
-    from regard.lab.studies.statistics import written_margin
-
-    written = [written_margin(x.margin, x.unit) for x in verdicts if x.margin is not None]
-    return f"verdict (δ = {written[0]})" if written else "verdict"
-
-
 def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None") -> list[str]:
     mean, low, high = (unit.write(v) for v in (result.mean, result.low, result.high))
     score = f"{mean} ({low} to {high})"
@@ -448,11 +442,10 @@ def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None")
     verdict = "[green]better[/]" if difference.mean > 0 else "[red]worse[/]"
     if difference.significant and not difference.claimed:
         verdict = "no claim"
-    decided = difference.verdict
-    if decided is None:
-        return [score, against, p, verdict if difference.significant else "no evidence"]
-    word = verdict if decided == "different" else decided
-    return [score, against, p, f"{word}, {difference.seeds} seeds"]
+    count = "" if difference.margin is None else f", {difference.seeds} seeds"
+    if not difference.significant:
+        verdict = difference.verdict or "no evidence"
+    return [score, against, p, verdict + count]
 
 
 LEFT = ("verdict", "training")

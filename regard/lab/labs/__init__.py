@@ -51,9 +51,9 @@ class LabRequest:
     launcher: "Launcher | None" = None
     delta: float | None = described(
         None,
-        "Difference that does not matter, in the metric's unit, for the verdict 'equivalent'.",
+        "Difference that does not matter, for the verdict 'equivalent'.",
         type=float,
-        show_default="with --seeds N..M: 1 point",
+        show_default="1 point, if seeds are added",
     )
     least: int = 0
 

@@ -35,9 +35,8 @@ def follow(show: Show, say: Say | None = None) -> Callable[["Event"], None]:
     done: dict[tuple[str, int], float] = {}
 
     def hear(event: "Event") -> None:
-        if event.kind == "extended":
-            if say:
-                say(event.message)
+        if event.kind == "extended" and say:
+            say(event.message)
             return
         done[event.arm, event.seed] = event.done
         words = f"{event.arm}, seed {event.seed} {event.message}"

@@ -22,7 +22,7 @@ from regard.lab.reports.page import FRAME, LIMIT, page
 from regard.lab.reports.scales import duration, number
 from regard.lab.reports.training import training_table
 from regard.lab.studies.result import claimed
-from regard.lab.studies.statistics import written_margin
+from regard.lab.studies.statistics import verdict_heading
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.classification.metrics import METRICS
 from regard.lab.tasks.pretraining.evaluation import BY_TOKENS
@@ -301,9 +301,9 @@ def _against(story: Story, name: str, reference: str) -> list[Html]:
 
 def _verdict_heading(story: Story) -> str:
     """Return the heading of the verdicts with their δ; "" if none was declared."""
-    verdicts = story.comparison.get("verdicts", [])
-    margins = [float(v["delta"]) for v in verdicts if v.get("delta") is not None]
-    return f"verdict (δ = {written_margin(margins[0], story.unit.points)})" if margins else ""
+    deltas = (verdict.get("delta") for verdict in story.comparison.get("verdicts", []))
+    delta = next(deltas, None)
+    return "" if delta is None else verdict_heading(float(delta), story.unit.points)
 
 
 def _also(arm: Arm) -> dict[str, float]:

@@ -13,7 +13,7 @@ from regard.lab.studies import scoring
 from regard.lab.studies.arms import Arm, spelled
 from regard.lab.studies.compatibility import check_compatible, check_paired
 from regard.lab.studies.job import RunScore, read_score, train_and_score
-from regard.lab.studies.launch import Event, Job, Launcher, Notify, Outcome, launch
+from regard.lab.studies.launch import Event, Launcher, Outcome, launch
 from regard.lab.studies.result import ArmResult, Comparison, Failure
 from regard.lab.studies.statistics import Difference, as_family
 from regard.lab.studies.stopping import decide
@@ -58,10 +58,18 @@ def compare(
     study = replace(study, arms=tuned.arms)
     if study.search:
         study.check_folders()
-    outcomes, training = [*tuned.failed], _Training(study, launcher, notify)
-    jobs, claims, stops = study.jobs(study.looks[0]), [*study.pairs(), *study.rungs()], Stops()
+    complete = [job for job in study.jobs() if read_score(Path(job.task.folder))]
+    unfinished = len(complete) < len(study.jobs())
+    facts = study.read_data({job.arm for job in complete}) if unfinished else {}
+    for job in complete:
+        check_compatible(Path(job.task.folder), facts.get(job.arm, {}))
+    jobs, outcomes = study.jobs(study.looks[0]), [*tuned.failed]
+    claims, stops = [*study.pairs(), *study.rungs()], Stops()
     for look, following in zip(study.looks, (*study.looks[1:], 0), strict=True):
-        outcomes += training(jobs)
+        for job in (job for job in jobs if job in complete):
+            notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
+        missing = [job for job in jobs if job not in complete]
+        outcomes += launch(missing, train_and_score, launcher, notify)
         stops.update(dict.fromkeys(claims, look))
         seeds = {arm.name: max([n for pair, n in stops.items() if arm.name in pair] or [look])
                  for arm in study.arms}  # fmt: skip
@@ -91,30 +99,6 @@ def compare(
     comparison = replace(comparison, about={**about, **comparison.about})
     comparison.save()
     return comparison
-
-
-class _Training:
-    """Trains the jobs that have no result, and checks that the others fit."""
-
-    def __init__(self, study: Study, launcher: Launcher | None, notify: Notify) -> None:
-        self.study, self.launcher, self.notify = study, launcher, notify
-        self.kept: list[Job] = []
-        self.facts: dict[str, dict[str, Any]] = {}
-
-    def __call__(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Return the outcomes of the jobs that had no result."""
-        complete = [job for job in jobs if read_score(Path(job.task.folder))]
-        missing = [job for job in jobs if job not in complete]
-        self.kept += complete
-        checked = complete
-        if missing and not self.facts:  # the data are read once, and all that was kept is checked
-            self.facts = self.study.read_data({job.arm for job in self.kept})
-            checked = self.kept
-        for job in checked:
-            check_compatible(Path(job.task.folder), self.facts.get(job.arm, {}))
-        for job in complete:
-            self.notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
-        return launch(missing, train_and_score, self.launcher, self.notify)
 
 
 def _why(undecided: Sequence[Difference], following: int) -> str:

@@ -273,8 +273,6 @@ class StoredVerdict(BaseModel):
     family: str = ""
     verdict: str = ""
     delta: float | None = None
-    seeds: int | None = None
-    p_equivalent: float | None = None
 
 
 class StoredComparison(BaseModel):

@@ -382,6 +382,11 @@ def written_margin(margin: float, unit: str) -> str:
     return f"{value} {'point' if (value, unit) == ('1', 'points') else unit}".rstrip()
 
 
+def verdict_heading(margin: float | None, unit: str) -> str:
+    """Return the heading of a column of verdicts, with δ if it was declared."""
+    return "verdict" if margin is None else f"verdict (δ = {written_margin(margin, unit)})"
+
+
 def format_p(p: float) -> str:
     """Format a p value.
 
