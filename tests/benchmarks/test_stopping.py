@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks import stopping
 from benchmarks.stopping import LOOKS, WORLDS, Case, decisions, draw, main, simulate, table
+from benchmarks.stopping_rules import judge, p_of, rules, sequence
 from regard.lab.studies.statistics import compare_runs
 from regard.lab.studies.stopping import decide
 
@@ -60,3 +62,24 @@ def test_a_broken_promise_is_counted(
     assert "1 δ: 7.0 % are wrong" in capsys.readouterr().out
     assert json.loads((tmp_path / "x.json").read_text())["broken"] == len(WORLDS)
     assert "| 1 δ | 0.0 | 7.0 | 93.0 | 9.5 | 20.0 |" in table([bad])
+
+
+def test_every_rule_keeps_the_error_rate_over_the_looks() -> None:
+    null = p_of(np.random.default_rng(7).standard_normal((20_000, LOOKS[-1])))
+    rates = {name: (null < levels[0]).any(1).mean() for name, levels in rules().items()}
+    assert len(rates) == 6
+    assert max(rates.values()) < 0.056
+    exact = [rate for name, rate in rates.items() if "divided" not in name and "Lai" not in name]
+    assert min(exact) > 0.045
+
+
+def test_the_p_of_the_rules_are_those_of_scipy() -> None:
+    gains = np.random.default_rng(8).standard_normal((1, LOOKS[-1]))
+    first = gains[0, :3]
+    assert p_of(gains)[0, 0] == pytest.approx(stats.ttest_1samp(first, 0).pvalue)
+    upper = stats.ttest_1samp(first, 1, alternative="less").pvalue
+    assert p_of(gains, 1.0, -1)[0, 0] == pytest.approx(min(1.0, 2 * upper))
+    assert sequence(0.05, 0.05)[0] < sequence(0.05, 0.05)[-1] < 0.05
+    steady = np.full((1, LOOKS[-1]), 5.0) + 0.01 * gains
+    different, equivalent, seeds = judge(steady, next(iter(rules().values())))
+    assert (different, equivalent, seeds) == (1.0, 0.0, 3.0)

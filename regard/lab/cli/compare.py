@@ -468,14 +468,9 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     notes: list[str] = []
     for one, cost in costs(planned):
         rows.append(
-            {
-                "name": one.name,
-                "runs": one.times,
-                "first_runs": one.first,
-                "trials": trials[one.name],
-                **cost.json(),
-            }
-        )
+            {"name": one.name, "runs": one.times, "first_runs": one.first,
+             "trials": trials[one.name], **cost.json()}
+        )  # fmt: skip
         notes += [note for note in cost.notes if note not in notes]
     many, few = ([row[key] + row["trials"] for row in rows] for key in ("runs", "first_runs"))
     parallel = min(workers or os.cpu_count() or 1, max(len(jobs), sum(trials.values())))

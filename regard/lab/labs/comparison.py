@@ -341,15 +341,9 @@ class ComparisonLab(Lab):
         study.check()
         fixed = {arm.name for arm in arms if arm.deterministic}
         planned += [
-            Planned(
-                job.arm,
-                job.task,
-                1 if job.arm in fixed else plan.seeds,
-                plan.preset.typical,
-                1 if job.arm in fixed else study.looks[0],
-            )
-            for job in study.jobs()
-            if job.seed == 0
+            Planned(job.arm, job.task, times, plan.preset.typical, min(times, study.looks[0]))
+            for job in study.jobs(1)
+            for times in [1 if job.arm in fixed else plan.seeds]
         ]
         return forecast(self.name, planned, request.workers or os.cpu_count() or 1, say)
 

@@ -70,6 +70,5 @@ def total(
     comparison is decided, the first number is that of the `first` runs.
     """
     typical, most = ([row[key] for row in rows] for key in ("seconds", "most_seconds"))
-    return AROUND + together(typical, first or times, workers), AROUND + together(
-        most, times, workers
-    )
+    least = together(typical, first or times, workers)
+    return AROUND + least, AROUND + together(most, times, workers)

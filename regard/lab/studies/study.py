@@ -64,6 +64,8 @@ class Study:
     def __post_init__(self) -> None:
         if not self.reference and self.arms:
             object.__setattr__(self, "reference", self.arms[0].name)
+        if self.delta is not None and not 0 < self.delta < math.inf:
+            raise RegardError(f"--delta {self.delta:g}: give a number above 0")
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -110,7 +112,6 @@ class Study:
         check_arms(self.arms, models_of(self.task))
         if self.seeds < 1:
             raise RegardError(f"seeds={self.seeds}: a comparison needs at least one")
-        self.check_delta()
         names = [arm.name for arm in self.arms]
         if self.reference not in names:
             raise RegardError(
@@ -142,11 +143,6 @@ class Study:
             check_search(self, self.search)
         else:
             self.check_folders()
-
-    def check_delta(self) -> None:
-        """Raise an error for a δ that is not a positive number."""
-        if self.delta is not None and not 0 < self.delta < math.inf:
-            raise RegardError(f"--delta {self.delta:g}: give a number above 0")
 
     def check_folders(self) -> None:
         """Raise an `OccupiedError` if a folder holds another run."""

@@ -224,4 +224,4 @@ def test_the_usual_delta_is_in_the_unit_of_the_metric(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=r"--seeds 3\.\.8: give --delta, the difference in MAE"):
         checked("regression", "mean,rnn", overrides=["metric=mae"], out=tmp_path, least=3, seeds=8)
     with pytest.raises(RegardError, match="--delta -1: give a number above 0"):
-        checked("classification", "mean,rnn", out=tmp_path, delta=-1.0)
+        declared("classification", "mean,rnn", out=tmp_path, delta=-1.0)
