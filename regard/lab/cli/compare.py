@@ -440,11 +440,11 @@ def _verdict(unit: "Unit", result: "ArmResult", difference: "Difference | None")
     against = f"{points[0]} ({points[1]} to {points[2]})"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "< 0.001"
     verdict = "[green]better[/]" if difference.mean > 0 else "[red]worse[/]"
-    if difference.significant and not difference.claimed:
-        verdict = "no claim"
-    count = "" if difference.margin is None else f", {difference.seeds} seeds"
     if not difference.significant:
         verdict = difference.verdict or "no evidence"
+    if difference.untrained and (difference.significant or verdict == "equivalent"):
+        verdict = "no claim"
+    count = "" if difference.margin is None else f", {difference.seeds} seeds"
     return [score, against, p, verdict + count]
 
 

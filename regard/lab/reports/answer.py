@@ -162,7 +162,7 @@ def _against_reference(comparison: Mapping[str, Any]) -> list[str]:
         if not claimed(verdict):
             group = untrained if float(verdict["p"]) < 0.05 else undecided
         if verdict.get("verdict") == "equivalent":
-            group = equivalent
+            group = untrained if verdict.get("untrained") else equivalent
             margin = written_margin(float(verdict["delta"]), unit_of(comparison["metric"]).points)
         group.append(str(name))
     sentences = []

@@ -333,6 +333,7 @@ class Difference:
                 return (
                     f"{self.a} and {self.b} are undecided: {amount}, not within ±{within}{caveat}"
                 )
+            caveat += ": no claim about the methods" if self.untrained else ""
             low, high = self._written(*self.inner)
             amount = f"{size}{unit} (90 %: {low} to {high}, {format_p(self.p_equivalent)}{holm}"
             return f"{self.a} and {self.b} are equivalent within {within}: {amount}{count}){caveat}"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
+from regard.lab.cli.compare import _verdict
 from regard.lab.reports.answer import answer
 from regard.lab.reports.comparison import write_report
 from regard.lab.reports.evidence import arms_of
@@ -197,6 +198,26 @@ def test_json_and_report_show_verdict_delta_and_seeds(world: World, tmp_path: Pa
     sentences = answer(record, arms_of(record, tmp_path))
     assert "Equivalent to mean within 1.5 points: rnn." in sentences
     assert "Evidence of a gain over mean: cnn." in sentences
+
+
+def test_arms_that_were_not_trained_to_the_end_are_not_called_equivalent(
+    world: World, tmp_path: Path
+) -> None:
+    found = compare(ranged("mean,rnn", tmp_path))
+    assert _verdict(found.unit, found.arms[1], found.verdicts[0])[-1] == "equivalent, 4 seeds"
+    for path, score in world.scores.items():
+        world.scores[path] = replace(score, trained="still rising")
+    found = compare(ranged("mean,rnn", tmp_path))
+    (one,) = found.verdicts
+    assert one.verdict == "equivalent"  # at these steps
+    assert one.sentence.endswith(
+        "; not trained to the end: rnn and mean: no claim about the methods"
+    )
+    assert _verdict(found.unit, found.arms[1], one)[-1] == "no claim, 4 seeds"
+    sentences = answer(found.record(), arms_of(found.record(), tmp_path))
+    says = "Training did not converge, so no claim about the method against mean: rnn."
+    assert says in sentences
+    assert not any("Equivalent" in sentence for sentence in sentences)
 
 
 @pytest.mark.parametrize(
