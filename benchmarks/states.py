@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -20,7 +21,6 @@ from torch import Tensor
 from regard.attention import KeyValueCache, Packing, causal, lengths, named_mechanism
 from regard.attention.kernels.linear import by_steps
 from regard.attention.mechanism import Mechanism
-from regard.attention.mechanisms import recurrent
 
 NAMES = (
     "gla", "delta", "delta-reach-2", "delta-products-3", "delta-reach-2-products-3", "kda",
@@ -33,12 +33,8 @@ LONG = (256, 1024, 4096)
 @contextmanager
 def looping() -> Iterator[None]:
     """Compute every recurrence by a loop over tokens."""
-    chunks = recurrent.by_chunks
-    recurrent.by_chunks = by_steps  # type: ignore[assignment]
-    try:
+    with patch("regard.attention.mechanisms.recurrent.by_chunks", by_steps):
         yield
-    finally:
-        recurrent.by_chunks = chunks
 
 
 def made(name: str, width: int, heads: int) -> Mechanism:
@@ -87,10 +83,9 @@ def errors() -> None:
             found.append([gaps[0], max(gaps[1:]), gap(torch.cat(steps, 1), exact[0]),
                           gap(rows, packing.pack(exact[0]))])  # fmt: skip
         long, strong = torch.randn(1, 2000, 12), layer.float()
-        if hasattr(strong, "log_speed"):
-            torch.nn.init.constant_(
-                strong.log_speed, 3.0
-            )  # e³ · softplus of the step: to 0 at once
+        for part, rates in strong.named_parameters():
+            if part == "log_speed":
+                torch.nn.init.constant_(rates, 3.0)  # e³ · softplus of the step: to 0 at once
         with torch.no_grad():
             single = strong(long, mask=causal())
             with looping():
