@@ -56,7 +56,7 @@ export function learnView() {
     place.setAttribute("aria-labelledby", `tab-${found[0]}`);
     const others = Object.keys(readState()).filter((key) => key.includes(".") && !key.startsWith(`${found[0]}.`));
     writeState({ lesson: found[0], ...Object.fromEntries(others.map((key) => [key, ""])) });
-    place.replaceChildren(found[2](keptOf(found[0])));
+    place.replaceChildren(h("h2", {}, found[1]), found[2](keptOf(found[0])));
   }
 
   function turn(/** @type {KeyboardEvent} */ event) {
