@@ -77,7 +77,10 @@ def test_an_exported_network_takes_other_batches_and_lengths(kind: str, name: st
 
 
 @pytest.mark.parametrize(("kind", "name"), networks(unrolled=True))
-def test_a_compiled_network_is_one_graph(kind: str, name: str) -> None:
+def test_a_compiled_network_is_one_graph(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch._dynamo.config.allow_rnn", True)  # refused by default
     torch._dynamo.reset()
     model, graphs = made(kind, name), []
 
