@@ -54,9 +54,9 @@ class Puzzle(ABC):
     contains_answers: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def words(self) -> list[str]:
-        """Return the name of each symbol."""
+        """Return the name of each symbol, by default those of the answers."""
+        return self.answers
 
     @property
     @abstractmethod
@@ -143,10 +143,6 @@ class Alike(Puzzle):
     """A puzzle whose answers are its ``symbols``."""
 
     symbols: int
-
-    @property
-    def words(self) -> list[str]:
-        return self.answers
 
     @property
     def answers(self) -> list[str]:
@@ -365,10 +361,6 @@ class Counting(Puzzle):
     modulus: int
 
     @property
-    def words(self) -> list[str]:
-        return self.answers
-
-    @property
     def answers(self) -> list[str]:
         return [f"n{i}" for i in range(self.modulus)]
 
@@ -386,10 +378,6 @@ class Permutations(Puzzle):
     """
 
     points: int
-
-    @property
-    def words(self) -> list[str]:
-        return self.answers
 
     @property
     def answers(self) -> list[str]:
