@@ -3,6 +3,8 @@
 A wrong answer is (old code, new code, words of the message that must name the fault).
 """
 
+#: What every answer imports.
+HEAD = "import math\nimport torch\nfrom torch import nn\n"
 #: The first right answer of each exercise is the one that `WRONG` changes.
 RIGHT: dict[str, list[str]] = {}
 WRONG: dict[str, list[tuple[str, str, str]]] = {}

@@ -8,11 +8,10 @@ import pytest
 from regard.lab.exercises import EXERCISES, page, parts_of, starter, title
 from regard.lab.exercises.faults import judge
 from regard.lab.exercises.observing import observe_all
-from tests.lab.exercises.answers import RIGHT, WRONG
+from tests.lab.exercises.answers import HEAD, RIGHT, WRONG
 
 WRONG_ANSWERS = [(name, *change) for name, changes in WRONG.items() for change in changes]
 RIGHT_ANSWERS = [(name, source) for name, sources in RIGHT.items() for source in sources]
-HEAD = "import math\nimport torch\nfrom torch import nn\n"
 
 
 def faults_of(name: str, source: str) -> list[str]:

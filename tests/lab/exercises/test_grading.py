@@ -13,9 +13,8 @@ from regard.lab.cli.exercise import app
 from regard.lab.exercises import EXERCISES, parts_of, starter
 from regard.lab.exercises.runner import Limits, Runner
 from regard.lab.exercises.submissions import Answer, answers_in
-from tests.lab.exercises.answers import RIGHT, WRONG
+from tests.lab.exercises.answers import HEAD, RIGHT, WRONG
 
-HEAD = "import math\nimport torch\nfrom torch import nn\n"
 HEADS = HEAD + RIGHT["heads"][0]
 OUTSIDE = Path(__file__).with_name("written-by-an-answer")
 HOSTILE = {
