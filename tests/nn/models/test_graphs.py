@@ -76,11 +76,15 @@ def test_an_exported_network_takes_other_batches_and_lengths(kind: str, name: st
             assert_close(program(*given), model(*given), atol=1e-5, rtol=1e-4)
 
 
+@pytest.fixture
+def recurrent() -> Iterator[None]:
+    """Let torch compile recurrent layers, which it refuses by default."""
+    with torch._dynamo.config.patch(allow_rnn=True):
+        yield
+
+
 @pytest.mark.parametrize(("kind", "name"), networks(unrolled=True))
-def test_a_compiled_network_is_one_graph(
-    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch._dynamo.config.allow_rnn", True)  # refused by default
+def test_a_compiled_network_is_one_graph(kind: str, name: str, recurrent: None) -> None:
     torch._dynamo.reset()
     model, graphs = made(kind, name), []
 
