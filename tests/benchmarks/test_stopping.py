@@ -8,7 +8,22 @@ import pytest
 from scipy import stats
 
 from benchmarks import stopping
-from benchmarks.stopping import LOOKS, WORLDS, Case, decisions, draw, main, simulate, table
+from benchmarks.stopping import (
+    FAMILIES,
+    LOOKS,
+    WORLDS,
+    Case,
+    FamilyCase,
+    both_p,
+    decide_family,
+    decisions,
+    draw,
+    family,
+    family_table,
+    main,
+    simulate,
+    table,
+)
 from benchmarks.stopping_rules import judge, p_of, rules, sequence
 from regard.lab.studies.statistics import compare_runs
 from regard.lab.studies.stopping import decide
@@ -27,6 +42,45 @@ def test_the_decisions_are_those_of_real_studies() -> None:
             assert (found.p_equivalent < 0.05) == equivalent[study, look]
     assert different.any()
     assert equivalent.any()
+
+
+def test_the_decisions_of_a_family_are_those_of_real_studies() -> None:
+    tables = [draw(WORLDS[-1], true, 12, np.random.default_rng([9, k]))
+              for k, true in enumerate(FAMILIES[-1])]  # fmt: skip
+    p = np.array([[both_p(table, n) for n in LOOKS] for table in tables])
+    seen = set()
+    for study in range(12):
+        stops, claims = [0] * 4, [*range(4)]
+        for count in LOOKS:
+            for pair in claims:
+                stops[pair] = count
+            gains = [table[study, :stop] for table, stop in zip(tables, stops, strict=True)]
+            found = decide(
+                [compare_runs(one, np.zeros_like(one), unit="nats") for one in gains],
+                1.0,
+                [(stop, LOOKS) for stop in stops],
+            )
+            claims = [pair for pair in claims if found[pair].verdict == "undecided"]
+            if not claims:
+                break
+        assert decide_family(p[..., study]) == ([one.verdict for one in found], stops)
+        seen |= {one.verdict for one in found}
+    assert seen == {"different", "equivalent", "undecided"}
+
+
+def test_few_families_err_in_any_of_their_pairs() -> None:
+    world = WORLDS[1]
+    none, edge, mixed = (family(world, true, 300, seed=1) for true in FAMILIES[::2])
+    assert none.false_different is not None
+    assert none.false_different <= 0.06
+    assert none.false_equivalent is edge.false_different is None
+    assert edge.false_equivalent is not None
+    assert edge.false_equivalent <= 0.06
+    assert none.equivalent > 0.9
+    assert edge.different > 0.8
+    assert mixed.wrong <= 0.06
+    assert 0.25 < mixed.different < 0.75  # 2δ always, 0 never
+    assert simulate(world, 0.0, 300, seed=1).seeds < none.seeds < 22
 
 
 def test_few_studies_err_though_they_look_at_every_stop() -> None:
@@ -58,9 +112,20 @@ def test_a_broken_promise_is_counted(
     assert bad.wrong == 0.07
     monkeypatch.setattr(stopping, "TRUE", (1.0,))
     monkeypatch.setattr(stopping, "simulate", lambda world, *_: bad)
-    assert main(["--studies", "1", "--json", str(tmp_path / "x.json")]) == len(WORLDS)
-    assert "1 δ: 7.0 % are wrong" in capsys.readouterr().out
-    assert json.loads((tmp_path / "x.json").read_text())["broken"] == len(WORLDS)
+    worse = FamilyCase(WORLDS[0].name, (0.0, 2.0), 0.08, 0.01, 0.1, 0.2, 0.7, 9.5)
+    assert worse.wrong == 0.08
+    monkeypatch.setattr(stopping, "FAMILIES", ((0.0, 2.0),))
+    monkeypatch.setattr(stopping, "family", lambda world, *_: worse)
+    assert main(["--studies", "1", "--json", str(tmp_path / "x.json")]) == 2 * len(WORLDS)
+    out = capsys.readouterr().out
+    assert "1.0 δ: 7.0 % are wrong" in out
+    assert "(0.0, 2.0) δ: 8.0 % are wrong" in out
+    stored = json.loads((tmp_path / "x.json").read_text())
+    assert stored["broken"] == 2 * len(WORLDS)
+    assert stored["families"][0]["true"] == [0.0, 2.0]
+    assert "| 0, 2 | 8.0 | 1.0 | 10.0 | 20.0 | 70.0 | 9.5 |" in family_table([worse])
+    alike = FamilyCase(WORLDS[0].name, (1.0, 1.0), None, 0.01, 0.1, 0.2, 0.7, 9.5)
+    assert "| 1, all | – | 1.0 | 10.0 |" in family_table([alike])
     assert "| 1 δ | 0.0 | 7.0 | 93.0 | 9.5 | 20.0 |" in table([bad])
 
 
