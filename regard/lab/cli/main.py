@@ -25,6 +25,7 @@ STOPPED = 130  # the exit code of shells for a program interrupted by Ctrl-C
 COMMANDS = {
     "lab": "Answer a question by an experiment, in about a minute.",
     "compare": "Train models with several seeds and test which one is better.",
+    "ranks": "Compare the same arms over several data sets.",
     "job": "Run one job of a comparison, as compare --jobs prints it.",
     "check": "Check your own score, mask, normaliser or layer.",
     "suggest": "Name the method that suits your labelled texts.",

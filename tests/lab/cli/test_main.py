@@ -44,7 +44,7 @@ def test_the_listed_line_of_a_command_begins_its_own_help(name: str) -> None:
 
 
 def test_a_misspelt_command_is_told() -> None:
-    assert "Did you mean 'train'?" in run("trian").stderr
+    assert "Did you mean 'evaluate'?" in run("evalaute").stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], ["data", "--help"]])
@@ -145,7 +145,10 @@ def test_unknown_option_is_a_usage_error() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("trian", "error: No such command 'trian'. Did you mean 'train'?; see regard --help"),
+        (
+            "trian",
+            "error: No such command 'trian'. Did you mean 'train', 'ranks'?; see regard --help",
+        ),
         ("show", "error: Missing argument 'RUN'; see regard show --help"),
         (
             "data chekc",
