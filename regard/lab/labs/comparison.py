@@ -130,6 +130,17 @@ class Plan:
     least: int = 0
     delta: float | None = None
 
+    @property
+    def first_seeds(self) -> int:
+        """Return the number of seeds with which every arm begins."""
+        return self.least or self.seeds
+
+    @property
+    def seeds_each(self) -> str:
+        """Return the number of seeds in words: "3 to 9 seeds each"."""
+        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''} each"
+        return f"{self.least} to {seeds}" if self.least else seeds
+
     def without_user_settings(self, settings: Values) -> dict[str, object]:
         """Return the lab's settings that the user does not override."""
         dropped = {*self.user_settings, *(BUDGETS if self.own_budget else ())}
@@ -196,6 +207,11 @@ class Result:
     def means(self) -> dict[str, float]:
         """The mean of each arm, by name."""
         return {str(row["name"]): float(row["mean"]) for row in self.record["arms"]}
+
+    @property
+    def seeds(self) -> int:
+        """The largest number of seeds of an arm."""
+        return int(self.record.get("seeds", self.plan.seeds))
 
     @property
     def summary(self) -> list[str]:
@@ -288,7 +304,7 @@ class ComparisonLab(Lab):
         """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
         from regard.lab.studies.spec import JobSpec
 
-        before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
+        before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.first_seeds)]
         finished = [JobSpec.of(train_and_score, job).finished() for job in before]
         self.check(plan, out)
         arms = plan.initialized(out) if all(finished) else plan.unpretrained
@@ -297,11 +313,21 @@ class ComparisonLab(Lab):
     def compare(
         self, plan: Plan, out: Path, request: LabRequest, show: Show, say: Say
     ) -> "Comparison":
-        """Pretrain, train and compare the arms of a plan, where the request says."""
+        """Pretrain, train and compare the arms of a plan, where the request says.
+
+        A seed is pretrained just before the arm's run with it is trained.
+        """
         launcher = request.launcher or Local(request.workers or None)
+        study = plan.study(plan.initialized(out), out)
         first = [job for one in plan.pretrain_first for job in one.jobs(out, plan.seeds)]
-        pretrain(sorted(first, key=lambda job: job.seed), launcher, show)
-        return compare(plan.study(plan.initialized(out), out), launcher, follow(show, say))
+
+        def before(jobs: Sequence[Job]) -> None:
+            wanted = {(job.arm, job.seed) for job in jobs}
+            mine = [job for job in first if (job.arm, job.seed) in wanted]
+            pretrain(sorted(mine, key=lambda job: job.seed), launcher, show)
+
+        before(study.jobs(plan.first_seeds))  # whose settings are checked
+        return compare(study, launcher, follow(show, say), before)
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
         """Evaluate the trained runs."""
@@ -331,7 +357,7 @@ class ComparisonLab(Lab):
         """Run some steps of each arm and forecast the time and memory of all."""
         request, plan, out = self._open(request, say)
         planned = [
-            Planned(f"{job.arm}, pretraining", job.task, plan.seeds)
+            Planned(f"{job.arm}, pretraining", job.task, plan.seeds, first=plan.first_seeds)
             for one in plan.pretrain_first
             for job in one.jobs(out, 1)
         ]
@@ -385,14 +411,8 @@ class ComparisonLab(Lab):
             {"data": data, **plan.without_user_settings(preset.settings), **user_settings}
         )
         plan = self.adapt(replace(plan, arms=arms, overrides=overrides))
-        if plan.least and not all(one.ready for one in plan.pretrain_first):
-            raise RegardError(
-                f"--seeds {plan.least}..{plan.seeds}: this lab pretrains a network for every seed "
-                f"first; give one number, --seeds {plan.least}"
-            )
-        seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
-        seeds = f"{plan.least} to {seeds}" if plan.least else seeds
-        return replace(plan, about=plan.about or f"{len(plan.arms)} arms on {data}, {seeds}")
+        about = plan.about or f"{len(plan.arms)} arms on {data}, {plan.seeds_each}"
+        return replace(plan, about=about)
 
     def _open(self, request: LabRequest, say: Say) -> tuple[LabRequest, Plan, Path]:
         """Make the plan and print the question and a summary of the plan."""

@@ -114,8 +114,8 @@ def adapt(plan: Plan) -> Plan:
                           (*before, *ASKED[model]), model)
             for model in models
         ],
-        about=f"{', '.join(models)} on {plan.data}: {shared['examples']} labels, {plan.seeds} "
-        "seed(s) each",
+        about=f"{', '.join(models)} on {plan.data}: {shared['examples']} labels, "
+        f"{plan.seeds_each}",
     )  # fmt: skip
 
 
@@ -148,12 +148,13 @@ def findings(result: Result) -> Findings:
     bars = [Row(a.name, 100 * a.mean, 100 * a.low, 100 * a.high) for a in result.arms]
     gains, ways = gains_of(result), between(result)
     shared = dict(pair.split("=", 1) for pair in result.plan.overrides)
+    least = result.plan.first_seeds
     rivals: list[list[Cell]] = [[f"{v['a']} − {v['b']}", *points_of(v)] for v in ways]
     return Findings(
         {model: gain_claim(gain) for model, gain in gains.items()},
         {
             "labels": shared["examples"],
-            "seeds": result.plan.seeds,
+            "seeds": f"{least}–{result.seeds}" if least < result.seeds else result.seeds,
             "verdicts": gains,
             "gains": sentences(gains.values()),
             "ranking": sentences(v for v in ways if claimed(v)),
@@ -188,7 +189,8 @@ def worth(
     means = result.means
     rows: list[list[Cell]] = []
     for model in models_of(result):
-        loss, follows = learned(result.out, model, result.plan.seeds)
+        seeds = int(result.arm(PRETRAINED.format(model)).get("seeds", result.seeds))
+        loss, follows = learned(result.out, model, seeds)
         rows.append(
             [model, SAYS[model], loss, 100 * follows, 100 * means[model],
              100 * means[PRETRAINED.format(model)], *points_of(gains[model])]

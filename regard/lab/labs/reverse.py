@@ -51,13 +51,12 @@ def adapt(plan: Plan) -> Plan:
         "examples": steps * batch,  # no string is repeated
         "evaluate_every": max(1, steps // 6),
     }
-    seeds = f"{plan.seeds} seed{'s' if plan.seeds > 1 else ''} each"
     return replace(
         plan,
         overrides=(*plan.overrides, *pairs(plan.without_user_settings(sizes))),
         data=f"strings of {letters} letters",
         stem=str(letters),
-        about=f"{len(plan.arms)} arms, strings of {letters} letters, {seeds}, "
+        about=f"{len(plan.arms)} arms, strings of {letters} letters, {plan.seeds_each}, "
         f"{plan.budget or f'{steps:,} steps'}",
     )
 

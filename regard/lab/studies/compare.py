@@ -13,7 +13,7 @@ from regard.lab.studies import scoring
 from regard.lab.studies.arms import Arm, spelled
 from regard.lab.studies.compatibility import check_compatible, check_paired
 from regard.lab.studies.job import RunScore, read_score, train_and_score
-from regard.lab.studies.launch import Event, Launcher, Outcome, launch
+from regard.lab.studies.launch import Event, Job, Launcher, Outcome, launch
 from regard.lab.studies.result import ArmResult, Comparison, Failure
 from regard.lab.studies.statistics import Difference, as_family
 from regard.lab.studies.stopping import decide
@@ -30,6 +30,7 @@ def compare(
     study: Study,
     launcher: Launcher | None = None,
     on_event: Callable[[Event], None] | None = None,
+    before: Callable[[Sequence[Job]], None] | None = None,
 ) -> Comparison:
     """Train every arm of a study with every seed, and compare them on the test split.
 
@@ -39,7 +40,8 @@ def compare(
 
     With a range of seeds, every arm begins with the first number of them. An undecided comparison
     gets more, for its two arms, until it is decided or the last number is reached; the event
-    "extended" says why. An arm with a failed run gets no more.
+    "extended" says why. An arm with a failed run gets no more. `before` is called with the jobs
+    that are about to be launched, to train what they begin from.
 
     The same call resumes an interrupted comparison and does not repeat complete runs. An arm that
     fails is listed in `Comparison.failures`; the others continue. The result is written to
@@ -69,6 +71,8 @@ def compare(
         for job in (job for job in jobs if job in complete):
             notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
         missing = [job for job in jobs if job not in complete]
+        if before:
+            before(missing)
         outcomes += launch(missing, train_and_score, launcher, notify)
         stops.update(dict.fromkeys(claims, look))
         seeds = {arm.name: max([n for pair, n in stops.items() if arm.name in pair] or [look])

@@ -129,7 +129,8 @@ class Study:
         configs = {}
         for arm in self.arms:
             with _named(arm):
-                for run in (self.run(arm, seed) for seed in self.seeds_of(arm)):
+                for seed in self.seeds_of(arm)[: self.least or self.seeds]:
+                    run = self.run(arm, seed)
                     configs[arm.name] = Config.make(run.task, run.model, run.overrides)
         from regard.lab.runs.build import build_once  # imports torch: after the checks of names
 
@@ -150,7 +151,8 @@ class Study:
 
         for arm in self.arms:
             for run in (self.run(arm, seed) for seed in self.seeds_of(arm)):
-                must_match(Path(run.folder), Config.make(run.task, run.model, run.overrides))
+                if Path(run.folder).exists():  # a later seed may begin from a run that is to come
+                    must_match(Path(run.folder), Config.make(run.task, run.model, run.overrides))
 
     def read_data(self, arms: set[str]) -> dict[str, dict[str, Any]]:
         """Return `Task.facts` for the first arm and for each of these arms, by name.

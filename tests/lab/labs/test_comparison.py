@@ -1,7 +1,6 @@
 """The lab that compares: its plan for a request, what it refuses, and one of one's own."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,10 +79,6 @@ def test_a_range_of_seeds_is_declared_to_the_study(tmp_path: Path) -> None:
     assert own.plan(LabRequest(seeds=9)).least == 0
     with pytest.raises(RegardError, match=r"--seeds 9\.\.3: 9 is more than 3"):
         own.plan(LabRequest(overrides=["seeds=9..3"]))
-    first = PretrainFirst("deep", "masked-modeling", "bert")
-    pretrained = replace(own, adapt=lambda plan: replace(plan, pretrain_first=[first]))
-    with pytest.raises(RegardError, match="pretrains a network for every seed first; give one"):
-        pretrained.plan(LabRequest(seeds=9, least=3))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """The lab of three ways to pretrain: its plan and a small run from end to end."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from regard.core.errors import RegardError
@@ -38,6 +41,8 @@ def test_labels_and_budgets_go_where_they_belong():
     assert all("steps=9" in first.settings for first in made.pretrain_first)
     assert not any("examples=30" in first.settings for first in made.pretrain_first)
     assert plan().seeds == 5
+    about = "bert, gpt, t5 on reviews: 800 labels, 3 to 9 seeds each"
+    assert plan("reviews", "seeds=3..9").about == about
 
 
 def test_bad_settings_are_refused():
@@ -123,7 +128,22 @@ def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     assert row[6] == pytest.approx(100 * gain, abs=0.05)
     assert len(record["tables"]) == 1, "one way has no rival"
 
+    done: list[str] = []
+    ranged = ["models=bert", "seeds=2..3", "delta=0.001"]  # undecided after 2 seeds
+    more = replace(request, overrides=ranged)
+    record = open_lab("pretraining").run(more, said.append, lambda *now: done.append(now[2]))
+    runs = [re.split(" (?=accuracy|tokens)| already", words) for words in done]
+    assert [name for name, *result in runs if "complete" not in result[0]] == [
+        "pretrained bert, seed 1", "bert, seed 1", "pretrained bert, seed 1",  # seed 0 is there
+        "pretrained bert, seed 2", "bert, seed 2", "pretrained bert, seed 2",
+    ]  # fmt: skip
+    assert record["seeds"] == 3
+    assert record["answer"].startswith("Fine-tuned on 200 labels, 2–3 seed(s).")
+
     told: list[str] = []
     found = open_lab("pretraining").dry_run(request, told.append)
     names = ["pretrained bert, pretraining", "bert", "pretrained bert"]
     assert [row["name"] for row in found["forecast"]] == names
+    told.clear()
+    assert open_lab("pretraining").dry_run(more, told.append)["most_seconds"] > found["seconds"]
+    assert sum("  2 to 3 × " in line for line in told) == 3

@@ -11,6 +11,8 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.cli.compare import _verdict
+from regard.lab.labs import LabRequest, comparison
+from regard.lab.labs.comparison import ComparisonLab, PretrainFirst
 from regard.lab.reports.answer import answer
 from regard.lab.reports.comparison import write_report
 from regard.lab.reports.evidence import arms_of
@@ -110,6 +112,36 @@ def test_the_verdict_has_the_p_of_any_look(world: World, tmp_path: Path) -> None
     assert one.p > plain.p
     assert one.high - one.low > plain.high - plain.low
     assert world.ran == [(arm, seed) for seed in range(8) for arm in ("mean", "transformer")]
+
+
+def test_a_lab_pretrains_the_seeds_that_it_trains(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = ("cnn", "transformer")
+    first = [PretrainFirst(arm, "masked-modeling", "bert") for arm in arms]
+    lab = ComparisonLab(
+        question="Which?", task="classification", arms=["mean", *arms],
+        adapt=lambda plan: replace(plan, pretrain_first=first),
+    )  # fmt: skip
+    order: list[tuple[str, int]] = []
+
+    def pretrain(jobs: Sequence[Job], *_: Any) -> None:
+        assert all(Path(job.task.folder).parent.parent == tmp_path / "pretrained" for job in jobs)
+        order.extend((f"before {job.arm}", job.seed) for job in jobs)
+        world.ran = order  # one list for both
+
+    monkeypatch.setattr(comparison, "pretrain", pretrain)
+    plan = lab.plan(LabRequest(seeds=8, least=3))
+    assert plan.first_seeds == 3
+    lab.compare(plan, tmp_path, LabRequest(), lambda *_: None, lambda _: None)
+    runs = [f"{arm} {seed}" for arm, seed in dict.fromkeys(order)]
+    begun = {arm: [s for a, s in order if a == f"before {arm}"] for arm in arms}
+    assert {*begun["cnn"]} == {0, 1, 2}  # decided
+    assert {*begun["transformer"]} == {*range(8)}
+    for arm in arms:
+        for seed in {*begun[arm]}:
+            assert runs.index(f"before {arm} {seed}") < runs.index(f"{arm} {seed}")
+    assert runs.index("before transformer 3") > runs.index("transformer 2")
 
 
 def test_an_interrupted_study_goes_on(world: World, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def adapt(plan: Plan) -> Plan:
         overrides=pairs(network),
         budget="",
         pretrain_first=first,
-        about=f"{', '.join(names)}; {plan.seeds} seed(s) each; data: {plan.data}",
+        about=f"{', '.join(names)}; {plan.seeds_each}; data: {plan.data}",
     )
 
 

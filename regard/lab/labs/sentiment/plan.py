@@ -130,7 +130,7 @@ def adapt(plan: Plan) -> Plan:
         raise RegardError(
             f"pretrained={pretrained}: no arm is pretrained on {plan.data}; leave it out"
         )
-    about = f"{plan.seeds} seeds each (baselines once)"
+    about = f"{plan.seeds_each} (baselines once)"
     if len(depths) > 1:
         swept = [with_layers(arm, depth, at(arm.name, depth)) for arm in plan.arms
                  if arm.name in LAYERED for depth in depths]  # fmt: skip
