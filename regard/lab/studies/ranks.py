@@ -126,6 +126,8 @@ def friedman(scores: DataScores) -> Friedman:
 
     t are the sizes of ties. χ² is too conservative, so the p is that of F (Iman & Davenport 1980).
     If all data sets agree, F is infinite; no p is below (1/k!)^(N − 1), the probability of that.
+    Simulated with 3 to 8 equal arms, p < 5 % in 4.0 to 6.5 % of the studies with 5 data sets and in
+    4.5 to 5.4 % with 10; p < 0.5 % in up to 2.5 and 0.7 %.
 
     >>> friedman(np.array([[3, 2, 1], [3, 2, 1], [3, 1, 2], [3, 2, 1], [2, 3, 1.0]])).p
     0.0167...
