@@ -107,8 +107,8 @@ def compare(
 
 def _why(undecided: Sequence[Difference], following: int) -> str:
     """Say why a study goes on, by its first undecided comparisons."""
-    parts = [one.sentence for one in undecided[:SHOWN]]
-    parts += [f"and {len(undecided) - SHOWN} more"] if len(undecided) > SHOWN else []
+    parts = [*dict.fromkeys(one.sentence for one in undecided)]  # a pair may be in both families
+    parts[SHOWN:] = [f"and {len(parts) - SHOWN} more"] if len(parts) > SHOWN else []
     return f"up to {following} seeds, because {'; '.join(parts)}"
 
 

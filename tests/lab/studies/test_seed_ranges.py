@@ -199,6 +199,14 @@ def test_the_ladder_gets_seeds_too(world: World, tmp_path: Path) -> None:
     assert (more.verdicts[0].a, more.verdicts[0].seeds) == ("mean", 3)
 
 
+def test_a_pair_of_both_families_is_told_once(world: World, tmp_path: Path) -> None:
+    events: list[Event] = []
+    compare(ranged("mean,transformer", tmp_path, ladder=True), on_event=events.append)
+    messages = [event.message for event in events if event.kind == "extended"]
+    assert len(messages) == 5
+    assert {text.count("transformer and mean are undecided") for text in messages} == {1}
+
+
 def test_a_larger_delta_makes_arms_equivalent_and_a_fixed_number_of_seeds_judges_once(
     world: World, tmp_path: Path
 ) -> None:
