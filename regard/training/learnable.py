@@ -1,8 +1,9 @@
 """The interface between the training loop and a task: batches, a loss, a validation score."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ class Learnable(ABC, Generic[B]):
     """
 
     metric: str
+    #: The best possible score, at which patience counts although the loss still falls.
+    perfect: ClassVar[float] = math.inf
 
     @abstractmethod
     def lengths(self, split: Split, seed: int, epoch: int) -> NDArray[np.integer]:

@@ -431,7 +431,8 @@ class Training:
                 )
             gain = state.best is None or metric > state.best + GAINS[0]
             lower = loss < state.least_loss - GAINS[1]
-            state.worse = 0 if gain or lower else state.worse + 1
+            solved = (state.best or 0) >= self.task.perfect  # only confidence can still grow
+            state.worse = 0 if gain or (lower and not solved) else state.worse + 1
             if lower:  # only after a sufficient gain, so that many small gains add up
                 state.least_loss = loss
             if state.best is None or (metric, -loss) > (state.best, -state.best_loss):

@@ -10,6 +10,7 @@ import torch
 from regard.core.errors import RegardError
 from regard.training.checkpoints import Checkpoints, weights
 from regard.training.clock import follow_the_clock
+from regard.training.learnable import Learnable
 from regard.training.loop import GAINS, Progress, Training, fitting_batch, step_seed, train
 from regard.training.precision import Precision, choose_precision
 from regard.training.settings import (
@@ -256,6 +257,17 @@ def test_patience_ends_it() -> None:
     assert told[-1].seconds_left == 0
     assert [p.ended for p in told[-2:]] == ["", "patience"]
     assert run(Bag(), epochs=0, steps=3)[-1].ended == "budget"
+
+
+def test_at_a_perfect_score_a_falling_loss_is_no_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"epochs": 60, "evaluate_every": 1, "patience": 4, "learning_rate": 0.05}
+    longer = run(Bag(), **asked)
+    best = max(p.validation for p in longer)
+    first = next(p.step for p in longer if p.validation == best)
+    monkeypatch.setattr(Learnable, "perfect", best)
+    told = run(Bag(), **asked)
+    assert told[-1].ended == "patience"
+    assert told[-1].step == first + 4 < longer[-1].step
 
 
 def test_what_is_ended_before_its_budget_says_so_whatever_patience_is_left(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from regard.core.errors import RegardError
-from regard.core.settings import Settings, build, key_value
+from regard.core.settings import Settings, build, key_of, key_value
 from regard.lab.labs import LabRequest, Say, Show
 from regard.lab.labs.lab import FLAGS, Claim, Described, Findings, Lab, LabReport
 from regard.lab.labs.running import follow, forecast, pretrain
@@ -26,6 +26,7 @@ from regard.lab.studies.job import RunTask, train_and_score
 from regard.lab.studies.launch import Job
 from regard.lab.studies.processes import Local
 from regard.lab.studies.result import claimed
+from regard.lab.studies.search import Search
 from regard.lab.studies.study import Study
 
 if TYPE_CHECKING:
@@ -60,8 +61,10 @@ class Preset:
     """Default settings of a lab for one kind of data.
 
     `settings` apply to all arms that have them, `arms` to single arms; `trained` names the arms
-    that are trained, all if it is empty. `typical`: the median number of validations after which
-    patience ended its arms, divided by the patience, if known.
+    that are trained, all if it is empty. With `least`, seeds are added from that number on until
+    every claim is decided; `delta` as of a `Study`. `search`: of each arm's settings. `typical`:
+    the median number of validations after which patience ended its arms, divided by the patience,
+    if known.
     """
 
     seeds: int = 3
@@ -71,6 +74,9 @@ class Preset:
     pretraining: Pretraining | None = None
     task: str = ""
     typical: float | None = None
+    least: int = 0
+    delta: float | None = None
+    search: Search | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,7 @@ class Plan:
     about: str = ""
     least: int = 0
     delta: float | None = None
+    search: Search | None = None
 
     @property
     def first_seeds(self) -> int:
@@ -175,7 +182,7 @@ class Plan:
         return Study(
             self.task, tuple(arms), seeds=self.seeds, budget=self.budget, reference=self.reference,
             overrides=tuple(self.overrides), ladder=tuple(self.ladder), out=out,
-            least=self.least, delta=self.delta,
+            least=self.least, delta=self.delta, search=self.search,
         )  # fmt: skip
 
     def initialized(self, out: Path) -> list[Arm]:
@@ -217,6 +224,11 @@ class Result:
     def summary(self) -> list[str]:
         """The result of the comparison in a few sentences."""
         return answer(self.record, self.arms)
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of seeds after which the claims are judged."""
+        return self.plan.study(self.plan.arms, self.out).looks
 
     def arm(self, name: str) -> Mapping[str, Any]:
         """Return the record of an arm, or an empty one if it has no result."""
@@ -268,7 +280,8 @@ class ComparisonLab(Lab):
     the runs. `usual_data` returns the data for the options, by default the first of `presets`.
     `adapt` changes the plan beyond the presets. `measure` evaluates the trained runs; `findings`
     and the `page` describe the results; a page can show the ``summary`` of the comparison. A lab
-    without a page has the summary and `claims`.
+    without a page has the summary and `claims`. `also`: arms that need more seeds for other claims
+    than comparisons, if seeds are added until claims are decided.
 
     >>> lab = ComparisonLab(question="Which?", task="classification", arms=["mean", "rnn"])
     >>> lab.plan(LabRequest(seeds=2, overrides=["steps=9"])).overrides
@@ -285,6 +298,7 @@ class ComparisonLab(Lab):
     measure: Callable[[Result], Any] = lambda result: None
     findings: Callable[[Result], Findings] = lambda result: Findings({})
     claims: Callable[[Result], Iterable[Claim]] = lambda result: ()
+    also: Callable[[Result], Collection[str]] = lambda result: ()
     next: str | Callable[[Result], str] = "regard lab"
     other_data_hint: str = "give one of them"
 
@@ -303,12 +317,17 @@ class ComparisonLab(Lab):
     def must_match(self, plan: Plan, out: Path) -> None:
         """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
         from regard.lab.studies.spec import JobSpec
+        from regard.lab.studies.tune import check_search
 
         before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.first_seeds)]
         finished = [JobSpec.of(train_and_score, job).finished() for job in before]
         self.check(plan, out)
         arms = plan.initialized(out) if all(finished) else plan.unpretrained
-        plan.study(arms, out).check_folders()
+        study = plan.study(arms, out)
+        if study.search:
+            check_search(study, study.search)
+        else:
+            study.check_folders()
 
     def compare(
         self, plan: Plan, out: Path, request: LabRequest, show: Show, say: Say
@@ -327,7 +346,13 @@ class ComparisonLab(Lab):
             pretrain(sorted(mine, key=lambda job: job.seed), launcher, show)
 
         before(study.jobs(plan.first_seeds))  # whose settings are checked
-        return compare(study, launcher, follow(show, say), before)
+        return compare(
+            study,
+            launcher,
+            follow(show, say),
+            before,
+            lambda comparison: self.also(self.result(plan, comparison, out)),
+        )
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
         """Evaluate the trained runs."""
@@ -365,9 +390,15 @@ class ComparisonLab(Lab):
                 for arm in plan.arms]  # fmt: skip
         study = plan.study(arms, out / DRY_RUN)
         study.check()
-        fixed = {arm.name for arm in arms if arm.deterministic}
+        fixed, trials = {arm.name for arm in arms if arm.deterministic}, study.trials
         planned += [
-            Planned(job.arm, job.task, times, plan.preset.typical, min(times, study.looks[0]))
+            Planned(
+                job.arm,
+                job.task,
+                times + trials[job.arm],
+                plan.preset.typical,
+                min(times, study.looks[0]) + trials[job.arm],
+            )
             for job in study.jobs(1)
             for times in [1 if job.arm in fixed else plan.seeds]
         ]
@@ -397,10 +428,16 @@ class ComparisonLab(Lab):
         models = models_of(task)
         arms = [arm if isinstance(arm, Arm) else parse_arm(arm, models) for arm in self.arms]
         arms = [arm for arm in arms if not preset.trained or arm.name in preset.trained]
+        given = {*user_settings, *preset.settings}
+        search = preset.search
+        if search and {key_of(one) for one in search.space} & given:
+            search = None
         plan = Plan(
             task, data, arms, (), request.seeds or preset.seeds,
             self.reference or (arms[0].name if arms else ""), request.budget, preset,
-            user_settings, chosen, stem=Path(data).stem, least=request.least, delta=request.delta,
+            user_settings, chosen, stem=Path(data).stem,
+            least=request.least if request.seeds else preset.least,
+            delta=preset.delta if request.delta is None else request.delta, search=search,
         )  # fmt: skip
         arms = [
             replace(arm, overrides=(*pairs(plan.without_user_settings(own)), *arm.overrides))

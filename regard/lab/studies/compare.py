@@ -1,7 +1,7 @@
 """Train arms × seeds under one budget on all cores, and test which arm is better."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -31,6 +31,7 @@ def compare(
     launcher: Launcher | None = None,
     on_event: Callable[[Event], None] | None = None,
     before: Callable[[Sequence[Job]], None] | None = None,
+    also: Callable[[Comparison], Collection[str]] = lambda comparison: (),
 ) -> Comparison:
     """Train every arm of a study with every seed, and compare them on the test split.
 
@@ -40,8 +41,9 @@ def compare(
 
     With a range of seeds, every arm begins with the first number of them. An undecided comparison
     gets more, for its two arms, until it is decided or the last number is reached; the event
-    "extended" says why. An arm with a failed run gets no more. `before` is called with the jobs
-    that are about to be launched, to train what they begin from.
+    "extended" says why. An arm with a failed run gets no more. `also` names arms that need more
+    seeds for other claims than comparisons. `before` is called with the jobs that are about to be
+    launched, to train what they begin from.
 
     The same call resumes an interrupted comparison and does not repeat complete runs. An arm that
     fails is listed in `Comparison.failures`; the others continue. The result is written to
@@ -67,6 +69,7 @@ def compare(
         check_compatible(Path(job.task.folder), facts.get(job.arm, {}))
     jobs, outcomes = study.jobs(study.looks[0]), [*tuned.failed]
     claims, stops = [*study.pairs(), *study.rungs()], Stops()
+    seeds = {arm.name: study.looks[0] for arm in study.arms}
     for look, following in zip(study.looks, (*study.looks[1:], 0), strict=True):
         for job in (job for job in jobs if job in complete):
             notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
@@ -75,8 +78,6 @@ def compare(
             before(missing)
         outcomes += launch(missing, train_and_score, launcher, notify)
         stops.update(dict.fromkeys(claims, look))
-        seeds = {arm.name: max([n for pair, n in stops.items() if arm.name in pair] or [look])
-                 for arm in study.arms}  # fmt: skip
         scores = {arm.name: _scores(study, arm, seeds[arm.name]) for arm in study.arms}
         comparison = result_of(study, scores, outcomes, {}, stops)
         fixed = {arm.name for arm in study.arms if arm.deterministic}
@@ -86,13 +87,16 @@ def compare(
             if one.verdict == "undecided" and (one.a, one.b) in claims
             and not {one.a, one.b} & failed and not {one.a, one.b} <= fixed
         ]  # fmt: skip
-        if not undecided or not following:
-            break
         claims = [(one.a, one.b) for one in undecided]
-        growing = {name for pair in claims for name in pair}
-        jobs = [job for job in study.jobs(following) if job.arm in growing and job.seed >= look]
+        growing = {*also(comparison)}.union(*claims) - fixed - failed
+        if not growing or not following:
+            break
+        jobs = [job for job in study.jobs(following)
+                if job.arm in growing and job.seed >= seeds[job.arm]]  # fmt: skip
+        seeds.update(dict.fromkeys(growing, following))
         total += len(jobs)
-        notify(Event("extended", undecided[0].a, look, 0.0, _why(undecided, following)))
+        why = _why(undecided, following, sorted(growing))
+        notify(Event("extended", jobs[0].arm, look, 0.0, why))
     about = {
         "seeds": max(seeds.values()),
         "command": study.command(),
@@ -105,10 +109,11 @@ def compare(
     return comparison
 
 
-def _why(undecided: Sequence[Difference], following: int) -> str:
-    """Say why a study goes on, by its first undecided comparisons."""
+def _why(undecided: Sequence[Difference], following: int, arms: Sequence[str]) -> str:
+    """Say why a study goes on, by its first undecided comparisons, or by the arms of claims."""
     parts = [*dict.fromkeys(one.sentence for one in undecided)]  # a pair may be in both families
     parts[SHOWN:] = [f"and {len(parts) - SHOWN} more"] if len(parts) > SHOWN else []
+    parts = parts or [f"claims about {', '.join(arms)} are undecided"]
     return f"up to {following} seeds, because {'; '.join(parts)}"
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from hashlib import sha256
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from regard.core.errors import RegardError
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-Sampler = Literal["random", "tpe"]
+Sampler = Literal["random", "tpe", "grid"]
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 FIRST = 6  # trials before TPE uses results: the default settings and random ones
 BATCH = 3  # TPE trials that use the same earlier results, so that they can run in parallel
@@ -37,7 +39,8 @@ class Search:
     samples independently. "tpe" (Bergstra et al. 2011) learns from earlier trials: the first
     `FIRST` use none, then each batch of `BATCH` uses all trials before the batch. Trial k is
     therefore a function of (seed, arm, k) and, for "tpe", of the scores of fixed earlier trials. It
-    depends neither on the number of processes nor on interruptions.
+    depends neither on the number of processes nor on interruptions. "grid" tries every combination
+    of the choices in `space`, without default ranges; the default settings are first or among them.
 
     `space` lists ranges as ``key=low..high``, ``key=low..high:log`` or ``key=a,b,c``. A range
     replaces the default range of a setting, or adds one.
@@ -54,7 +57,9 @@ class Search:
         min=2,
     )
     sampler: Sampler = described(
-        "random", "Optuna sampler: random, or tpe, which learns from earlier trials.", type=str
+        "random",
+        "Optuna sampler: random, tpe, which learns from earlier trials, or grid: all choices.",
+        type=str,
     )
     seed: int = described(0, "Random seed of the search.", name="tune_seed", min=0)
     space: tuple[str, ...] = described(
@@ -71,7 +76,7 @@ class Search:
                 f"tune={self.trials}: a search needs at least two trials; the first is the default"
             )
         if self.sampler not in SAMPLERS:
-            raise RegardError(f"unknown sampler {self.sampler!r}; choose {' or '.join(SAMPLERS)}")
+            raise RegardError(f"unknown sampler {self.sampler!r}; choose {', '.join(SAMPLERS)}")
         if self.seed < 0:
             raise RegardError(f"the seed of a search is 0 or more, not {self.seed}")
 
@@ -81,7 +86,7 @@ class Search:
         >>> list(Search(4).batches()), list(Search(8, "tpe").batches())
         ([range(0, 4)], [range(0, 6), range(6, 8)])
         """
-        begin, size = 0, self.trials if self.sampler == "random" else FIRST
+        begin, size = 0, FIRST if self.sampler == "tpe" else self.trials
         while begin < self.trials:
             yield range(begin, min(begin + size, self.trials))
             begin, size = begin + size, BATCH
@@ -114,7 +119,8 @@ class Search:
         for arm in arms:
             fixed = {*shared, *(key_of(pair) for pair in arm.overrides)}
             own = _space(task, arm, ranges)
-            spaces[arm.name] = {key: own[key] for key in sorted(own) if key not in fixed}
+            keys = own.keys() & ranges if self.sampler == "grid" else own
+            spaces[arm.name] = {key: own[key] for key in sorted(keys) if key not in fixed}
         known = {key for arm in arms for kind in _searched(task, arm) for key in kind.model_fields}
         for key in ranges:
             if key not in known:
@@ -124,7 +130,25 @@ class Search:
                 "there is nothing to search: every setting with a range is given; leave one out "
                 "or name another, as in --tune-space width=64,128"
             )
+        if self.sampler == "grid":
+            for arm in arms:
+                self._must_be_grid(arm.name, spaces[arm.name])
         return spaces
+
+    def _must_be_grid(self, arm: str, space: Space) -> None:
+        """Raise an error if the trials are not the combinations of an arm's choices."""
+        for key, values in space.items():
+            if not isinstance(values, Choice):
+                raise RegardError(
+                    f"arm {arm}: a grid needs values of {key}, not {values}; give --tune-space "
+                    f"{key}=a,b,c"
+                )
+        combinations = prod(len(one.values) for one in space.values() if isinstance(one, Choice))
+        if space and self.trials not in (combinations, combinations + 1):
+            raise RegardError(
+                f"arm {arm}: the grid has {combinations} combinations, not {self.trials}; give "
+                f"--tune {combinations}, or one more for default settings outside the grid"
+            )
 
     def suggest(
         self,
@@ -145,7 +169,9 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         distributions = {key: _distribution(values) for key, values in space.items()}
         params: Mapping[str, Any] = {}
-        if number:
+        if number and self.sampler == "grid":
+            params = _combination(number, space, default)
+        elif number:
             study = optuna.create_study(direction="maximize", sampler=self._sampler(arm, number))
             study.add_trials(one for one in seen if one.params and self.sampler == "tpe")
             drawn = study.ask(distributions).params
@@ -168,6 +194,19 @@ class Search:
         if self.sampler == "random":
             return RandomSampler(seed=seed)
         return TPESampler(seed=seed, n_startup_trials=FIRST - 1)
+
+
+def _combination(number: int, space: Space, default: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a combination of choices; number 0 are the default settings, here or outside.
+
+    >>> rates = {"learning_rate": Choice(("0.001", "0.01"))}
+    >>> _combination(1, rates, {"learning_rate": "0.01"})
+    {'learning_rate': '0.001'}
+    """
+    values = product(*(one.values for one in space.values() if isinstance(one, Choice)))
+    others = [one for one in (dict(zip(space, each, strict=True)) for each in values)
+              if any(one[key] != default[key] for key in space)]  # fmt: skip
+    return others[number - 1]
 
 
 def _space(task: str, arm: Arm, ranges: Mapping[str, str]) -> dict[str, Range]:

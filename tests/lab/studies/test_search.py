@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, create_trial
 
 from regard.core.errors import RegardError
 from regard.core.ranges import Choice, LogUniform, Uniform
-from regard.lab.studies.arms import parse_arms
+from regard.lab.studies.arms import Arm, parse_arms
 from regard.lab.studies.search import Search, Space
 
 SPACE: Space = {"learning_rate": LogUniform(1e-4, 1e-2), "ngrams": Choice(("1", "2", "3"))}
@@ -73,7 +73,7 @@ def test_a_space_that_cannot_be_searched_is_refused(given: dict[str, Any], says:
     ("given", "says"),
     [
         ({"trials": 1}, "tune=1: a search needs at least two trials"),
-        ({"trials": 3, "sampler": "grid"}, "unknown sampler 'grid'; choose random or tpe"),
+        ({"trials": 3, "sampler": "cmaes"}, "unknown sampler 'cmaes'; choose"),
         ({"trials": 3, "seed": -1}, "the seed of a search is 0 or more"),
     ],
 )
@@ -148,3 +148,30 @@ def test_batches_of_tpe_do_not_depend_on_how_many_trials_there_are() -> None:
     first = list(Search(9, "tpe").batches())
     assert list(Search(20, "tpe").batches())[: len(first)] == first
     assert [n for batch in Search(20, "tpe").batches() for n in batch] == list(range(20))
+
+
+def test_a_grid_tries_every_choice_once_and_the_default_first() -> None:
+    rates = ("learning_rate=0.0003,0.001,0.003",)
+    search = Search(3, "grid", space=rates)
+    space = search.spaces("mqar", [Arm("a", "gpt")], [])["a"]
+    assert list(space) == ["learning_rate"], "no default ranges"
+    default = {"learning_rate": "0.001"}
+    tried = [search.suggest("a", k, space, default).params["learning_rate"] for k in range(3)]
+    assert tried == ["0.001", "0.0003", "0.003"]
+    outside = Search(4, "grid", space=rates)
+    default = {"learning_rate": "0.01"}
+    assert [outside.suggest("a", k, space, default).params for k in range(4)] == [
+        {}, *({"learning_rate": rate} for rate in ("0.0003", "0.001", "0.003"))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trials", "space", "says"),
+    [
+        (3, "learning_rate=1e-4..1e-2", "a grid needs values of learning_rate"),
+        (5, "learning_rate=0.001,0.01,0.1", "the grid has 3 combinations, not 5"),
+    ],
+)
+def test_a_grid_that_is_none_is_refused(trials: int, space: str, says: str) -> None:
+    with pytest.raises(RegardError, match=says):
+        Search(trials, "grid", space=(space,)).spaces("mqar", [Arm("a", "gpt")], [])

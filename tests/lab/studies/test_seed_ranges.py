@@ -101,6 +101,22 @@ def test_only_the_arms_of_undecided_comparisons_get_more_seeds(
     assert extended[2].message.startswith("up to 6 seeds, because transformer and mean are")
 
 
+def test_arms_of_other_claims_get_more_seeds(world: World, tmp_path: Path) -> None:
+    events: list[Event] = []
+    asked = iter([("cnn",), ("cnn", "mean"), ()])
+    found = compare(
+        ranged("mean,cnn", tmp_path), on_event=events.append, also=lambda comparison: next(asked)
+    )
+    assert world.ran[6:] == [("cnn", 3), ("mean", 3), ("mean", 4), ("cnn", 4)]
+    assert {row.arm.name: row.seeds for row in found.arms} == {"cnn": 5, "mean": 5}
+    assert found.verdicts[0].seeds == 3, "it was decided by three"
+    told = [event.message for event in events if event.kind == "extended"]
+    assert told == [
+        "up to 4 seeds, because claims about cnn are undecided",
+        "up to 5 seeds, because claims about cnn, mean are undecided",
+    ]
+
+
 def test_the_verdict_has_the_p_of_any_look(world: World, tmp_path: Path) -> None:
     found = compare(ranged("mean,transformer", tmp_path))
     fixed = compare(declared("classification", "mean,transformer", out=tmp_path, seeds=8))

@@ -1,6 +1,6 @@
-"""The table of published findings: their sources, their settings here, and their verdicts.
+"""The table of published findings: their sources, their settings here, and how they are decided.
 
-Settings are smaller than the published ones, so that each takes less than an hour on two cores.
+Settings are smaller than the published ones, so that each takes at most an hour on two cores.
 """
 
 from collections.abc import Sequence
@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.core.settings import key_of
 from regard.lab.labs.collection import Member
-from regard.lab.labs.comparison import Result, Values
+from regard.lab.labs.comparison import Plan, Result, Values
 from regard.lab.labs.equal import equal_parameters
 from regard.lab.labs.intervals import in_words, interval
 from regard.lab.labs.replications.curves import (
@@ -21,27 +20,35 @@ from regard.lab.labs.replications.curves import (
     lengths_findings,
 )
 from regard.lab.labs.replications.outcomes import (
-    AGREES,
-    UNCLEAR,
-    Outcome,
+    Finding,
+    Verdict,
     above,
-    all_of,
     at_lengths,
     below,
     better,
-    difference,
-    mean_of,
+    both,
+    fails,
     member,
-    solved,
-    unsolved,
-    written,
+    solves,
 )
 from regard.lab.studies.arms import Arm
 
-PERFECT, HALF = 0.95, 0.5  # accuracies that are called solved, and not solved
-ZOOLOGY = "Arora et al. 2023, figure 2"
-#: The learning rate falls to zero at the end of the steps.
-TRAINING: Values = {"schedule": "linear", "learning_rate": 3e-3, "dropout": 0.0}
+ZOOLOGY = "Arora et al. 2023 (2312.04927), figure 2"
+OLSSON = "Olsson et al. 2022 (2209.11895)"
+VELICKOVIC = "Veličković et al. 2024 (2410.01104)"
+ENTMAX = "Vasylenko et al. 2025 (2506.16640), table 1"
+KAZEMNEJAD = "Kazemnejad et al. 2023 (2305.19466)"
+POWER = "Power et al. 2022 (2201.02177); Nanda et al. 2023 (2301.05217)"
+GRAZZI = "Grazzi et al. 2025 (2411.12537)"
+SIEMS = "Siems et al. 2025 (2502.10297)"
+KIMI = "Kimi team 2025 (2510.26692)"
+
+#: A constant rate, a running mean of the weights, and patience: trained until validation stops.
+TRAINING: Values = {
+    "schedule": "constant", "average": 0.99, "patience": 8, "evaluate_every": 50, "dropout": 0.0,
+    "batch_size": 64, "steps": 2000, "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
+}  # fmt: skip
+QUICK: Values = {"learning_rate": 3e-3, "steps": 300, "examples": 5000, "held_out": 200}
 
 
 def gpt(name: str, *settings: str) -> Arm:
@@ -49,32 +56,11 @@ def gpt(name: str, *settings: str) -> Arm:
     return Arm(name, "gpt", settings)
 
 
-def recall_outcomes(result: Result) -> list[Outcome]:
-    """Compare two layers of attention with one, and with states of constant size."""
-    known = solved(result, "2 layers", PERFECT)
-    behind = all_of(*(better(result, "2 layers", name) for name in ("linear", "retention")))
-    return [
-        Outcome(
-            "attention solves associative recall", ZOOLOGY, "about 100 %, 2 layers",
-            written(result, "2 layers"), mean_of(result, "2 layers"), known,
-        ),
-        Outcome(
-            "one layer of attention does not", "When recalling in-context (2508.19029)", "fails",
-            written(result, "1 layer"), difference(result, "2 layers", "1 layer"),
-            all_of(known, unsolved(result, "1 layer", HALF)),
-        ),
-        Outcome(
-            "states of constant size recall less at the same width", ZOOLOGY,
-            "attention ahead of all models without it", written(result, "linear", "retention"),
-            difference(result, "2 layers", "linear"), all_of(known, behind),
-        ),
-        Outcome(
-            "the delta rule recalls what linear attention forgets",
-            "Yang et al. 2024 (2406.06484)", "DeltaNet about 100 %, linear attention less",
-            written(result, "delta", "linear"), difference(result, "delta", "linear"),
-            better(result, "delta", "linear"),
-        ),
-    ]  # fmt: skip
+def equal(plan: Plan) -> Plan:
+    """Give all arms the parameters of the reference."""
+    return replace(
+        plan, arms=equal_parameters(plan.task, plan.arms, plan.overrides, plan.reference)
+    )
 
 
 RECALL = member(
@@ -88,39 +74,65 @@ RECALL = member(
         gpt("retention", "attention=retention"),
         gpt("delta", "attention=delta"),
     ],
-    recall_outcomes,
+    [
+        Finding("attention solves associative recall", ZOOLOGY, "about 100 %, 2 layers",
+                solves("2 layers"), ("2 layers",)),
+        Finding("one layer of attention does not", "When recalling in-context (2508.19029)",
+                "fails", fails("1 layer"), ("1 layer", "2 layers")),
+        Finding("states of constant size recall less at the same width", ZOOLOGY,
+                "attention ahead of all models without it",
+                both(better("2 layers", "linear"), better("2 layers", "retention")),
+                ("linear", "2 layers", "retention")),
+        Finding("the delta rule recalls what linear attention forgets",
+                "Yang et al. 2024 (2406.06484)", "DeltaNet about 100 %, linear attention less",
+                better("delta", "linear"), ("delta", "linear")),
+    ],
     pairs=[("delta", "linear")],
+    differs="8,192 symbols, 100,000 examples, up to 64 epochs at four rates there; {symbols} "
+    "symbols, {pairs} pairs among {train_length} here",
+    hours=0.6,
     settings={
         **TRAINING,
-        "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1, "layers": 2,
-        "feedforward": 128, "position": "rotary", "steps": 700, "batch_size": 64,
-        "evaluate_every": 100,
+        "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1,
+        "position": "rotary", "steps": 1000,
     },
-    quick={
-        "symbols": 32, "train_length": 16, "pairs": 2, "width": 32, "steps": 300, "batch_size": 32,
-        "examples": 5000, "held_out": 200,
+    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32, "batch_size": 32},
+)  # fmt: skip
+
+HYBRID = member(
+    "hybrid",
+    "How many layers of full attention does recall need?",
+    "mqar",
+    [
+        gpt("none", "attention=linear"),
+        gpt("1 of 4", "attention=linear*3/multi-head"),
+        gpt("2 of 4", "attention=linear/multi-head"),
+        gpt("all", "attention=multi-head"),
+    ],
+    [
+        Finding("recall jumps with the first layers of full attention", "Wang et al. 2025 "
+                "(2507.06457)", "recall rises up to one layer in three to six",
+                better("1 of 4", "none"), ("1 of 4", "none")),
+        Finding("one layer of full attention in four recalls as much as four", "Wang et al. 2025 "
+                "(2507.06457)", "little gain beyond one in three to six",
+                better("all", "1 of 4"), ("all", "1 of 4")),
+    ],
+    pairs=[("all", "1 of 4")],
+    differs="72 models of 340 million and 1.3 billion there; 4 layers of width {width} here",
+    hours=0.6,
+    settings={
+        **TRAINING,
+        "symbols": 128, "train_length": 32, "pairs": 4, "layers": 4, "heads": 1, "width": 48,
+        "feedforward": 96, "position": "rotary", "steps": 1000,
     },
+    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32, "batch_size": 32},
 )  # fmt: skip
 
 
-def induction_outcomes(result: Result) -> list[Outcome]:
-    """Compare one layer with two, and measure how sudden two layers learn."""
-    curves: dict[str, Curves] = result.measured
-    rise = interval(curves["2 layers"].rises()) if "2 layers" in curves else interval([])
-    known = solved(result, "2 layers", PERFECT)
-    source = "Olsson et al. 2022 (2209.11895)"
-    return [
-        Outcome(
-            "two layers form induction heads, one does not", source, "picture",
-            written(result, "2 layers", "1 layer"), difference(result, "2 layers", "1 layer"),
-            all_of(known, unsolved(result, "1 layer", HALF)),
-        ),
-        Outcome(
-            "induction heads form in a phase change", source, "picture",
-            "from 10 to 90 % of the gain in " + in_words(rise) + " times the steps before",
-            rise[0], all_of(known, below(rise, 1.0)),
-        ),
-    ]  # fmt: skip
+def rises(result: Result) -> tuple[float, float, float]:
+    """Return the steps of the rise over the steps before it."""
+    curves: dict[str, Curves] = result.measured or {}
+    return interval(curves["2 layers"].rises() if "2 layers" in curves else [])
 
 
 INDUCTION = member(
@@ -128,17 +140,23 @@ INDUCTION = member(
     "Does a repetition need two layers, and are they learned suddenly?",
     "induction",
     [gpt("2 layers"), gpt("1 layer", "layers=1")],
-    induction_outcomes,
+    [
+        Finding("two layers form induction heads, one does not", OLSSON, "picture",
+                both(solves("2 layers"), fails("1 layer")), ("2 layers", "1 layer")),
+        Finding("induction heads form in a phase change", OLSSON, "picture",
+                both(solves("2 layers"), lambda result: below(rises(result), 2.0)), ("2 layers",),
+                lambda result: "from 10 to 90 % of the gain in " + in_words(rises(result))
+                + " times the steps before; 21 without a phase change"),
+    ],
+    differs="text there, random symbols here; a phase change is a rise in less than twice the "
+    "steps before it",
+    hours=0.4,
     settings={
         **TRAINING,
-        "symbols": 32, "train_length": 24, "width": 32, "heads": 1, "layers": 2,
-        "feedforward": 128, "position": "learned", "steps": 2000, "batch_size": 32,
-        "learning_rate": 2e-3, "evaluate_every": 40, "held_out": 300,
+        "symbols": 32, "train_length": 24, "heads": 1, "position": "learned", "batch_size": 32,
+        "evaluate_every": 20, "patience": 15, "held_out": 300,
     },
-    quick={
-        "symbols": 16, "train_length": 12, "steps": 400, "examples": 5000, "held_out": 100,
-        "evaluate_every": 10,
-    },
+    quick={**QUICK, "symbols": 16, "train_length": 12, "steps": 400, "evaluate_every": 10},
     measure=curves_of,
     figures=lambda result: learning_findings(result.measured, "Learning to continue a repetition"),
 )  # fmt: skip
@@ -147,30 +165,12 @@ INDUCTION = member(
 SIZES = (16, 64, 256, 1024)
 
 
-def retrieval_outcomes(result: Result) -> list[Outcome]:
-    """Compare the accuracy at more items than in training with that of the trained number."""
-    scores: Lengths = result.measured
-    levels = next(pair for pair in result.plan.overrides if key_of(pair) == "levels")
-    plain = scores.get("softmax", {n: [] for n in SIZES})
-    means = {n: interval(values) for n, values in plain.items()}
-    drop = interval([a - b for a, b in zip(plain[SIZES[0]], plain[SIZES[-1]], strict=True)])
-    says = ", ".join(f"{100 * mean:.1f} at {n}" for n, (mean, _, _) in means.items())
-    source = "Veličković et al. 2024 (2410.01104)"
-    return [
-        Outcome(
-            f"attention disperses: the maximum of more items is missed ({levels})", source,
-            "98.6 / 94.3 / 81.3 / 53.8 % at 16 / 64 / 256 / 1k items", f"{says} %", drop[0],
-            above(drop, 0.1) if above(means[SIZES[0]], 0.8) == AGREES else UNCLEAR,
-        ),
-        Outcome(
-            f"scalable softmax disperses less ({levels})", "Nakanishi 2025 (2501.19399)",
-            "longer texts are read better; for a temperature by entropy, Veličković et al. have "
-            "57.7 % in place of 53.8 % at 1k",
-            written(result, "scalable-softmax", "softmax"),
-            difference(result, "scalable-softmax", "softmax"),
-            better(result, "scalable-softmax", "softmax"),
-        ),
-    ]  # fmt: skip
+def at_sizes(result: Result) -> str:
+    """Return the scores of softmax at each number of items."""
+    scores: Lengths = result.measured or {}
+    return ", ".join(
+        f"{100 * np.mean(values):.1f} at {n}" for n, values in scores.get("softmax", {}).items()
+    )
 
 
 def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -> Member:
@@ -183,15 +183,26 @@ def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -
             Arm("softmax", "transformer", ()),
             Arm("scalable-softmax", "transformer", ("normalize=scalable-softmax",)),
         ],
-        retrieval_outcomes,
+        [
+            Finding(f"attention disperses: the maximum of 1,024 items is missed ({levels} levels)",
+                    VELICKOVIC, "98.6 / 94.3 / 81.3 / 53.8 % at 16 / 64 / 256 / 1k items",
+                    fails("softmax", 0.9), ("softmax",), at_sizes),
+            Finding(f"scalable softmax disperses less ({levels} levels)",
+                    "Nakanishi 2025 (2501.19399)",
+                    "longer texts are read better; for a temperature by entropy, 57.7 % in place "
+                    "of 53.8 % at 1k (2410.01104)", better("scalable-softmax", "softmax"),
+                    ("scalable-softmax", "softmax")),
+        ],
+        differs="priorities are real numbers there, {levels} levels here, of which the highest "
+        "of many items is almost always the same; trained on {shortest} to {train_length} items",
+        hours=1.0,
         settings={
             **TRAINING,
             "levels": levels, "classes": classes, "train_length": 16, "shortest": 5,
-            "test_length": 1024, "length": 1100, "held_out": 500, "width": 32, "heads": 1,
-            "layers": 1, "feedforward": 64, "position": "none", "steps": steps, "batch_size": 64,
-            "evaluate_every": 250,
+            "test_length": 1024, "length": 1100, "held_out": 500, "heads": 1, "layers": 1,
+            "feedforward": 64, "position": "none", "steps": steps, "evaluate_every": 100,
         },
-        quick={"steps": 400, "levels": 16, "classes": 4, "examples": 5000, "held_out": 100},
+        quick={**QUICK, "steps": 400, "levels": 16, "classes": 4, "held_out": 100},
         measure=lambda result: at_lengths(result, SIZES),
         figures=lambda result: lengths_findings(result.measured, "The maximum of more items"),
     )  # fmt: skip
@@ -201,80 +212,63 @@ RETRIEVAL = retrieval(
     "max-retrieval", "Does softmax find the maximum of more items than in training?", 32, 10, 2500
 )
 RETRIEVAL_FINE = retrieval(
-    "max-retrieval-128", "Does it with more levels, of which the highest is rare?", 128, 4, 3000
+    "max-retrieval-512", "Does it where the highest priorities are rare?", 512, 4, 4000
 )
-
-
-def indexing_outcomes(result: Result) -> list[Outcome]:
-    """Compare PoPE with rotary positions."""
-    return [
-        Outcome(
-            "PoPE separates what from where", "Gopalakrishnan et al. 2025 (2509.10534)",
-            "rotary 11.2 %, PoPE 94.8 %, 3 seeds", written(result, "rotary", "pope"),
-            difference(result, "pope", "rotary"), better(result, "pope", "rotary"),
-        )
-    ]  # fmt: skip
-
 
 INDEXING = member(
     "indirect-indexing",
     "Which positions find the symbol so many places away from another?",
     "indirect-indexing",
     [gpt("rotary", "position=rotary"), gpt("pope", "position=pope")],
-    indexing_outcomes,
+    [
+        Finding("PoPE separates what from where", "Gopalakrishnan et al. 2025 (2509.10534)",
+                "rotary 11.2 %, PoPE 94.8 %, 3 seeds", better("pope", "rotary"),
+                ("pope", "rotary")),
+    ],
+    differs="longer texts and larger shifts there; {train_length} symbols, shifts to {reach} here",
+    hours=0.8,
     settings={
         **TRAINING,
-        "symbols": 8, "train_length": 6, "reach": 2, "width": 64, "heads": 2, "layers": 2,
-        "feedforward": 128, "steps": 3000, "batch_size": 64, "evaluate_every": 300,
+        "symbols": 8, "train_length": 6, "reach": 2, "width": 64, "steps": 3000, "patience": 12,
     },
-    quick={"steps": 200, "examples": 5000, "held_out": 200},
+    quick={**QUICK, "steps": 200},
 )  # fmt: skip
 
 
 FACTORS = (8, 16, 32)
 
 
-def sorting_outcomes(result: Result) -> list[Outcome]:
-    """Compare results without a mistake beyond the trained length."""
-    scores: Lengths = result.measured
+def by_factor(result: Result) -> str:
+    """Return the scores at 1, 2 and 4 times the trained length."""
+    scores: Lengths = result.measured or {}
     says = "; ".join(
         f"{name} " + " / ".join(f"{100 * np.mean(values):.1f}" for values in by_length.values())
         for name, by_length in scores.items()
     )
-    trained = f"{says} % at {' / '.join(map(str, FACTORS))} symbols, trained on up to 8"
-    source = "Vasylenko et al. 2025 (2506.16640), table 1"
-    return [
-        Outcome(
-            "softmax does not sort beyond the trained length", source, "0 / 0 % at 2 / 4 times",
-            trained, mean_of(result, "softmax"),
-            all_of(*(below(interval(scores.get("softmax", {}).get(n, [])), 0.05)
-                     for n in FACTORS[1:])),
-        ),
-        Outcome(
-            "adaptive entmax sorts longer inputs than softmax", source,
-            "100 / 79.7 % in place of 0 / 0 % at 2 / 4 times", trained,
-            difference(result, "adaptive-entmax", "softmax"),
-            better(result, "adaptive-entmax", "softmax"),
-        ),
-    ]  # fmt: skip
+    return f"{says} % at {' / '.join(map(str, FACTORS))} symbols, trained on up to 8"
 
 
 SORTING = member(
     "sorting",
     "Which normaliser sorts more symbols than in training?",
     "sorting",
+    [gpt("softmax"), gpt("adaptive-entmax", "normalize=adaptive-entmax")],
     [
-        gpt("softmax"),
-        gpt("adaptive-entmax", "normalize=adaptive-entmax"),
+        Finding("softmax does not sort twice the trained length", ENTMAX, "0 %",
+                fails("softmax", 0.5), ("softmax",), by_factor),
+        Finding("adaptive entmax sorts longer inputs than softmax", ENTMAX,
+                "100 / 79.7 % in place of 0 / 0 % at 2 / 4 times",
+                better("adaptive-entmax", "softmax"), ("adaptive-entmax", "softmax"), by_factor),
     ],
-    sorting_outcomes,
+    differs="larger models, ALiBi and no positions by head, longer training there; trained on "
+    "{shortest} to {train_length} symbols, tested on {test_length}",
+    hours=1.5,
     settings={
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 16, "held_out": 500,
-        "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "none",
-        "steps": 2000, "batch_size": 64, "evaluate_every": 200,
+        "position": "none", "steps": 3000,
     },
-    quick={"steps": 300, "symbols": 8, "examples": 5000, "held_out": 100},
+    quick={**QUICK, "symbols": 8, "held_out": 100},
     measure=lambda result: at_lengths(result, FACTORS),
     figures=lambda result: lengths_findings(result.measured, "Results without a mistake"),
 )  # fmt: skip
@@ -282,67 +276,50 @@ SORTING = member(
 
 POSITIONS = ("none", "t5-bias", "alibi", "rotary", "learned")
 
-
-def length_outcomes(result: Result) -> list[Outcome]:
-    """Compare positions on longer inputs than in training."""
-    source = "Kazemnejad et al. 2023 (2305.19466)"
-    return [
-        Outcome(
-            "no positions extrapolate better than rotary and learned ones", source,
-            "ranking: none, T5 bias, ALiBi, rotary, absolute",
-            written(result, *POSITIONS), difference(result, "none", "rotary"),
-            all_of(better(result, "none", "rotary"), better(result, "none", "learned")),
-        ),
-        Outcome(
-            "T5's bias extrapolates better than rotary positions", source,
-            "ranking: none, T5 bias, ALiBi, rotary, absolute", written(result, "t5-bias", "rotary"),
-            difference(result, "t5-bias", "rotary"), better(result, "t5-bias", "rotary"),
-        ),
-    ]  # fmt: skip
-
-
 LENGTHS = member(
     "length",
     "Which positions sort longer inputs than in training?",
     "sorting",
     [gpt(name, f"position={name}") for name in POSITIONS],
-    length_outcomes,
-    pairs=[("t5-bias", "rotary")],
+    [
+        Finding("no positions extrapolate better than rotary and learned ones", KAZEMNEJAD,
+                "ranking: none, T5 bias, ALiBi, rotary, absolute",
+                both(better("none", "rotary"), better("none", "learned")),
+                ("none", "rotary", "learned")),
+        Finding("T5's bias extrapolates better than rotary positions", KAZEMNEJAD,
+                "ranking: none, T5 bias, ALiBi, rotary, absolute", better("t5-bias", "rotary"),
+                ("t5-bias", "rotary")),
+        Finding("ALiBi extrapolates better than rotary positions", "Press et al. 2022 (2108.12409)",
+                "perplexity of longer texts", better("alibi", "rotary"), ("alibi", "rotary")),
+        Finding("rotary positions extrapolate better than learned ones", "Su et al. 2021 "
+                "(2104.09864)", "any length", better("rotary", "learned"), ("rotary", "learned")),
+    ],
+    pairs=[("t5-bias", "rotary"), ("alibi", "rotary"), ("rotary", "learned")],
+    differs="one of their tasks, trained on {shortest} to {train_length} symbols and tested on "
+    "{test_length}; {layers} layers",
+    hours=1.5,
     settings={
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 12, "held_out": 500,
-        "metric": "accuracy", "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
-        "steps": 1000, "batch_size": 64, "evaluate_every": 100,
+        "metric": "accuracy", "steps": 1500,
     },
-    quick={"steps": 200, "symbols": 8, "examples": 5000, "held_out": 100},
+    quick={**QUICK, "steps": 200, "symbols": 8, "held_out": 100},
 )  # fmt: skip
 
 
-def grokking_outcomes(result: Result) -> list[Outcome]:
-    """Compare weight decay with none, and the steps of memorising with those of generalising."""
-    curves: dict[str, Curves] = result.measured
+def delay(result: Result) -> tuple[float, float, float]:
+    """Return the steps up to 90 % of validation over those up to a training loss of 0.05 nats."""
+    curves: dict[str, Curves] = result.measured or {}
     ratios: list[float] = []
     if decayed := curves.get("weight decay 1"):
         pairs = zip(decayed.learned(0.05), decayed.first(0.9), strict=True)
         ratios = [late / max(early, 1.0) for early, late in pairs]
-    ratio = interval(ratios)
-    says = f"validation exceeds 90 % after {in_words(ratio)} times the steps of memorising"
-    source = "Power et al. 2022 (2201.02177); Nanda et al. 2023 (2301.05217)"
-    share = next(pair for pair in result.plan.overrides if key_of(pair) == "share")
-    return [
-        Outcome(
-            f"sums are memorised first and generalised late ({share})", source,
-            "test accuracy reaches 100 % long after training accuracy",
-            f"{written(result, 'weight decay 1')}; {says}", ratio[0],
-            all_of(solved(result, "weight decay 1", PERFECT), above(ratio, 2.0)),
-        ),
-        Outcome(
-            f"weight decay makes them generalise ({share})", source,
-            "most with weight decay", written(result, "weight decay 1", "no weight decay"),
-            difference(result, "weight decay 1", "no weight decay"),
-            better(result, "weight decay 1", "no weight decay"),
-        ),
-    ]  # fmt: skip
+    return interval(ratios)
+
+
+def late(result: Result) -> Verdict:
+    """Judge whether validation takes twice the steps of memorising."""
+    return above(delay(result), 2.0)
 
 
 def grokking(name: str, question: str, share: float, steps: int) -> Member:
@@ -352,15 +329,28 @@ def grokking(name: str, question: str, share: float, steps: int) -> Member:
         question,
         "modular-addition",
         [gpt("weight decay 1", "weight_decay=1"), gpt("no weight decay", "weight_decay=0")],
-        grokking_outcomes,
+        [
+            Finding(f"sums are memorised first and generalised late ({100 * share:.0f} %)", POWER,
+                    "test accuracy reaches 100 % long after training accuracy",
+                    both(solves("weight decay 1"), late), ("weight decay 1",),
+                    lambda result: "validation exceeds 90 % after " + in_words(delay(result))
+                    + " times the steps of memorising"),
+            Finding(f"weight decay makes them generalise ({100 * share:.0f} %)", POWER,
+                    "most with weight decay", better("weight decay 1", "no weight decay"),
+                    ("weight decay 1", "no weight decay")),
+        ],
+        differs="modulus 113, 30 % of the pairs, 25,000 steps there; modulus {modulus}, a share "
+        "of {share}, {steps} steps here",
+        hours=1.5,
+        search=None,  # the papers' rate
         settings={
             **TRAINING,
             "modulus": 53, "share": share, "width": 64, "heads": 4, "layers": 1,
             "feedforward": 256, "position": "learned", "length": 16, "steps": steps,
-            "batch_size": 5000, "learning_rate": 1e-3, "schedule": "constant", "patience": 0,
-            "average": 0, "evaluate_every": 50,
+            "batch_size": 5000, "learning_rate": 1e-3, "patience": 80, "average": 0,
         },
         quick={"modulus": 23, "steps": 1500, "evaluate_every": 25},
+        seeds=(3, 6),
         measure=curves_of,
         figures=lambda result: learning_findings(result.measured, "Validation accuracy"),
     )  # fmt: skip
@@ -370,9 +360,93 @@ GROKKING = grokking(
     "grokking",
     "Does a network generalise addition long after it has memorised the examples?",
     0.4,
-    4000,
+    8000,
 )
-GROKKING_LESS = grokking("grokking-30", "Does it with fewer examples to memorise?", 0.3, 6000)
+GROKKING_LESS = grokking("grokking-30", "Does it with fewer examples to memorise?", 0.3, 20_000)
+
+
+#: One layer without positions, tested at twice the trained length.
+TRACKING: Values = {
+    **TRAINING, "layers": 1, "position": "none", "train_length": 32, "test_length": 64,
+    "examples": 20_000, "held_out": 500, "patience": 12,
+}  # fmt: skip
+
+PARITY = member(
+    "parity",
+    "Which states count modulo 2 beyond the trained length?",
+    "counting",
+    [
+        gpt("β in (0, 2)", "attention=delta-reach-2"),
+        gpt("β in (0, 1)", "attention=delta"),
+        gpt("attention", "attention=multi-head"),
+    ],
+    [
+        Finding("with negative eigenvalues the delta rule learns parity", GRAZZI, "100 %",
+                solves("β in (0, 2)", 0.99), ("β in (0, 2)",)),
+        Finding("without them it does not", GRAZZI, "at chance (theorem 1)",
+                fails("β in (0, 1)", 0.9), ("β in (0, 1)", "β in (0, 2)")),
+        Finding("softmax attention of one layer does not learn parity", "Hahn 2020 (1906.06755)",
+                "theorem", fails("attention", 0.9), ("attention", "β in (0, 2)")),
+    ],
+    differs="3 to 40 bits, tested on 40 to 256 there; 2 to {train_length} here, {test_length}",
+    hours=1.0,
+    settings=TRACKING,
+    quick={**QUICK, "steps": 600, "train_length": 16, "test_length": 32},
+)  # fmt: skip
+
+
+def products(name: str, question: str, task: str, least: int, most: int, **own: object) -> Member:
+    """Return a replication about products of Householder steps."""
+    what = "sums modulo 3" if task == "counting" else f"S{own['points']}"
+    few, many = (f"{n} product{'s' if n > 1 else ''}" for n in (least, most))
+
+    def arm(label: str, number: int) -> Arm:
+        return gpt(label, "attention=delta-reach-2" + (f"-products-{number}" if number > 1 else ""))
+
+    return member(
+        name,
+        question,
+        task,
+        [arm(many, most), arm(few, least)],
+        [
+            Finding(f"{most} Householder products learn {what}", SIEMS, "100 %",
+                    solves(many), (many,)),
+            Finding(f"{least} of them learn{'s' if least == 1 else ''} {what} less well", SIEMS,
+                    "fails beyond the trained length", better(many, few), (many, few)),
+        ],
+        differs="128 symbols, tested on 512 there; 2 to {train_length} here, {test_length}",
+        hours=1.5,
+        settings={**TRACKING, **own},
+        quick={**QUICK, "steps": 300, "train_length": 8, "test_length": 16},
+    )  # fmt: skip
+
+
+MODULAR = products(
+    "modular-counting", "Do rotations need two reflections?", "counting", 1, 2,
+    modulus=3, train_length=16, test_length=32,
+)  # fmt: skip
+PERMUTATIONS = products(
+    "permutations", "How many Householder products does S₃ need?", "permutations", 1, 2,
+    points=3, train_length=12, test_length=24, steps=4000,
+)  # fmt: skip
+
+STACK = member(
+    "stack",
+    "Does a decay per column help the delta rule?",
+    "stack",
+    [gpt("delta"), gpt("kda", "attention=kda")],
+    [
+        Finding("Kimi delta attention follows a stack better than the delta rule", KIMI,
+                "KDA ahead of Gated DeltaNet", better("kda", "delta"), ("kda", "delta")),
+    ],
+    differs="Gated DeltaNet, longer texts there; delta, {train_length} symbols here",
+    hours=1.0,
+    settings={
+        **TRAINING, "attention": "delta", "symbols": 8, "train_length": 24, "test_length": 24,
+        "layers": 1, "position": "none",
+    },
+    quick={**QUICK, "train_length": 12, "test_length": 12},
+)  # fmt: skip
 
 
 CHANGES = {
@@ -380,6 +454,11 @@ CHANGES = {
         "a gate behind the attention predicts better",
         "Qiu et al. 2025 (2505.06708)",
         "a lower loss, models of 1.7 and 15 billion",
+    ),
+    "exclusive": (
+        "outputs without their part along the own value predict better",
+        "Exclusive self-attention (2603.09078)",
+        "a lower loss; not worth it in nanochat's log",
     ),
     "differential": (
         "differential attention predicts better",
@@ -396,19 +475,12 @@ CHANGES = {
         "Henry et al. 2020 (2010.04245)",
         "a higher BLEU of translations with little data",
     ),
+    "delta hybrid": (
+        "three layers of delta in four predict better than attention alone",
+        "Wang et al. 2025 (2507.06457); Kimi team 2025 (2510.26692)",
+        "flat in the share of full attention, or lower with KDA",
+    ),
 }
-
-
-def language_outcomes(result: Result) -> list[Outcome]:
-    """Compare each change with plain attention."""
-    return [
-        Outcome(
-            finding, source, published, written(result, name, "plain"),
-            difference(result, name, "plain"), better(result, name, "plain", at_budget=True),
-        )
-        for name, (finding, source, published) in CHANGES.items()
-    ]  # fmt: skip
-
 
 LANGUAGE = member(
     "language",
@@ -417,24 +489,32 @@ LANGUAGE = member(
     [
         gpt("plain"),
         gpt("gated", "attention=gated"),
+        gpt("exclusive", "attention=multi-head+exclusive"),
         gpt("differential", "attention=differential"),
         gpt("forgetting", "attention=forgetting"),
         gpt("qk-norm", "score=scaled-dot+qk-norm"),
+        gpt("delta hybrid", "attention=delta*3/multi-head"),
     ],
-    language_outcomes,
+    [
+        Finding(*CHANGES[name], better(name, "plain", at_budget=True), (name, "plain"))
+        for name in CHANGES
+    ],
+    differs="hundreds of millions of parameters there; 340,000 letters of Python's own help text, "
+    "equal parameters and {steps} steps here",
+    hours=3.0,
     data="pydoc",
-    adapt=lambda plan: replace(
-        plan, arms=equal_parameters(plan.task, plan.arms, plan.overrides, "plain")
-    ),
+    adapt=equal,
     settings={
-        **TRAINING,
-        "width": 64, "heads": 2, "layers": 2, "feedforward": 256, "position": "rotary",
-        "dropout": 0.0, "length": 64, "steps": 500, "batch_size": 32, "evaluate_every": 100,
+        **TRAINING, "schedule": "linear", "average": 0, "patience": 0,
+        "width": 64, "layers": 4, "feedforward": 256, "position": "rotary",
+        "length": 64, "steps": 600, "batch_size": 32, "evaluate_every": 100,
     },
-    quick={"steps": 40, "width": 32},
+    quick={"learning_rate": 3e-3, "steps": 40, "width": 32},
+    seeds=(3, 10),
+    delta=0.5,
 )  # fmt: skip
 
 MEMBERS: Sequence[Member] = (
-    RECALL, INDUCTION, RETRIEVAL, RETRIEVAL_FINE, INDEXING, SORTING, LENGTHS, GROKKING,
-    GROKKING_LESS, LANGUAGE,
+    RECALL, HYBRID, INDUCTION, RETRIEVAL, RETRIEVAL_FINE, INDEXING, SORTING, LENGTHS, GROKKING,
+    GROKKING_LESS, PARITY, MODULAR, PERMUTATIONS, STACK, LANGUAGE,
 )  # fmt: skip

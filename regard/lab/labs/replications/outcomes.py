@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+from scipy import stats
 
 import regard
 from regard.lab.labs.collection import Member, finished
@@ -16,22 +17,60 @@ from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell
 from regard.lab.runs.convergence import ONE_LABEL, TRIVIAL, further_gain
 from regard.lab.studies.arms import Arm as Planned
+from regard.lab.studies.search import Search
+from regard.lab.studies.stopping import level
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.symbols import SymbolSettings
 
-Verdict = Literal["agrees", "disagrees", "cannot tell at this size"]
+Verdict = Literal["agrees", "disagrees", "equivalent", "undecided"]
 AGREES: Final = "agrees"
 DISAGREES: Final = "disagrees"
-UNCLEAR: Final = "cannot tell at this size"
-SEEDS, QUICK_SEEDS = 5, 3
+EQUAL: Final = "equivalent"  # within δ, where the finding is a difference
+UNDECIDED: Final = "undecided"
+SEEDS, QUICK_SEEDS = (3, 12), 3
+#: The rates of which every arm of an atlas has its best on validation, one trial each.
+RATES = Search(5, "grid", space=("learning_rate=0.0003,0.001,0.003,0.01,0.03",))
+
+Judge = Callable[[Result], Verdict]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A published finding, and how a rerun decides it.
+
+    ``source`` is the paper, ``published`` its figure, ``arms`` those whose scores are shown; the
+    difference of the first two is the value of the claim. ``measured`` has other numbers in words.
+    """
+
+    says: str
+    source: str
+    published: str
+    judge: Judge
+    arms: tuple[str, ...]
+    measured: Callable[[Result], str] = lambda result: ""
+
+    def outcome(self, result: Result) -> "Outcome":
+        """Return what a rerun says about the finding."""
+        here = [written(result, *self.arms), self.measured(result)]
+        rows = [row for row in map(result.arm, self.arms) if row]
+        return Outcome(
+            self.says,
+            self.source,
+            self.published,
+            "; ".join(part for part in here if part),
+            difference(result, *self.arms[:2]) if self.arms[1:] else mean_of(result, *self.arms),
+            self.judge(result),
+            max((int(row["seeds"]) for row in rows), default=0),
+            hours(result, self.arms),
+        )
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A published finding, what the rerun measured, and whether they agree.
 
-    ``source`` is the paper, ``published`` its figure, ``here`` the rerun's in words, ``value`` the
-    number on which the verdict rests.
+    ``here`` are the rerun's figures in words, ``value`` the number on which the verdict rests,
+    ``hours`` the hours of one core.
     """
 
     finding: str
@@ -40,20 +79,25 @@ class Outcome:
     here: str
     value: float
     verdict: Verdict
+    seeds: int
+    hours: float
 
     def row(self) -> list[Cell]:
         """Return the row of the summary."""
-        return [self.finding, self.source, self.published, self.here, self.verdict]
+        return [
+            self.finding, self.source, self.published, self.here, self.seeds,
+            round(self.hours, 2), self.verdict,
+        ]  # fmt: skip
 
 
-COLUMNS = ("finding", "source", "published", "here", "verdict")
+COLUMNS = ("finding", "source", "published", "here", "seeds", "core-hours", "verdict")
 
 
 def summary(rows: Sequence[Sequence[Cell]]) -> Findings:
-    """Return how many findings agree, disagree and are not decided, and the table of them."""
+    """Return how many findings have each verdict, and the table of them."""
     named = {
-        key: [str(row[0]) for row in rows if row[-1] == verdict]
-        for key, verdict in (("agree", AGREES), ("disagree", DISAGREES), ("unclear", UNCLEAR))
+        verdict: [str(row[0]) for row in rows if row[-1] == verdict]
+        for verdict in (AGREES, DISAGREES, EQUAL, UNDECIDED)
     }
     return Findings({}, {"rows": len(rows), **named}, tables={"summary": (COLUMNS, rows)})
 
@@ -63,11 +107,15 @@ def member(
     question: str,
     task: str,
     arms: Sequence[Planned],
-    outcomes: Callable[[Result], Sequence[Outcome]],
+    findings: Sequence[Finding],
     *,
+    differs: str,
+    hours: float,
     settings: Values,
     quick: Values,
-    seeds: int = SEEDS,
+    seeds: tuple[int, int] = SEEDS,
+    delta: float | None = None,
+    search: Search | None = RATES,
     data: str = "",
     pairs: Sequence[tuple[str, str]] = (),
     adapt: Callable[[Plan], Plan] = lambda plan: plan,
@@ -76,39 +124,62 @@ def member(
 ) -> Member:
     """Return a replication as a member of the lab.
 
-    Every arm is compared with the first one; ``pairs`` are compared as well.
+    Every arm is compared with the first one; ``pairs`` are compared as well. ``differs`` says what
+    differs from the paper's setting, with settings in braces. ``hours`` of one core are declared
+    for the whole replication before it runs. Seeds are added until every finding is decided.
     """
+
+    def told(result: Result) -> list[Outcome]:
+        return [one.outcome(result) for one in findings]
+
+    least, most = seeds
+    preset = Preset(most, settings, least=least, delta=delta, search=search)
     lab = ComparisonLab(
         question=question,
         task=task,
         arms=arms,
-        presets={data or task: Preset(seeds=seeds, settings=settings)},
+        presets={data or task: preset},
         adapt=lambda plan: adapt(replace(plan, ladder=pairs)),
         measure=measure,
+        also=lambda result: {
+            arm for one in findings if one.judge(result) == UNDECIDED for arm in one.arms
+        },
         page=Path(__file__).with_name("finding.md"),
         findings=lambda result: Findings.joined(
-            [described(name, result, outcomes(result)), figures(result)]
+            [described(name, differs, hours, result, told(result)), figures(result)]
         ),
     )
     return Member(
         name,
         lab,
-        lambda result: [one.row() for one in outcomes(result)],
+        lambda result: [one.row() for one in told(result)],
         quick=quick,
         quick_seeds=QUICK_SEEDS,
     )
 
 
-def described(name: str, result: Result, outcomes: Sequence[Outcome]) -> Findings:
+def described(
+    name: str, differs: str, declared: float, result: Result, outcomes: Sequence[Outcome]
+) -> Findings:
     """Return the outcomes, and the decided ones as claims, which hold if the rerun agrees."""
     numbered = {str(number): one for number, one in enumerate(outcomes, 1)}
     claims = {
         key: (one.value, one.verdict == AGREES)
         for key, one in numbered.items()
-        if one.verdict != UNCLEAR
+        if one.verdict != UNDECIDED
     }
     settings = dict(pair.split("=", 1) for pair in result.plan.overrides)
-    return Findings(claims, {"name": name, "outcomes": numbered, "settings": settings})
+    used = hours(result, [arm.name for arm in result.plan.arms])
+    about = {"differs": differs.format_map(settings), "declared": declared, "used": used}
+    return Findings(claims, {"name": name, "outcomes": numbered, **about})
+
+
+def hours(result: Result, names: Sequence[str]) -> float:
+    """Return the hours of one core that the runs and trials of arms took."""
+    tuned = result.record.get("tuning", {}).get("arms", {})
+    rows = [row for row in map(result.arm, dict.fromkeys(names)) if row]
+    runs = sum(row["seeds"] * (row["seconds"] or 0.0) for row in rows)
+    return float(runs + sum(tuned.get(row["name"], {}).get("seconds", 0.0) for row in rows)) / 3600
 
 
 def mean_of(result: Result, name: str) -> float:
@@ -134,23 +205,30 @@ def written(result: Result, *names: str) -> str:
     return f"{unit.heading(metric)}: {', '.join(parts)}"
 
 
-def better(result: Result, a: str, b: str, *, at_budget: bool = False) -> Verdict:
-    """Return "agrees" if there is evidence that arm a is better than b, "disagrees" if worse.
+def better(a: str, b: str, *, at_budget: bool = False) -> Judge:
+    """Judge whether arm a is better than b: "disagrees" if it is worse, or "equivalent".
 
     Only an arm that is `settled` and left the trivial answer counts as worse, and only with several
     seeds: one seed compares two models, not two methods. It need not be settled if the finding
     itself is about equal budgets (``at_budget``).
     """
-    gap, p = _compared(result, a, b)
-    if not p < 0.05:
-        return UNCLEAR
-    loser = b if gap > 0 else a
-    if min(result.arm(name).get("seeds", 0) for name in (a, b)) < 2:
-        return UNCLEAR
-    stuck = {TRIVIAL, ONE_LABEL} & {*result.arm(loser).get("ended", ())}
-    if stuck or not (at_budget or settled(result, loser, abs(gap))):
-        return UNCLEAR
-    return AGREES if loser == b else DISAGREES
+
+    def judge(result: Result) -> Verdict:
+        gap, p, same = _compared(result, a, b)
+        arms = [result.arm(name) for name in (a, b)]
+        if min(arm.get("seeds", 0) for arm in arms) < 2:
+            return UNDECIDED
+        if same:
+            return EQUAL if at_budget or all(arm["trained"] for arm in arms) else UNDECIDED
+        if not p < 0.05:
+            return UNDECIDED
+        loser = b if gap > 0 else a
+        stuck = {TRIVIAL, ONE_LABEL} & {*result.arm(loser).get("ended", ())}
+        if stuck or not (at_budget or settled(result, loser, abs(gap))):
+            return UNDECIDED
+        return AGREES if loser == b else DISAGREES
+
+    return judge
 
 
 def settled(result: Result, name: str, gap: float) -> bool:
@@ -176,36 +254,35 @@ def difference(result: Result, a: str, b: str) -> float:
     return _compared(result, a, b)[0]
 
 
-def _compared(result: Result, a: str, b: str) -> tuple[float, float]:
-    """Return how much better arm a is than b, and p; NaN if they were not compared."""
+def _compared(result: Result, a: str, b: str) -> tuple[float, float, bool]:
+    """Return how much better a is than b, p, and whether equivalent; NaN if not compared."""
     row, sign = result.verdict(a, b), 1.0
     if row is None:
         row, sign = result.verdict(b, a), -1.0
     if row is None:
-        return float("nan"), float("nan")
+        return float("nan"), float("nan"), False
     p = float("nan") if row["p"] is None else float(row["p"])
-    return sign * float(row["difference"]), p
+    return sign * float(row["difference"]), p, row.get("verdict") == "equivalent"
 
 
-def all_of(*verdicts: Verdict) -> Verdict:
-    """Return "disagrees" if one does, "agrees" if all do.
+def both(*judges: Judge) -> Judge:
+    """Judge several statements together: "agrees" if all do, else the worst of them."""
 
-    >>> all_of("agrees", "cannot tell at this size")
-    'cannot tell at this size'
-    """
-    if DISAGREES in verdicts:
-        return DISAGREES
-    return AGREES if set(verdicts) == {AGREES} else UNCLEAR
+    def judge(result: Result) -> Verdict:
+        verdicts = {one(result) for one in judges}
+        return next(one for one in (DISAGREES, UNDECIDED, EQUAL, AGREES) if one in verdicts)
+
+    return judge
 
 
 def above(value: Interval, threshold: float) -> Verdict:
     """Return whether an interval (mean, low, high) is above a threshold, below, or includes it.
 
     >>> above((0.5, 0.4, 0.6), 0.3), above((0.5, 0.4, 0.6), 0.5)
-    ('agrees', 'cannot tell at this size')
+    ('agrees', 'undecided')
     """
     _, low, high = value
-    return AGREES if low > threshold else DISAGREES if high < threshold else UNCLEAR
+    return AGREES if low > threshold else DISAGREES if high < threshold else UNDECIDED
 
 
 def below(value: Interval, threshold: float) -> Verdict:
@@ -214,24 +291,49 @@ def below(value: Interval, threshold: float) -> Verdict:
     return above((-mean, -high, -low), -threshold)
 
 
-def solved(result: Result, name: str, share: float) -> Verdict:
-    """Return whether an arm's interval is above a share, below it, or includes it.
+def solves(name: str, share: float = 0.95) -> Judge:
+    """Judge whether an arm's interval is above a share, below it, or includes it.
 
-    That it is below counts only if the arm is `settled`, and both only with several seeds.
+    That it is below counts only if the arm is `settled`, and both only with several seeds. If seeds
+    are added, the interval is that of any look.
     """
-    row = result.arm(name)
-    if row.get("seeds", 0) < 2:
-        return UNCLEAR
-    verdict = above((row["mean"], row["low"], row["high"]), share)
-    if verdict == DISAGREES and not settled(result, name, share - row["mean"]):
-        return UNCLEAR
-    return verdict
+
+    def judge(result: Result) -> Verdict:
+        row = result.arm(name)
+        if row.get("seeds", 0) < 2:
+            return UNDECIDED
+        mean, ends = row["mean"], (row["low"], row["high"])
+        wider = widening(int(row["seeds"]), result.looks)
+        low, high = (mean + wider * (end - mean) for end in ends)
+        verdict = above((mean, low, high), share)
+        if verdict == DISAGREES and not settled(result, name, share - mean):
+            return UNDECIDED
+        return verdict
+
+    return judge
 
 
-def unsolved(result: Result, name: str, share: float) -> Verdict:
-    """Return whether an arm's interval is below a share: the opposite of `solved`."""
-    opposite: dict[Verdict, Verdict] = {AGREES: DISAGREES, DISAGREES: AGREES, UNCLEAR: UNCLEAR}
-    return opposite[solved(result, name, share)]
+def fails(name: str, share: float = 0.5) -> Judge:
+    """Judge whether an arm's interval is below a share: the opposite of `solves`."""
+    opposite: dict[Verdict, Verdict] = {AGREES: DISAGREES, DISAGREES: AGREES}
+
+    def judge(result: Result) -> Verdict:
+        verdict = solves(name, share)(result)
+        return opposite.get(verdict, verdict)
+
+    return judge
+
+
+def widening(seeds: int, looks: tuple[int, ...]) -> float:
+    """Return by what a 95 % interval is wider if it holds at any look.
+
+    >>> widening(5, (5,)), round(widening(3, (3, 4, 5)), 2)
+    (1.0, 1.6)
+    """
+    if seeds not in looks:
+        return 1.0
+    t = stats.t(seeds - 1)
+    return float(t.isf(level(0.05, seeds, looks) / 2) / t.isf(0.025))
 
 
 def at_lengths(result: Result, lengths: Sequence[int]) -> dict[str, dict[int, list[float]]]:

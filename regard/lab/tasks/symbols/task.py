@@ -42,6 +42,7 @@ class SymbolTask(Tagging):
     """
 
     settings: SymbolSettings  # type: ignore[assignment]
+    perfect = 1.0
     scoring = Scoring("examples", METRICS["exact"], "most frequent answer", NO_ANSWER)
 
     @property

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from regard.lab.labs import LabRequest, open_lab
+from regard.lab.labs.collection import Member
 from regard.lab.labs.comparison import Result
 from regard.lab.labs.intervals import interval
 from regard.lab.labs.replications import findings
@@ -15,17 +16,22 @@ from regard.lab.labs.replications.curves import Curves
 from regard.lab.labs.replications.lab import LAB
 from regard.lab.labs.replications.outcomes import (
     AGREES,
+    COLUMNS,
     DISAGREES,
-    UNCLEAR,
+    EQUAL,
+    UNDECIDED,
+    Judge,
     above,
-    all_of,
     at_lengths,
     below,
     better,
+    both,
+    fails,
+    hours,
     settled,
-    solved,
+    solves,
     summary,
-    unsolved,
+    widening,
     written,
 )
 from regard.lab.reports.evidence import arms_of
@@ -49,37 +55,75 @@ def verdict(a: str, b: str, difference: float, p: float) -> dict[str, Any]:
 
 def result(arms: list[Any], verdicts: list[Any], measured: Any = None) -> Result:
     record = {"metric": "accuracy", "arms": arms, "verdicts": verdicts}
-    plan: Any = None
+    plan = findings.INDEXING.lab.plan(LabRequest(seeds=5))
     return Result(plan, Path(), record, [], measured)
+
+
+def outcomes(member: Member, arms: list[Any], verdicts: list[Any], measured: Any = None) -> Any:
+    """Return the outcomes of a member as its rows tell them, and its claims."""
+    seen = replace(result(arms, verdicts, measured), plan=member.lab.plan(LabRequest()))
+    return [dict(zip(COLUMNS, row, strict=True)) for row in member.rows(seen)], seen
 
 
 def test_a_verdict_needs_evidence_and_a_disagreement_a_trained_arm() -> None:
     arms = [arm("a", 0.5), arm("b", 0.4), arm("c", 0.3, trained=False)]
     ahead, none = verdict("a", "b", 0.1, 0.01), verdict("a", "b", 0.1, 0.2)
-    assert better(result(arms, [ahead]), "a", "b") == AGREES
-    assert better(result(arms, [ahead]), "b", "a") == DISAGREES
-    assert better(result(arms, [none]), "a", "b") == UNCLEAR
-    assert better(result(arms, []), "a", "b") == UNCLEAR
-    assert better(result(arms, [verdict("c", "a", -0.2, 0.01)]), "c", "a") == UNCLEAR
-    assert better(result(arms, [verdict("c", "a", -0.2, 0.01)]), "a", "c") == UNCLEAR
+    assert better("a", "b")(result(arms, [ahead])) == AGREES
+    assert better("b", "a")(result(arms, [ahead])) == DISAGREES
+    assert better("a", "b")(result(arms, [none])) == UNDECIDED
+    assert better("a", "b")(result(arms, [])) == UNDECIDED
     late = result(arms, [verdict("c", "a", -0.2, 0.01)])
-    assert better(late, "a", "c", at_budget=True) == AGREES
-    assert better(result(arms[:1], [ahead]), "a", "b") == UNCLEAR, "an arm without a result"
+    assert better("c", "a")(late) == UNDECIDED
+    assert better("a", "c")(late) == UNDECIDED
+    assert better("a", "c", at_budget=True)(late) == AGREES
+    assert better("a", "b")(result(arms[:1], [ahead])) == UNDECIDED, "an arm without a result"
     once = [arm("a", 0.5, seeds=1), arm("b", 0.4)]
-    assert better(result(once, [ahead]), "a", "b") == UNCLEAR, "two models, not two methods"
+    assert better("a", "b")(result(once, [ahead])) == UNDECIDED, "two models, not two methods"
     for row, above_most, below_half in [
         (arm("a", 0.99), AGREES, DISAGREES),
-        (arm("a", 0.955), UNCLEAR, DISAGREES),
+        (arm("a", 0.955), UNDECIDED, DISAGREES),
         (arm("a", 0.3), DISAGREES, AGREES),
-        (arm("a", 0.3, trained=False), UNCLEAR, UNCLEAR),
-        (arm("a", 0.99, seeds=1), UNCLEAR, UNCLEAR),
+        (arm("a", 0.3, trained=False), UNDECIDED, UNDECIDED),
+        (arm("a", 0.99, seeds=1), UNDECIDED, UNDECIDED),
     ]:
-        assert solved(result([row], []), "a", 0.95) == above_most
-        assert unsolved(result([row], []), "a", 0.5) == below_half
-    assert solved(result([], []), "a", 0.95) == UNCLEAR
+        assert solves("a")(result([row], [])) == above_most
+        assert fails("a")(result([row], [])) == below_half
+    assert solves("a")(result([], [])) == UNDECIDED
     assert written(result([], []), "a") == "accuracy, %: a: no result"
-    assert all_of(AGREES, AGREES) == AGREES
-    assert all_of(AGREES, UNCLEAR, DISAGREES) == DISAGREES
+
+
+def test_equivalent_arms_are_a_verdict_of_their_own() -> None:
+    same = {**verdict("a", "b", 0.002, 0.8), "verdict": "equivalent"}
+    arms = [arm("a", 0.5), arm("b", 0.5)]
+    assert better("a", "b")(result(arms, [same])) == EQUAL
+    assert better("b", "a")(result(arms, [same])) == EQUAL
+    rising = [arm("a", 0.5), arm("b", 0.5, trained=False)]
+    assert better("a", "b")(result(rising, [same])) == UNDECIDED
+    assert better("a", "b", at_budget=True)(result(rising, [same])) == EQUAL
+
+
+def test_the_worst_of_several_statements_decides() -> None:
+    def always(one: Any) -> Judge:
+        return lambda result: one
+
+    for given, expected in [
+        ((AGREES, AGREES), AGREES),
+        ((AGREES, EQUAL), EQUAL),
+        ((AGREES, EQUAL, UNDECIDED), UNDECIDED),
+        ((AGREES, UNDECIDED, DISAGREES), DISAGREES),
+    ]:
+        assert both(*map(always, given))(result([], [])) == expected
+
+
+def test_an_interval_of_any_look_is_wider() -> None:
+    near = arm("a", 0.965, half=0.014, seeds=3)
+    assert solves("a")(result([near], [])) == AGREES, "three seeds were declared"
+    looking = replace(
+        result([near], []), plan=findings.INDEXING.lab.plan(LabRequest(seeds=30, least=3))
+    )
+    assert solves("a")(looking) == UNDECIDED, "more seeds may follow"
+    factors = [widening(n, (3, 4, 5)) for n in (3, 4, 5)]
+    assert factors == sorted(factors, reverse=True), factors
 
 
 def test_an_arm_that_could_not_close_the_gap_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,30 +156,38 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
         verdict(name, "2 layers", -0.4, 0.001) for name in ("1 layer", "linear", "retention")
     ]
     verdicts += [verdict("delta", "linear", 0.4, 0.3)]
-    told = findings.recall_outcomes(result(arms, verdicts))
-    assert [one.verdict for one in told] == [AGREES, AGREES, AGREES, UNCLEAR]
-    assert told[0].here == "accuracy, %: 2 layers 99.0 (98.0 to 100.0)"
-    assert told[1].value == pytest.approx(0.4)
-    known = replace(result(arms, verdicts), plan=findings.RECALL.lab.plan(LabRequest()))
+    told, seen = outcomes(findings.RECALL, arms, verdicts)
+    assert [one["verdict"] for one in told] == [AGREES, AGREES, AGREES, UNDECIDED]
+    assert told[0]["here"] == "accuracy, %: 2 layers 99.0 (98.0 to 100.0)"
+    assert {one["seeds"] for one in told} == {5}
+    assert findings.RECALL.lab.also(seen) == {"delta", "linear"}
     page = findings.RECALL.lab.page
     assert page
-    described = findings.RECALL.lab.findings(known).described(page)
-    assert len(described.claims) == 3, "what cannot be told is no claim"
+    described = findings.RECALL.lab.findings(seen).described(page)
+    assert len(described.claims) == 3, "what is not decided is no claim"
     claim = described.claims[1]
-    assert (claim["value"], claim["holds"]) == (pytest.approx(0.4), True)
+    assert (claim["value"], claim["holds"]) == (pytest.approx(-0.4), True)
     assert claim["says"] == (
         "one layer of attention does not (When recalling in-context (2508.19029)): "
-        "accuracy, %: 1 layer 20.0 (19.0 to 21.0); agrees"
+        "accuracy, %: 1 layer 20.0 (19.0 to 21.0), 2 layers 99.0 (98.0 to 100.0); agrees"
     )
     about, *texts = described.sections[0].paragraphs
-    assert "here: 128 symbols, 4 pairs among 32, width 64, one rate." in about
+    assert "128 symbols, 4 pairs among 32 here." in about
+    assert "at most 0.6 hours of one core" in about
     assert len(texts) == 4
     assert texts[0].startswith("Published: about 100 %, 2 layers. attention solves")
-    assert len(told[0].row()) == 5
-    assert summary([one.row() for one in told]).described(LAB.page).answer == [
+    rows = findings.RECALL.rows(seen)
+    assert summary(rows).described(LAB.page).answer == [
         "Of 4 published findings 3 agree with the rerun.",
-        "Cannot be told at this size: the delta rule recalls what linear attention forgets.",
+        "Undecided: the delta rule recalls what linear attention forgets.",
     ]
+
+
+def test_the_hours_are_those_of_runs_and_trials() -> None:
+    seen = result([arm("a", 0.5), arm("b", 0.5)], [])
+    seen.record["tuning"] = {"arms": {"a": {"seconds": 3595.0}}}
+    assert hours(seen, ["a"]) == pytest.approx(1.0)
+    assert hours(seen, ["a", "b", "missing"]) == pytest.approx(1.0 + 5 / 3600)
 
 
 def test_every_pair_that_a_verdict_needs_is_compared() -> None:
@@ -145,7 +197,17 @@ def test_every_pair_that_a_verdict_needs_is_compared() -> None:
         assert plan.reference == names[0]
         assert {name for pair in plan.ladder for name in pair} <= {*names}
     assert [*findings.RECALL.lab.plan(LabRequest()).ladder] == [("delta", "linear")]
-    assert [*findings.LENGTHS.lab.plan(LabRequest()).ladder] == [("t5-bias", "rotary")]
+
+
+def test_a_full_replication_searches_five_rates_and_a_given_rate_none() -> None:
+    lab = findings.RECALL.lab
+    plan = lab.plan(LabRequest())
+    assert plan.study(plan.arms, Path()).trials == dict.fromkeys(
+        ["2 layers", "1 layer", "linear", "retention", "delta"], 5
+    )
+    assert (plan.least, plan.seeds) == (3, 12)
+    assert lab.plan(LabRequest(overrides=["learning_rate=0.01"])).search is None
+    assert lab.plan(LabRequest(seeds=4)).least == 0, "a number of seeds is a number of seeds"
 
 
 def test_sudden_learning_is_told_from_gradual_learning() -> None:
@@ -172,25 +234,20 @@ def test_late_generalisation_is_a_ratio_of_steps() -> None:
     arms = [arm("weight decay 1", 0.99), arm("no weight decay", 0.1)]
     verdicts = [verdict("no weight decay", "weight decay 1", -0.8, 0.001)]
     measured = {"weight decay 1": curves, "no weight decay": curves}
-    known_plan = findings.GROKKING.lab.plan(LabRequest())
-    told = replace(result(arms, verdicts, measured), plan=known_plan)
-    first, second = findings.grokking_outcomes(told)
-    assert first.finding.endswith("(share=0.4)")
-    assert (first.value, first.verdict, second.verdict) == (4.0, AGREES, AGREES)
+    (first, second), _ = outcomes(findings.GROKKING, arms, verdicts, measured)
+    assert first["finding"].endswith("(40 %)")
+    assert "after 4.0 (4.0 to 4.0) times the steps of memorising" in first["here"]
+    assert (first["verdict"], second["verdict"]) == (AGREES, AGREES)
 
 
-def test_dispersion_is_the_loss_from_the_trained_to_the_largest_number() -> None:
+def test_dispersion_is_a_score_of_the_largest_number() -> None:
     plain = {16: [0.99, 0.98], 64: [0.9, 0.9], 256: [0.7, 0.7], 1024: [0.5, 0.5]}
     arms = [arm("softmax", 0.5), arm("scalable-softmax", 0.6)]
     verdicts = [verdict("scalable-softmax", "softmax", 0.1, 0.01)]
-    told = replace(
-        result(arms, verdicts, {"softmax": plain}), plan=findings.RETRIEVAL.lab.plan(LabRequest())
-    )
-    first, second = findings.retrieval_outcomes(told)
-    assert first.finding.endswith("(levels=32)")
-    assert first.value == pytest.approx(0.485)
-    assert (first.verdict, second.verdict) == (AGREES, AGREES)
-    assert first.here == "98.5 at 16, 90.0 at 64, 70.0 at 256, 50.0 at 1024 %"
+    (first, second), _ = outcomes(findings.RETRIEVAL, arms, verdicts, {"softmax": plain})
+    assert first["finding"].endswith("(32 levels)")
+    assert (first["verdict"], second["verdict"]) == (AGREES, AGREES)
+    assert first["here"].endswith("98.5 at 16, 90.0 at 64, 70.0 at 256, 50.0 at 1024")
 
 
 def test_an_interval_over_seeds_is_students() -> None:
@@ -210,7 +267,7 @@ def test_one_finding_from_end_to_end(tmp_path: Path) -> None:
     lines: list[str] = []
     request = LabRequest(out=tmp_path, workers=2, overrides=["only=max-retrieval", *settings])
     record = lab.run(request, lines.append, lambda *given: None)
-    assert [row[-1] for row in record["tables"][0]["rows"]] == [UNCLEAR, UNCLEAR]
+    assert [row[-1] for row in record["tables"][0]["rows"]] == [UNDECIDED, UNDECIDED]
     assert record["claims"] == []
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "The maximum of more items" in html
