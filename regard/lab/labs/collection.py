@@ -1,6 +1,7 @@
 """`CollectionLab`: several comparisons with a summary on one page."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -34,10 +35,18 @@ from regard.lab.studies.arms import Arm
 from regard.lab.studies.job import read_score
 from regard.lab.studies.launchers import Pending
 from regard.lab.studies.result import Comparison
+from regard.lab.studies.search import Search
 from regard.lab.studies.statistics import format_p
 from regard.lab.tasks import unit_of
 
 QUICK: Final = "quick"
+#: The rates of which every arm has its best on validation, one trial each.
+RATES: Final = Search(5, "grid", space=("learning_rate=0.0003,0.001,0.003,0.01,0.03",))
+#: A constant rate, a running mean of the weights, and patience: trained until validation stops.
+TO_THE_END: Values = {
+    "schedule": "constant", "average": 0.99, "patience": 8, "evaluate_every": 50, "dropout": 0.0,
+    "batch_size": 64,
+}  # fmt: skip
 SENTENCES = 12  # verdicts that are written as sentences; more of them are a table
 
 
@@ -234,6 +243,19 @@ def by_standing(rows: Sequence[Sequence[Cell]]) -> dict[str, list[str]]:
         for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, EQUIVALENT, UNCLEAR)
         if (names := [str(row[1]) for row in rows if row[-1] == standing])
     }
+
+
+def seeds_needed(verdict: Mapping[str, Any]) -> int:
+    """Return the seeds at which an undecided difference would be decided, if it stayed the same.
+
+    The interval narrows as 1/√n, until it excludes 0 or lies within ±δ.
+
+    >>> seeds_needed({"seeds": 4, "low": -0.05, "high": 0.05, "difference": 0.0, "delta": 0.03})
+    12
+    """
+    half, gap = (verdict["high"] - verdict["low"]) / 2, abs(verdict["difference"])
+    share: float = half / max(gap, verdict["delta"] - gap, 1e-9)
+    return math.ceil(int(verdict["seeds"]) * share**2)
 
 
 def arms_table(name: str, comparison: Comparison) -> Table:

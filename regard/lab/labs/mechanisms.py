@@ -2,19 +2,29 @@
 
 Every mechanism of the table `regard.attention.MECHANISMS` replaces multi-head attention in the same
 decoder, on three puzzles and on a language model of letters. All arms of a task have equal
-parameters, by the hidden layer of their feed-forward networks, and equal steps; a second table
-compares them at equal time.
+parameters, by the hidden layer of their feed-forward networks, the best of five learning rates on
+validation, and are trained until validation stops; seeds are added until each difference is
+decided. A second table compares them at equal time.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import regard
 from regard.attention.mechanisms import MECHANISMS
-from regard.lab.labs.collection import CollectionLab, Member, by_standing, finished
+from regard.lab.labs.collection import (
+    RATES,
+    TO_THE_END,
+    CollectionLab,
+    Member,
+    by_standing,
+    finished,
+    seeds_needed,
+)
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
 from regard.lab.labs.equal import equal_parameters
 from regard.lab.labs.lab import Findings
@@ -30,9 +40,12 @@ QUICK_ARMS = (PLAIN, "gated", "linear", "delta")
 #: Options of mechanisms: blocks of the default size would hold most of these short inputs.
 OPTIONS = {"moba": "moba-4-2"}
 NETWORK: Values = {
-    "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "rotary", "dropout": 0.0,
-    "batch_size": 64, "learning_rate": 3e-3, "schedule": "linear",
+    **TO_THE_END,
+    "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "rotary", "steps": 1500,
 }  # fmt: skip
+#: In place of a search and of training to the end.
+QUICK: Values = {"learning_rate": 3e-3, "schedule": "linear", "average": 0, "patience": 0}
+SEEDS = (3, 10)
 
 
 def equalized(plan: Plan) -> Plan:
@@ -117,7 +130,7 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
         table.append(
             [
                 task, str(row["name"]), f"{mean}{unit.sign} ({low} to {high})",
-                f"{ends[0]} ({ends[1]} to {ends[2]}), {format_p(verdict['p'])}" if verdict else "",
+                difference(verdict, ends) if verdict else "",
                 f"{row['seconds'] / plain['seconds']:.2f}" if plain and row["seconds"] else "",
                 str(row["training"]),
                 result.standing(str(row["name"]), PLAIN) if verdict else "",
@@ -126,8 +139,16 @@ def rows(task: str, result: Result) -> list[list[Cell]]:
     return table
 
 
-def member(name: str, question: str, task: str, settings: Values, quick: Values, data: str = "",
-           seeds: int = 3) -> Member:  # fmt: skip
+def difference(verdict: Mapping[str, Any], ends: Sequence[str]) -> str:
+    """Return a difference with its interval and p, and the seeds that would decide it."""
+    says = f"{ends[0]} ({ends[1]} to {ends[2]}), {format_p(verdict['p'])}"
+    if verdict.get("verdict") != "undecided":
+        return says
+    return f"{says}; decided by about {seeds_needed(verdict)} seeds"
+
+
+def member(name: str, question: str, task: str, settings: Values, quick: Values,
+           data: str = "") -> Member:  # fmt: skip
     """Return the comparison of all mechanisms on a task."""
     arms = [Arm(one, "gpt", (f"attention={OPTIONS.get(one, one)}",)) for one in MECHANISMS]
     lab = ComparisonLab(
@@ -135,19 +156,27 @@ def member(name: str, question: str, task: str, settings: Values, quick: Values,
         task=task,
         arms=arms,
         reference=PLAIN,
-        presets={data or task: Preset(seeds=seeds, settings={**NETWORK, **settings})},
+        presets={
+            data or task: Preset(SEEDS[1], {**NETWORK, **settings}, least=SEEDS[0], search=RATES)
+        },
         adapt=equalized,
         measure=at_equal_time,
         page=Path(__file__).with_name("mechanisms-task.md"),
         findings=times,
     )
-    return Member(name, lab, lambda result: rows(name, result), quick=quick, quick_arms=QUICK_ARMS)
+    return Member(
+        name,
+        lab,
+        lambda result: rows(name, result),
+        quick={**QUICK, **quick},
+        quick_arms=QUICK_ARMS,
+    )
 
 
 def summary(table: Sequence[Sequence[Cell]]) -> Findings:
     """Return which mechanisms are ahead, behind, or neither, by task."""
     columns = ["task", "mechanism", "score (95 %)", "difference (95 %), Holm", "time", "training",
-               "at these steps"]  # fmt: skip
+               "verdict"]  # fmt: skip
     standings = {
         task: by_standing([row for row in table if row[0] == task])
         for task in dict.fromkeys(str(row[0]) for row in table)
@@ -159,27 +188,26 @@ LAB = CollectionLab(
     members=[
         member(
             "mqar", "Which mechanism recalls the values of several keys?", "mqar",
-            {"symbols": 64, "train_length": 24, "pairs": 3, "steps": 300, "evaluate_every": 30},
+            {"symbols": 64, "train_length": 24, "pairs": 3},
             {"symbols": 32, "train_length": 16, "pairs": 2, "steps": 200, "examples": 3000,
              "held_out": 200, "evaluate_every": 50},
         ),
         member(
             "selective-copying", "Which mechanism copies what stands among noise?",
             "selective-copying",
-            {"symbols": 8, "copied": 5, "train_length": 20, "steps": 300, "evaluate_every": 30},
+            {"symbols": 8, "copied": 5, "train_length": 20},
             {"symbols": 4, "copied": 3, "train_length": 12, "steps": 200, "examples": 3000,
              "held_out": 200, "evaluate_every": 50},
         ),
         member(
             "sorting", "Which mechanism sorts?", "sorting",
-            {"symbols": 16, "train_length": 12, "shortest": 4, "metric": "accuracy", "steps": 300,
-             "evaluate_every": 30},
+            {"symbols": 16, "train_length": 12, "shortest": 4, "metric": "accuracy"},
             {"symbols": 8, "train_length": 6, "shortest": 3, "steps": 200, "examples": 3000,
              "held_out": 200, "evaluate_every": 50},
         ),
         member(
             "language", "Which mechanism predicts the next letter?", "language-modeling",
-            {"length": 64, "steps": 300, "batch_size": 32, "evaluate_every": 50},
+            {"length": 64, "batch_size": 32, "evaluate_every": 100, "steps": 1200},
             {"steps": 30, "evaluate_every": 5}, data="pydoc",
         ),
     ],

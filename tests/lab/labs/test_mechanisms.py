@@ -52,10 +52,14 @@ def test_a_summary_says_what_has_evidence_and_what_it_costs() -> None:
         ["mqar", "delta", "60.0 % (50.0 to 70.0)", "+10.0 (+5.0 to +15.0), p = 0.20", "2.00",
          "converged", "no evidence"],
     ]  # fmt: skip
+    open_one = {"verdict": "undecided", "seeds": 4, "delta": 0.01}
+    record["verdicts"] = [verdict("delta", 0.02, 0.2) | open_one]
+    undecided = mechanisms.rows("mqar", Result(PLAN, Path(), record, []))[3]
+    assert undecided[3] == "+2.0 (−3.0 to +7.0), p = 0.20; decided by about 25 seeds"
     described = mechanisms.summary([*table, ["sorting", "multi-head"]]).described(LAB.page)
     assert described.answer == [
-        "mqar, beside multi-head at equal steps: ahead: gated; behind: linear; no evidence: delta.",
-        "sorting, beside multi-head at equal steps: alone.",
+        "mqar, beside multi-head: ahead: gated; behind: linear; no evidence: delta.",
+        "sorting, beside multi-head: alone.",
     ]
     assert described.sections[0].tables[0].rows == [*table, ["sorting", "multi-head"]]
 
@@ -131,5 +135,5 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:
     lines: list[str] = []
     record = open_lab("mechanisms").run(request, lines.append, lambda *given: None)
     assert [row[1] for row in record["tables"][0]["rows"]] == [*mechanisms.QUICK_ARMS]
-    assert record["answer"].startswith("mqar, beside multi-head at equal steps: ")
+    assert record["answer"].startswith("mqar, beside multi-head: ")
     assert "when the fastest arm had ended" in (tmp_path / "report.html").read_text("utf-8")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.lab.labs.collection import Member
+from regard.lab.labs.collection import TO_THE_END, Member
 from regard.lab.labs.comparison import Plan, Result, Values
 from regard.lab.labs.equal import equal_parameters
 from regard.lab.labs.intervals import in_words, interval
@@ -43,10 +43,8 @@ GRAZZI = "Grazzi et al. 2025 (2411.12537)"
 SIEMS = "Siems et al. 2025 (2502.10297)"
 KIMI = "Kimi team 2025 (2510.26692)"
 
-#: A constant rate, a running mean of the weights, and patience: trained until validation stops.
 TRAINING: Values = {
-    "schedule": "constant", "average": 0.99, "patience": 8, "evaluate_every": 50, "dropout": 0.0,
-    "batch_size": 64, "steps": 2000, "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
+    **TO_THE_END, "steps": 2000, "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
 }  # fmt: skip
 QUICK: Values = {"learning_rate": 3e-3, "steps": 300, "examples": 5000, "held_out": 200}
 

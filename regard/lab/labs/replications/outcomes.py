@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 import regard
-from regard.lab.labs.collection import Member, finished
+from regard.lab.labs.collection import RATES, Member, finished
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
 from regard.lab.labs.intervals import Interval
 from regard.lab.labs.lab import Findings
@@ -28,9 +28,6 @@ DISAGREES: Final = "disagrees"
 EQUAL: Final = "equivalent"  # within δ, where the finding is a difference
 UNDECIDED: Final = "undecided"
 SEEDS, QUICK_SEEDS = (3, 12), 3
-#: The rates of which every arm of an atlas has its best on validation, one trial each.
-RATES = Search(5, "grid", space=("learning_rate=0.0003,0.001,0.003,0.01,0.03",))
-
 Judge = Callable[[Result], Verdict]
 
 
@@ -328,7 +325,7 @@ def widening(seeds: int, looks: tuple[int, ...]) -> float:
     """Return by what a 95 % interval is wider if it holds at any look.
 
     >>> widening(5, (5,)), round(widening(3, (3, 4, 5)), 2)
-    (1.0, 1.6)
+    (1.0, 1.62)
     """
     if seeds not in looks:
         return 1.0
