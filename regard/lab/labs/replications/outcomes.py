@@ -139,7 +139,11 @@ def member(
         adapt=lambda plan: adapt(replace(plan, ladder=pairs)),
         measure=measure,
         also=lambda result: {
-            arm for one in findings if one.judge(result) == UNDECIDED for arm in one.arms
+            arm
+            for one in findings
+            if one.judge(result) == UNDECIDED
+            and all(result.arm(arm).get("trained") for arm in one.arms)  # else seeds do not help
+            for arm in one.arms
         },
         page=Path(__file__).with_name("finding.md"),
         findings=lambda result: Findings.joined(
@@ -288,11 +292,12 @@ def below(value: Interval, threshold: float) -> Verdict:
     return above((-mean, -high, -low), -threshold)
 
 
-def solves(name: str, share: float = 0.95) -> Judge:
+def solves(name: str, share: float = 0.95, *, at_budget: bool = False) -> Judge:
     """Judge whether an arm's interval is above a share, below it, or includes it.
 
-    That it is below counts only if the arm is `settled`, and both only with several seeds. If seeds
-    are added, the interval is that of any look.
+    That it is below counts only if the arm is `settled`, or ``at_budget``: where another arm solves
+    the same with these steps. Both need several seeds. If seeds are added, the interval is that of
+    any look.
     """
 
     def judge(result: Result) -> Verdict:
@@ -303,19 +308,19 @@ def solves(name: str, share: float = 0.95) -> Judge:
         wider = widening(int(row["seeds"]), result.looks)
         low, high = (mean + wider * (end - mean) for end in ends)
         verdict = above((mean, low, high), share)
-        if verdict == DISAGREES and not settled(result, name, share - mean):
+        if verdict == DISAGREES and not (at_budget or settled(result, name, share - mean)):
             return UNDECIDED
         return verdict
 
     return judge
 
 
-def fails(name: str, share: float = 0.5) -> Judge:
+def fails(name: str, share: float = 0.5, *, at_budget: bool = False) -> Judge:
     """Judge whether an arm's interval is below a share: the opposite of `solves`."""
     opposite: dict[Verdict, Verdict] = {AGREES: DISAGREES, DISAGREES: AGREES}
 
     def judge(result: Result) -> Verdict:
-        verdict = solves(name, share)(result)
+        verdict = solves(name, share, at_budget=at_budget)(result)
         return opposite.get(verdict, verdict)
 
     return judge
