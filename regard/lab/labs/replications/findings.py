@@ -449,72 +449,7 @@ STACK = member(
 )  # fmt: skip
 
 
-CHANGES = {
-    "gated": (
-        "a gate behind the attention predicts better",
-        "Qiu et al. 2025 (2505.06708)",
-        "a lower loss, models of 1.7 and 15 billion",
-    ),
-    "exclusive": (
-        "outputs without their part along the own value predict better",
-        "Exclusive self-attention (2603.09078)",
-        "a lower loss; not worth it in nanochat's log",
-    ),
-    "differential": (
-        "differential attention predicts better",
-        "Ye et al. 2024 (2410.05258)",
-        "a lower loss, models up to 13 billion",
-    ),
-    "forgetting": (
-        "forgetting attention predicts better",
-        "Lin et al. 2025 (2503.02130)",
-        "a lower loss of long texts, a model of 760 million",
-    ),
-    "qk-norm": (
-        "QK-norm predicts better",
-        "Henry et al. 2020 (2010.04245)",
-        "a higher BLEU of translations with little data",
-    ),
-    "delta hybrid": (
-        "three layers of delta in four predict better than attention alone",
-        "Wang et al. 2025 (2507.06457); Kimi team 2025 (2510.26692)",
-        "flat in the share of full attention, or lower with KDA",
-    ),
-}
-
-LANGUAGE = member(
-    "language",
-    "Which changes of attention predict the next letter better?",
-    "language-modeling",
-    [
-        gpt("plain"),
-        gpt("gated", "attention=gated"),
-        gpt("exclusive", "attention=multi-head+exclusive"),
-        gpt("differential", "attention=differential"),
-        gpt("forgetting", "attention=forgetting"),
-        gpt("qk-norm", "score=scaled-dot+qk-norm"),
-        gpt("delta hybrid", "attention=delta*3/multi-head"),
-    ],
-    [
-        Finding(*CHANGES[name], better(name, "plain", at_budget=True), (name, "plain"))
-        for name in CHANGES
-    ],
-    differs="hundreds of millions of parameters there; 340,000 letters of Python's own help text, "
-    "equal parameters and {steps} steps here",
-    hours=3.0,
-    data="pydoc",
-    adapt=equal,
-    settings={
-        **TRAINING, "schedule": "linear", "average": 0, "patience": 0,
-        "width": 64, "layers": 4, "feedforward": 256, "position": "rotary",
-        "length": 64, "steps": 600, "batch_size": 32, "evaluate_every": 100,
-    },
-    quick={"learning_rate": 3e-3, "steps": 40, "width": 32},
-    seeds=(3, 10),
-    delta=0.5,
-)  # fmt: skip
-
 MEMBERS: Sequence[Member] = (
     RECALL, HYBRID, INDUCTION, RETRIEVAL, RETRIEVAL_FINE, INDEXING, SORTING, LENGTHS, GROKKING,
-    GROKKING_LESS, PARITY, MODULAR, PERMUTATIONS, STACK, LANGUAGE,
+    GROKKING_LESS, PARITY, MODULAR, PERMUTATIONS, STACK,
 )  # fmt: skip

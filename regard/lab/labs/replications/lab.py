@@ -7,11 +7,11 @@ docs/results/replications.md.
 from pathlib import Path
 
 from regard.lab.labs.collection import CollectionLab
-from regard.lab.labs.replications.findings import MEMBERS
+from regard.lab.labs.replications import findings, letters
 from regard.lab.labs.replications.outcomes import summary
 
 LAB = CollectionLab(
-    members=MEMBERS,
+    members=(*findings.MEMBERS, *letters.MEMBERS),
     page=Path(__file__).with_suffix(".md"),
     findings=summary,
     next="regard lab replications size=full only=recall",

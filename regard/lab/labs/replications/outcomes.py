@@ -266,6 +266,16 @@ def _compared(result: Result, a: str, b: str) -> tuple[float, float, bool]:
     return sign * float(row["difference"]), p, row.get("verdict") == "equivalent"
 
 
+def same(a: str, b: str) -> Judge:
+    """Judge whether two arms are equivalent within δ at equal steps: "disagrees" if different."""
+
+    def judge(result: Result) -> Verdict:
+        verdict = better(a, b, at_budget=True)(result)
+        return AGREES if verdict == EQUAL else verdict if verdict == UNDECIDED else DISAGREES
+
+    return judge
+
+
 def both(*judges: Judge) -> Judge:
     """Judge several statements together: "agrees" if all do, else the worst of them."""
 

@@ -11,7 +11,7 @@ from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.collection import Member
 from regard.lab.labs.comparison import Result
 from regard.lab.labs.intervals import interval
-from regard.lab.labs.replications import findings
+from regard.lab.labs.replications import findings, letters
 from regard.lab.labs.replications.curves import Curves
 from regard.lab.labs.replications.lab import LAB
 from regard.lab.labs.replications.outcomes import (
@@ -191,7 +191,7 @@ def test_the_hours_are_those_of_runs_and_trials() -> None:
 
 
 def test_every_pair_that_a_verdict_needs_is_compared() -> None:
-    for member in findings.MEMBERS:
+    for member in LAB.members:
         plan = member.lab.plan(LabRequest())
         names = [arm.name for arm in plan.arms]
         assert plan.reference == names[0]
@@ -248,6 +248,17 @@ def test_dispersion_is_a_score_of_the_largest_number() -> None:
     assert first["finding"].endswith("(32 levels)")
     assert (first["verdict"], second["verdict"]) == (AGREES, AGREES)
     assert first["here"].endswith("98.5 at 16, 90.0 at 64, 70.0 at 256, 50.0 at 1024")
+
+
+def test_a_gate_lowers_the_weight_on_the_first_token() -> None:
+    arms = [arm(name, 0.4) for name in ("plain", "gate", "exclusive", "both")]
+    alike = {**verdict("both", "exclusive", 0.001, 0.7), "verdict": "equivalent"}
+    shares = {"plain": [0.4, 0.5, 0.45], "gate": [0.1, 0.2, 0.14]}
+    told, _ = outcomes(letters.STAGES, arms, [alike, verdict("gate", "plain", 0.02, 0.01)], shares)
+    assert [one["verdict"] for one in told] == [AGREES, AGREES, UNDECIDED, AGREES]
+    assert told[1]["here"].endswith("plain 45.0 (32.6 to 57.4), gate 14.7 (2.2 to 27.2)")
+    other = [verdict("both", "exclusive", 0.02, 0.01)]
+    assert outcomes(letters.STAGES, arms, other, {})[0][3]["verdict"] == DISAGREES
 
 
 def test_an_interval_over_seeds_is_students() -> None:
