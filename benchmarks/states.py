@@ -24,7 +24,7 @@ from regard.attention.mechanism import Mechanism
 
 NAMES = (
     "gla", "delta", "delta-reach-2", "delta-products-3", "delta-reach-2-products-3", "kda",
-    "delta+exclusive+gate-heads",
+    "delta+exclusive+gate-heads", "kda+value-residual",
 )  # fmt: skip
 SIZES = (1, 63, 64, 65, 129)
 LONG = (256, 1024, 4096)

@@ -1,12 +1,13 @@
 """`HeadSpec`, the sizes and parts of a mechanism's heads, and mechanisms built from it."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from regard.attention.mechanism import Mechanism
 from regard.attention.mechanisms.linformer import Linformer, named_compress
-from regard.attention.mechanisms.stages import STAGES
+from regard.attention.mechanisms.stages import STAGES, FirstValues, OutputStage
 from regard.attention.normalizer import Normalizer
 from regard.attention.positions import make_score
 from regard.attention.score import Score
@@ -137,8 +138,11 @@ class HeadMechanism(Mechanism):
     """A mechanism that is built from a `HeadSpec`: a subclass writes ``build`` and ``forward``.
 
     The arguments are the fields of the spec. A subclass with settings of its own names these in its
-    constructor, and passes the others on.
+    constructor, and passes the others on. With ``takes_values`` its forward takes ``first_values``
+    and gives its values to `mixed`, so that it may have stages that mix values.
     """
+
+    takes_values: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -189,8 +193,29 @@ class HeadMechanism(Mechanism):
         kind, _ = STAGES.named(name)
         if name in self.stages:
             raise RegardError(f"the output stage {name} is there already; name it once")
+        if kind.mixes_values and not self.takes_values:
+            raise RegardError(
+                f"attention={self.name} has no values of its own for the stage {name} to mix; "
+                f"leave out +{name}"
+            )
         self.stages[name] = module or f"stage-{name}"
         self.add_module(self.stages[name], kind(spec.width, spec.heads, spec.each_head))
+
+    def stage_modules(self) -> list[OutputStage]:
+        """Return the output stages."""
+        return [getattr(self, name) for name in self.stages.values()]
+
+    @property
+    def mixes_values(self) -> bool:
+        """Whether the values are mixed with those of the first layer, ``first_values``."""
+        return any(stage.mixes_values for stage in self.stage_modules())
+
+    def mixed(self, values: Tensor, first: FirstValues | None) -> Tensor:
+        """Return the values (*batch, m, columns) after the stages that mix them."""
+        for stage in self.stage_modules():
+            if stage.mixes_values:
+                values = stage.mixed(values, first or FirstValues())
+        return values
 
     def staged(
         self, output: Tensor, queries: Tensor, own: Tensor | None, *, values: bool | None = None
@@ -198,8 +223,7 @@ class HeadMechanism(Mechanism):
         """Return the heads' outputs after the output stages; ``values``: only those of one kind."""
         both = (True, False) if values is None else (values,)
         for kind in both:
-            for name in self.stages.values():
-                stage = getattr(self, name)
+            for stage in self.stage_modules():
                 if stage.reads_values == kind:
                     output = stage(output, queries, own)
         return output

@@ -33,6 +33,7 @@ class LatentAttention(MultiHeadAttention):
     """
 
     name = "latent"
+    takes_values = False
     attention_last = True
 
     def __init__(

@@ -14,6 +14,7 @@ from regard.attention.layer import Attention
 from regard.attention.mask import Mask, as_mask
 from regard.attention.mask_context import seen_of
 from regard.attention.mechanism import PerSide, both_sides
+from regard.attention.mechanisms.stages import FirstValues
 from regard.attention.packing import Packing
 from regard.attention.prepared import repeat_kv
 from regard.attention.sanitize import is_finite, nonfinite_rows
@@ -87,6 +88,7 @@ class MultiHeadAttention(HeadMechanism):
     """
 
     name = "multi-head"
+    takes_values = True
     #: Whether the attention draws its random numbers after those of the output projection.
     attention_last: ClassVar[bool] = False
 
@@ -138,6 +140,7 @@ class MultiHeadAttention(HeadMechanism):
         positions: PerSide[Int[Tensor, "... n"]] = None,
         cache: KeyValueCache | None = None,
         packing: PerSide[Packing] = None,
+        first_values: FirstValues | None = None,
     ) -> Float[Tensor, "*batch queries _"]:
         """Compute each query's average of the values, (*batch, n, width).
 
@@ -149,7 +152,8 @@ class MultiHeadAttention(HeadMechanism):
         ``positions`` and ``packing`` are those of the queries, and in self-attention also of the
         keys; a pair is (queries, memory). With ``packing`` the queries and the result are rows
         without padding, (rows, width); mask and positions remain those of the padded table. The
-        mask must hide a memory's padding from every real query.
+        mask must hide a memory's padding from every real query. ``first_values``: of the first
+        layer, for stages that mix values.
         """
         tensors = {"queries": queries, "memory": memory, "values": values}
         must_be_tensors(**{k: x for k, x in tensors.items() if x is not None or k == "queries"})
@@ -176,6 +180,9 @@ class MultiHeadAttention(HeadMechanism):
             queries, keys, keys if values is None else values, packing, key_packing, cache
         )
         q, k, v = self.projected(inputs)
+        if self.mixes_values:
+            columns = self.mixed(v.transpose(-3, -2).flatten(-2), first_values)
+            v = columns.unflatten(-1, (-1, v.shape[-1])).transpose(-3, -2)
         if bad is not None:  # sanitized under the mask of each call, without a gradient
             k, v = k.masked_fill(bad[0], torch.nan), v.masked_fill(bad[1], torch.nan)
         mask = self.masked(q, k, mask, (query_positions, key_positions), cache, itself)

@@ -19,6 +19,7 @@ from regard.attention.mask import Mask, as_mask, conjuncts
 from regard.attention.mask_context import hidden_keys
 from regard.attention.mechanism import PerSide, both_sides
 from regard.attention.mechanisms.multihead import without_hidden
+from regard.attention.mechanisms.stages import FirstValues
 from regard.attention.packing import Packing
 from regard.core.errors import RegardError
 
@@ -65,6 +66,7 @@ class StateAttention(HeadMechanism):
     """
 
     ordered = True
+    takes_values = True
     #: Whether queries, keys and values of self-attention pass a short convolution over time.
     convolved: ClassVar[bool] = False
     #: Whether the output is normalised per head and gated by the query.
@@ -118,8 +120,12 @@ class StateAttention(HeadMechanism):
         positions: PerSide[Tensor] = None,
         cache: KeyValueCache | None = None,
         packing: PerSide[Packing] = None,
+        first_values: FirstValues | None = None,
     ) -> Tensor:
-        """Read the state for each query; arguments as in `Mechanism`."""
+        """Read the state for each query; arguments as in `Mechanism`.
+
+        ``first_values``: of the first layer, for stages that mix values.
+        """
         tensors = {"queries": queries} if memory is None else {"queries": queries, "keys": memory}
         must_be_tensors(**tensors)
         for (name, x), linear in zip(
@@ -145,11 +151,11 @@ class StateAttention(HeadMechanism):
             queries, found, _ = without_hidden(mask, queries, None if itself else source, None, *at)
             source = queries if found is None else found
         if not itself:
-            output = self._of_memory(queries, source, visible, rows, columns, cache)
+            output = self._of_memory(queries, source, visible, (rows, columns), cache, first_values)
         elif cache is None:
-            output, _ = self._of_itself(queries, visible, rows, columns, None)
+            output, _ = self._of_itself(queries, visible, (rows, columns), None, first_values)
         else:
-            output = self._step(queries, visible, rows, columns, cache)
+            output = self._step(queries, visible, (rows, columns), cache, first_values)
         if packing is not None:
             output, queries = packing.pack(output), packing.pack(queries)
         output = self.finished(output, queries)
@@ -209,16 +215,25 @@ class StateAttention(HeadMechanism):
             seen = ~hidden
         return Visible(causal, seen, None)
 
+    def _values(self, x: Tensor, first_values: FirstValues | None) -> Tensor:
+        values = self.project_values(x)
+        return self.mixed(values, first_values) if self.stages else values
+
     def _of_itself(
-        self, x: Tensor, visible: Visible, rows: Tensor, columns: Tensor, state: State | None
+        self,
+        x: Tensor,
+        visible: Visible,
+        at: tuple[Tensor, Tensor],
+        state: State | None,
+        first_values: FirstValues | None,
     ) -> tuple[Tensor, State]:
-        projected = [self.project_queries(x), self.project_keys(x), self.project_values(x)]
+        projected = [self.project_queries(x), self.project_keys(x), self._values(x, first_values)]
         if visible.causal or state is not None:
-            return self._pass(projected, x, visible.seen, (rows, columns), state, "causal")
+            return self._pass(projected, x, visible.seen, at, state, "causal")
         if self.run is normalized:
-            return self._pass(projected, x, visible.seen, (rows, columns), None, "all")
-        ahead, last = self._pass(projected, x, visible.seen, (rows, columns), None, "causal")
-        back, _ = self._pass(projected, x, visible.seen, (rows, columns), None, "reversed")
+            return self._pass(projected, x, visible.seen, at, None, "all")
+        ahead, last = self._pass(projected, x, visible.seen, at, None, "causal")
+        back, _ = self._pass(projected, x, visible.seen, at, None, "reversed")
         return ahead + back, last
 
     def _of_memory(
@@ -226,9 +241,9 @@ class StateAttention(HeadMechanism):
         queries: Tensor,
         source: Tensor,
         visible: Visible,
-        rows: Tensor,
-        columns: Tensor,
+        at: tuple[Tensor, Tensor],
         cache: KeyValueCache | None,
+        first_values: FirstValues | None,
     ) -> Tensor:
         if cache is not None and not cache.fixed:
             raise RegardError("a cache of a memory must be fixed: use KeyValueCache(fixed=True)")
@@ -239,14 +254,14 @@ class StateAttention(HeadMechanism):
         if cache is not None and len(cache):
             assert cache.state is not None
             asked = self.project_queries(queries)
-            asked = self._asked(F.silu(asked) if self.convolved else asked, rows)[1:]
+            asked = self._asked(F.silu(asked) if self.convolved else asked, at[0])[1:]
             return self.attention.read(self.run, asked, cache.state).transpose(-3, -2)
         projected = [
-            self.project_queries(queries), self.project_keys(source), self.project_values(source)
-        ]  # fmt: skip
-        output, state = self._pass(
-            projected, source, visible.seen, (rows, columns), None, "all", convolve=False
-        )
+            self.project_queries(queries),
+            self.project_keys(source),
+            self._values(source, first_values),
+        ]
+        output, state = self._pass(projected, source, visible.seen, at, None, "all", convolve=False)
         if cache is not None:
             cache.hold(state, source.shape[-2])
         return output
@@ -255,12 +270,12 @@ class StateAttention(HeadMechanism):
         self,
         x: Tensor,
         visible: Visible,
-        rows: Tensor,
-        columns: Tensor,
+        at: tuple[Tensor, Tensor],
         cache: KeyValueCache,
+        first_values: FirstValues | None,
     ) -> Tensor:
         """Read rows after those of a cache: consecutive words, or one word for each beam."""
-        n, parents, state = x.shape[-2], visible.parents, cache.state
+        n, parents, state, (rows, columns) = x.shape[-2], visible.parents, cache.state, at
         if parents is None and n > 1 and not visible.causal:
             raise RegardError(f"attention={self.name} with a cache reads {n} rows in order: "
                               "add causal() to the mask")  # fmt: skip
@@ -275,7 +290,7 @@ class StateAttention(HeadMechanism):
         if seen is not None and seen.ndim > 1:
             seen = seen.unsqueeze(-2)
         output, state = self._of_itself(
-            x.unsqueeze(axis), Visible(True, seen, None), rows, columns, state
+            x.unsqueeze(axis), Visible(True, seen, None), (rows, columns), state, first_values
         )
         cache.hold(tuple(part.detach() for part in state), n)
         return output.squeeze(axis - 1)  # a further axis for the heads

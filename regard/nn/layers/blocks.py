@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention import Mask, Mechanism
 from regard.attention.arguments import must_suit
+from regard.nn.layers.stream import Stream, of_first
 
 
 class Plain(nn.Module):
@@ -21,10 +22,11 @@ class Plain(nn.Module):
         self.to_next = nn.Linear(width, width)
 
     def forward(
-        self, x: Float[Tensor, "batch time width"], mask: Mask
+        self, x: Float[Tensor, "batch time width"], mask: Mask, *, stream: Stream | None = None
     ) -> Float[Tensor, "batch time width"]:
         """Return the input of the next layer."""
-        return F.relu(self.to_next(self.attention(x, mask=mask)))
+        first = of_first(self.attention, (stream or Stream()).values)
+        return F.relu(self.to_next(self.attention(x, mask=mask, **first)))
 
 
 class Residual(nn.Module):
@@ -37,8 +39,9 @@ class Residual(nn.Module):
         self.to_next = nn.Linear(width, width)
 
     def forward(
-        self, x: Float[Tensor, "batch time width"], mask: Mask
+        self, x: Float[Tensor, "batch time width"], mask: Mask, *, stream: Stream | None = None
     ) -> Float[Tensor, "batch time width"]:
         """Return the input of the next layer."""
         must_suit("inputs", x, self.to_next)
-        return F.relu(self.to_next(x + self.attention(self.norm(x), mask=mask)))
+        first = of_first(self.attention, (stream or Stream()).values)
+        return F.relu(self.to_next(x + self.attention(self.norm(x), mask=mask, **first)))

@@ -10,6 +10,7 @@ from regard.attention import KeyValueCache, Mask, Mechanism, Packing
 from regard.attention.arguments import must_be_wide
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.feedforward import FeedForward
+from regard.nn.layers.stream import Stream, of_first
 
 Norm = Literal["pre", "post"]
 #: Builds a norm for a width: LayerNorm, or RMSNorm in T5.
@@ -110,17 +111,21 @@ class EncoderBlock(nn.Module):
         positions: Int[Tensor, "... places"] | None = None,
         cache: KeyValueCache | None = None,
         packing: Packing | None = None,
+        stream: Stream | None = None,
     ) -> Float[Tensor, "*batch time width"]:
         """Return the input of the next layer.
 
         ``positions`` are 0, 1, 2, … by default. With ``packing``, x has no padding: (rows, width).
+        ``stream`` is that of the stack; without one, this block is the first.
         """
+        stream = stream or Stream()
         x = self.attention(
             x,
             mask=mask,
             positions=positions,
             cache=cache,
             packing=packing,
+            **of_first(self.attention.work, stream.values),
         )
         output: Tensor = self.feedforward(x)
         return output
@@ -193,18 +198,22 @@ class DecoderBlock(nn.Module):
         memory_cache: KeyValueCache | None = None,
         packing: Packing | None = None,
         memory_packing: Packing | None = None,
+        stream: Stream | None = None,
     ) -> Float[Tensor, "*batch written width"]:
         """Return the input of the next layer.
 
         ``cache`` keeps the keys of previous steps, ``memory_cache`` those of the memory. With
-        packings, x and memory have no padding: (rows, width).
+        packings, x and memory have no padding: (rows, width). ``stream`` is that of the stack;
+        without one, this block is the first.
         """
+        stream = stream or Stream()
         x = self.attention(
             x,
             mask=mask,
             positions=positions,
             cache=cache,
             packing=packing,
+            **of_first(self.attention.work, stream.values),
         )
         x = self.memory_attention(
             x,
@@ -213,6 +222,7 @@ class DecoderBlock(nn.Module):
             positions=positions,
             cache=memory_cache,
             packing=(packing, memory_packing),
+            **of_first(self.memory_attention.work, stream.memory_values),
         )
         output: Tensor = self.feedforward(x)
         return output

@@ -10,6 +10,7 @@ from regard.attention import LayerMasks, Mask, input_positions, within
 from regard.attention import lengths as up_to
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.feedforward import ACTIVATIONS, GATED, FeedForward
+from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock
 from regard.nn.models.settings import BERTSettings
 from regard.nn.models.stack import WordModel, attention_of
@@ -104,8 +105,9 @@ class BERT(WordModel):
         if self.positions is not None:
             x = self.positions(x, positions)
         x = drop(self.embedding_norm(x), self.dropout, self.training)
+        stream = Stream()
         for block, allowed in zip(self.blocks, masks, strict=True):
-            x = block(x, allowed, positions=positions)
+            x = block(x, allowed, positions=positions, stream=stream)
         states: Tensor = self.norm(x)
         return states
 

@@ -13,6 +13,7 @@ from regard.attention.tracing import readable
 from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import inside
+from regard.nn.layers.stream import Stream
 from regard.nn.layers.vocabulary import WordLogits
 from regard.nn.models.stack import WordModel
 
@@ -111,7 +112,7 @@ class EncoderDecoder(WordModel):
     ) -> Float[Tensor, "*batch written width"]:
         """Return the decoder's states; ``caches`` keep a pair for each block."""
         masks = self.patterns.of(mask, len(self.decoder))
-        kept = caches or [(None, None)] * len(masks)
+        kept, stream = caches or [(None, None)] * len(masks), Stream()
         for block, allowed, (past, read) in zip(self.decoder, masks, kept, strict=True):
             x = block(
                 x,
@@ -123,6 +124,7 @@ class EncoderDecoder(WordModel):
                 memory_cache=read,
                 packing=packing[0],
                 memory_packing=packing[1],
+                stream=stream,
             )
         return self.end(self.decoder_norm(x))
 
@@ -143,9 +145,9 @@ class EncoderDecoder(WordModel):
         """Return the memory, packed if there is a packing."""
         positions = torch.arange(source.shape[1], device=source.device)
         x = self.entering(source, positions, packing)
-        masks = self.patterns.of(up_to(lengths), len(self.encoder))
+        masks, stream = self.patterns.of(up_to(lengths), len(self.encoder)), Stream()
         for block, allowed in zip(self.encoder, masks, strict=True):
-            x = block(x, allowed, packing=packing)
+            x = block(x, allowed, packing=packing, stream=stream)
         return self.end(self.encoder_norm(x))
 
 

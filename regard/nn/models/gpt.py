@@ -20,6 +20,7 @@ from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import inside
 from regard.nn.layers.feedforward import FeedForward
+from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock
 from regard.nn.layers.vocabulary import WordLogits
 from regard.nn.models.settings import GPTSettings
@@ -115,8 +116,9 @@ class GPT(WordModel):
         masks = self.patterns.of(mask, len(self.blocks))
         x = self.embed(tokens, positions)
         kept: Sequence[KeyValueCache | None] = caches or [None] * len(masks)
+        stream = Stream()
         for block, allowed, cache in zip(self.blocks, masks, kept, strict=True):
-            x = block(x, allowed, positions=positions, cache=cache)
+            x = block(x, allowed, positions=positions, cache=cache, stream=stream)
         states: Tensor = self.norm(x)
         return states
 

@@ -57,8 +57,8 @@ Attention = Annotated[
         description="attention of a block: multi-head, gated, differential, forgetting, latent, "
         "moba, linear, linear-relu, linear-softmax, retention, gla, delta, kda, ssd, or with "
         "numbers, moba-16-3 (3 blocks of 16 words per query), or your own class, FILE.py:Name; "
-        "with stages before the output projection: multi-head+exclusive, +gate, +gate-heads; by "
-        "layer: delta*3/multi-head"
+        "with stages before the output projection: multi-head+exclusive, +gate, +gate-heads, "
+        "+value-residual; by layer: delta*3/multi-head"
     ),
 ]
 Pattern = Annotated[

@@ -23,6 +23,7 @@ from regard.nn.layers.dropout import drop
 from regard.nn.layers.embedding import Vectors, WordEmbedding
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.pooling import AttentionPool, FirstPool, MeanPool, QueryFromMeanPool
+from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock, Norm
 from regard.nn.models.settings import TextClassifierSettings
 
@@ -112,8 +113,9 @@ class TextClassifier(nn.Module):
         if self.positions is not None:
             x = self.positions(x)
         masks = self.patterns.of(up_to(lengths), len(self.blocks))
+        stream = Stream()
         for block, allowed in zip(self.blocks, masks, strict=True):
-            x = block(x, allowed)
+            x = block(x, allowed, stream=stream)
         if self.pool is not None:
             x = self.pool(x, lengths)
         elif self.cls is not None:

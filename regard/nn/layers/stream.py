@@ -1,0 +1,23 @@
+"""`Stream`, which carries what the layers of a stack hand on to later layers."""
+
+from typing import Any
+
+from torch import nn
+
+from regard.attention.mechanisms.stages import FirstValues
+
+
+class Stream:
+    """What the layers of a stack hand on to later layers in one call, besides their output.
+
+    A network makes one for each call of a stack and gives it to every block.
+    """
+
+    def __init__(self) -> None:
+        #: The values of the first self-attention, and of the first attention to the memory.
+        self.values, self.memory_values = FirstValues(), FirstValues()
+
+
+def of_first(mechanism: nn.Module, values: FirstValues) -> dict[str, Any]:
+    """Return the argument ``first_values`` of a mechanism that mixes values, or no argument."""
+    return {"first_values": values} if getattr(mechanism, "mixes_values", False) else {}
