@@ -6,9 +6,11 @@ from pathlib import Path
 from regard.attention import MECHANISMS, NORMALIZERS, PATTERNS, POSITIONS, SCORES
 from regard.attention.mechanisms.stages import STAGES
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
+from regard.nn.layers.depth import DepthAttention
 
 PAGE = Path(__file__).parents[1] / "docs" / "parts.md"
-TABLES = (SCORES, SCORE_WRAPPERS, POSITIONS, NORMALIZERS, MECHANISMS, STAGES)
+RESIDUALS = {"depth-attention": DepthAttention}
+TABLES = (SCORES, SCORE_WRAPPERS, POSITIONS, NORMALIZERS, MECHANISMS, STAGES, RESIDUALS)
 
 
 def row(name: str, kind: type | None) -> str:

@@ -101,6 +101,7 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
         {
             "score": ["scaled-dot"],
             "attention": ["multi-head"],
+            "residual": ["sum"],
             "normalize": ["softmax"],
             "pattern": ["none"],
             "compress": ["none"],

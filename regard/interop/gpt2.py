@@ -77,6 +77,7 @@ def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
             "position": ["learned"],
             "score": ["scaled-dot", "dot"],
             "attention": ["multi-head"],
+            "residual": ["sum"],
             "normalize": ["softmax"],
             "pattern": ["none"],
         },

@@ -95,6 +95,7 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
         "position": ["sinusoidal"],
         "score": ["scaled-dot"],
         "attention": ["multi-head"],
+        "residual": ["sum"],
         "normalize": ["softmax"],
         "pattern": ["none"],
         "compress": ["none"],

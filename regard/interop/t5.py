@@ -142,6 +142,7 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
             "position": ["t5-bias"],
             "score": ["dot", "scaled-dot"],
             "attention": ["multi-head"],
+            "residual": ["sum"],
             "normalize": ["softmax"],
             "pattern": ["none"],  # position=t5-bias excludes compress
         },

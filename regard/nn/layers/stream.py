@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention.mechanisms.stages import FirstValues
 
@@ -16,6 +16,8 @@ class Stream:
     def __init__(self) -> None:
         #: The values of the first self-attention, and of the first attention to the memory.
         self.values, self.memory_values = FirstValues(), FirstValues()
+        #: The input of each sublayer with attention over depth, by its index in the stack.
+        self.outputs: dict[int, Tensor] = {}
 
 
 def of_first(mechanism: nn.Module, values: FirstValues) -> dict[str, Any]:

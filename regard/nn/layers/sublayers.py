@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention import KeyValueCache, Mask, Mechanism, Packing
 from regard.attention.arguments import must_be_wide
+from regard.nn.layers.depth import DepthAttention
 from regard.nn.layers.dropout import drop
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.stream import Stream, of_first
@@ -22,7 +23,7 @@ class Sublayer(nn.Module):
 
     In training, entries of f's output are dropped with probability ``dropout``. With "pre" the
     last map of f is initialised with zeros, so that the sublayer is the identity at first (Zhang et
-    al. 2019, Fixup).
+    al. 2019, Fixup). With attention over depth it is f(LayerNorm h) instead, h = depth(x).
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Sublayer(nn.Module):
         super().__init__()
         self.norm, self.work, self.dropout = make_norm(width), work, dropout
         self.norm_first, self.width = norm == "pre", width
+        self.depth: DepthAttention | None = None
         last = work.narrow if isinstance(work, FeedForward) else getattr(work, "output", None)
         if self.norm_first and isinstance(last, nn.Linear):
             nn.init.zeros_(last.weight)
@@ -43,10 +45,17 @@ class Sublayer(nn.Module):
                 nn.init.zeros_(last.bias)
 
     def forward(
-        self, x: Float[Tensor, "*batch width"], *args: Any, **kwargs: Any
+        self,
+        x: Float[Tensor, "*batch width"],
+        *args: Any,
+        stream: Stream | None = None,
+        **kwargs: Any,
     ) -> Float[Tensor, "*batch width"]:
         """Return the next x; further arguments are passed to f."""
         must_be_wide("inputs", x, self.width)
+        if self.depth is not None:
+            h = self.depth(x, stream or Stream())
+            return drop(self.work(self.norm(h), *args, **kwargs), self.dropout, self.training)
         if self.norm_first:
             return x + drop(self.work(self.norm(x), *args, **kwargs), self.dropout, self.training)
         output = drop(self.work(x, *args, **kwargs), self.dropout, self.training)
@@ -102,6 +111,8 @@ class EncoderBlock(nn.Module):
         super().__init__()
         self.attention = Sublayer(width, attention, dropout, norm, make_norm)
         self.feedforward = Sublayer(width, feedforward, dropout, norm, make_norm)
+        #: The last block's attention over depth, if the stack has it.
+        self.end: DepthAttention | None = None
 
     def forward(
         self,
@@ -125,10 +136,11 @@ class EncoderBlock(nn.Module):
             positions=positions,
             cache=cache,
             packing=packing,
+            stream=stream,
             **of_first(self.attention.work, stream.values),
         )
-        output: Tensor = self.feedforward(x)
-        return output
+        output: Tensor = self.feedforward(x, stream=stream)
+        return output if self.end is None else self.end(output, stream)
 
 
 class DecoderBlock(nn.Module):
@@ -185,6 +197,8 @@ class DecoderBlock(nn.Module):
         self.attention = Sublayer(width, attention, dropout, norm, make_norm)
         self.memory_attention = Sublayer(width, memory_attention, dropout, norm, make_norm)
         self.feedforward = Sublayer(width, feedforward, dropout, norm, make_norm)
+        #: The last block's attention over depth, if the stack has it.
+        self.end: DepthAttention | None = None
 
     def forward(
         self,
@@ -213,6 +227,7 @@ class DecoderBlock(nn.Module):
             positions=positions,
             cache=cache,
             packing=packing,
+            stream=stream,
             **of_first(self.attention.work, stream.values),
         )
         x = self.memory_attention(
@@ -222,7 +237,8 @@ class DecoderBlock(nn.Module):
             positions=positions,
             cache=memory_cache,
             packing=(packing, memory_packing),
+            stream=stream,
             **of_first(self.memory_attention.work, stream.memory_values),
         )
-        output: Tensor = self.feedforward(x)
-        return output
+        output: Tensor = self.feedforward(x, stream=stream)
+        return output if self.end is None else self.end(output, stream)

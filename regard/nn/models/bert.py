@@ -13,7 +13,7 @@ from regard.nn.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock
 from regard.nn.models.settings import BERTSettings
-from regard.nn.models.stack import WordModel, attention_of
+from regard.nn.models.stack import WordModel, attention_of, stack_of
 
 INIT_STD = 0.02  # standard deviation of initial word vectors, as in BERT
 
@@ -73,7 +73,7 @@ class BERT(WordModel):
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, settings.norm, make_norm)
 
-        self.blocks = nn.ModuleList(map(block, range(settings.layers)))
+        self.blocks = stack_of(map(block, range(settings.layers)), settings.residual)
         self.norm = make_norm(width) if settings.norm == "pre" else nn.Identity()
         if not heads:
             return

@@ -24,7 +24,7 @@ from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock
 from regard.nn.layers.vocabulary import WordLogits
 from regard.nn.models.settings import GPTSettings
-from regard.nn.models.stack import WordModel, attention_of
+from regard.nn.models.stack import WordModel, attention_of, stack_of
 
 INIT_STD = 0.02  # standard deviation of initial word vectors, as in GPT-2
 
@@ -78,7 +78,7 @@ class GPT(WordModel):
             inner = FeedForward(width, settings.feedforward, settings.activation)
             return EncoderBlock(width, attention, inner, settings.dropout, "pre", make_norm)
 
-        self.blocks = nn.ModuleList(map(block, range(settings.layers)))
+        self.blocks = stack_of(map(block, range(settings.layers)), settings.residual)
         self.norm = make_norm(width)
         self.output = None if settings.tie else nn.Linear(width, vocabulary, bias=False)
 

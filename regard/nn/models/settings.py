@@ -112,6 +112,13 @@ Vectors = Annotated[
 Norm = Annotated[
     Literal["pre", "post"], Field(description="LayerNorm before each sublayer, or after each sum")
 ]
+Residual = Annotated[
+    Literal["sum", "depth-attention"],
+    Field(
+        description="input of a sublayer: the sum of the words and all outputs before it, or their "
+        "average weighed by attention over depth, which needs pre-norm blocks"
+    ),
+]
 Tie = Annotated[bool, Field(description="share input and output word vectors")]
 DecoderLayers = Annotated[int, Field(ge=0, description="decoder blocks; 0: as many as layers")]
 Epsilon = Annotated[float, Field(gt=0, description="added to the variance in norms")]
@@ -140,6 +147,7 @@ class TextClassifierSettings(Settings):
         "Transformer's, x + f(LayerNorm x) or LayerNorm(x + f(x)), then the same with a "
         "feed-forward layer",
     )
+    residual: Residual = "sum"
     pool: Literal["mean", "attention", "query-from-mean", "cls"] = Field(
         "mean", description="how states are reduced to one vector"
     )
@@ -300,6 +308,7 @@ class StackSettings(Settings):
     score: Score = "scaled-dot"
     position: Position = "learned"
     normalize: Normalize = "softmax"
+    residual: Residual = "sum"
     dropout: Dropout = 0.1
     attention_dropout: AttentionDropout = 0.0
     key_value_heads: SharedHeads = 0

@@ -1,11 +1,16 @@
 """The attention of stacks of blocks, and models that give the logits of words."""
 
+from collections.abc import Iterable
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Mechanism, named_mechanism
+from regard.core.errors import RegardError
 from regard.core.names import at_layer
+from regard.nn.layers.depth import DepthAttention
+from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock, Sublayer
 from regard.nn.models.settings import StackSettings
 
 
@@ -34,6 +39,28 @@ def attention_of(
         length=length or settings.length,
         compress=compress,
     )
+
+
+def stack_of(blocks: Iterable[nn.Module], residual: str) -> nn.ModuleList:
+    """Return a stack of blocks; with ``residual="depth-attention"`` they attend over depth.
+
+    Raises: attention over depth with blocks that are not a Transformer's with ``norm="pre"``.
+    """
+    stack = nn.ModuleList(blocks)
+    if residual == "sum":
+        return stack
+    layers = [x for block in stack for x in block.children() if isinstance(x, Sublayer)]
+    if not layers or not all(layer.norm_first for layer in layers):
+        raise RegardError(
+            f"residual={residual} weighs the outputs of pre-norm blocks; use norm=pre, or in a "
+            "classifier block=pre-norm and layers=1 or more"
+        )
+    for index, layer in enumerate(layers):
+        layer.depth = DepthAttention(layer.width, index)
+    last = stack[-1]
+    assert isinstance(last, EncoderBlock | DecoderBlock)
+    last.end = DepthAttention(layers[-1].width, len(layers))
+    return stack
 
 
 class WordModel(nn.Module):

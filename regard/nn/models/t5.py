@@ -24,6 +24,7 @@ from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock, Norm
 from regard.nn.models.encoder_decoder import EncoderDecoder
 from regard.nn.models.settings import T5Settings
+from regard.nn.models.stack import stack_of
 
 
 class T5(EncoderDecoder):
@@ -90,16 +91,21 @@ class T5(EncoderDecoder):
             attention(settings, layer, x, named_compress(mixing, read) or "none")
             for layer, x in enumerate(self._scores(settings.layers, both=True))
         ]
-        self.encoder = nn.ModuleList(EncoderBlock(width, x, feedforward(), *rest) for x in readers)
+        self.encoder = stack_of(
+            (EncoderBlock(width, x, feedforward(), *rest) for x in readers), settings.residual
+        )
         count = settings.decoder_layers or settings.layers
         writers = [
             attention(settings, layer, x) for layer, x in enumerate(self._scores(count, both=False))
         ]
-        self.decoder = nn.ModuleList(
-            DecoderBlock(
-                width, x, attention(settings, layer, score(settings)), feedforward(), *rest
-            )
-            for layer, x in enumerate(writers)
+        self.decoder = stack_of(
+            (
+                DecoderBlock(
+                    width, x, attention(settings, layer, score(settings)), feedforward(), *rest
+                )
+                for layer, x in enumerate(writers)
+            ),
+            settings.residual,
         )
         self.encoder_norm, self.decoder_norm = make_norm(width), make_norm(width)
 

@@ -26,6 +26,7 @@ from regard.nn.layers.pooling import AttentionPool, FirstPool, MeanPool, QueryFr
 from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock, Norm
 from regard.nn.models.settings import TextClassifierSettings
+from regard.nn.models.stack import stack_of
 
 NORMS: dict[str, Norm] = {"pre-norm": "pre", "post-norm": "post"}  # blocks of a Transformer
 
@@ -81,8 +82,9 @@ class TextClassifier(nn.Module):
                 f"position={settings.position} is part of self-attention, which layers=0 does not "
                 "have; use layers=1 or more, or position=sinusoidal"
             )
-        self.blocks = nn.ModuleList(
-            _block(settings, width, length, layer) for layer in range(settings.layers)
+        self.blocks = stack_of(
+            (_block(settings, width, length, layer) for layer in range(settings.layers)),
+            settings.residual,
         )
         #: Reduces the states to one vector; None: one answer for each token.
         self.pool: nn.Module | None = _pool(settings, width, length)

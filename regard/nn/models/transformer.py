@@ -12,7 +12,7 @@ from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock
 from regard.nn.models.encoder_decoder import EncoderDecoder
 from regard.nn.models.settings import TransformerSettings
-from regard.nn.models.stack import attention_of
+from regard.nn.models.stack import attention_of, stack_of
 
 
 class Transformer(EncoderDecoder):
@@ -82,20 +82,16 @@ class Transformer(EncoderDecoder):
         def reading(layer: int) -> Mechanism:
             return attention_of(settings, layer, placed=placed, compress=compress, length=reads)
 
-        self.encoder = nn.ModuleList(
-            EncoderBlock(width, reading(layer), feedforward(), *rest)
-            for layer in range(settings.layers)
-        )
-        self.decoder = nn.ModuleList(
-            DecoderBlock(
-                width,
-                attention_of(settings, layer, placed=placed),
-                attention_of(settings, layer),
-                feedforward(),
-                *rest,
-            )
-            for layer in range(settings.decoder_layers or settings.layers)
-        )
+        def reader(layer: int) -> EncoderBlock:
+            return EncoderBlock(width, reading(layer), feedforward(), *rest)
+
+        def writer(layer: int) -> DecoderBlock:
+            own = attention_of(settings, layer, placed=placed)
+            return DecoderBlock(width, own, attention_of(settings, layer), feedforward(), *rest)
+
+        self.encoder = stack_of(map(reader, range(settings.layers)), settings.residual)
+        written = range(settings.decoder_layers or settings.layers)
+        self.decoder = stack_of(map(writer, written), settings.residual)
         pre = settings.norm == "pre"
         self.encoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if pre else nn.Identity()
