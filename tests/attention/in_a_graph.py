@@ -47,6 +47,7 @@ CASES: dict[str, tuple[dict[str, object], Callable[[Tensor], Mask | None]]] = {
         {"attention": "moba-2-2", "position": "rotary"},
         lambda sizes: causal() & lengths(sizes),
     ),
+    "dsa": ({"attention": "dsa-3", "position": "rotary"}, lambda sizes: causal() & lengths(sizes)),
 }
 #: Every other mechanism, which may compute by a state.
 CASES |= {

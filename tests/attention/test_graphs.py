@@ -57,7 +57,7 @@ def in_a_graph(folder: Path, *arguments: str) -> None:
 
 
 def test_one_graph_forward_and_backward_for_batches_of_several_lengths(tmp_path):
-    in_a_graph(tmp_path, "aot_eager", "dropped", "moba", "states", "outside", "attended")
+    in_a_graph(tmp_path, "aot_eager", "dropped", "moba", "dsa", "states", "outside", "attended")
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_one_graph_of_every_kind(tmp_path, backend):
 
 
 def test_an_exported_program_takes_other_batches_and_lengths(tmp_path):
-    cases = ("rotary", "causal", "forgetting", "moba", "transformer", "gpt", "trees")
+    cases = ("rotary", "causal", "forgetting", "moba", "dsa", "transformer", "gpt", "trees")
     in_a_graph(tmp_path, "export", *cases)
 
 

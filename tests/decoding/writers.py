@@ -29,6 +29,7 @@ VARIED: dict[str, dict[str, object]] = {
     "bigbird": {"pattern": "bigbird-2", "position": "t5-bias"},
     "linformer": {"compress": "linformer-3"},
     "moba": {"attention": "moba-2-2", "position": "rotary"},
+    "dsa": {"attention": "dsa-2", "position": "rotary"},
 }
 WRITERS = [*FORMS, *SCHEMES, *VARIED]
 

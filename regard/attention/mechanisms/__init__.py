@@ -17,6 +17,7 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "forgetting": "regard.attention.mechanisms.forgetting:ForgettingAttention",
         "latent": "regard.attention.mechanisms.latent:LatentAttention",
         "moba": "regard.attention.mechanisms.moba:BlockAttention",
+        "dsa": "regard.attention.mechanisms.indexed:IndexedAttention",
         "linear": "regard.attention.mechanisms.linear:LinearAttention",
         "linear-relu": "regard.attention.mechanisms.linear:ReluAttention",
         "linear-softmax": "regard.attention.mechanisms.linear:ExponentialAttention",

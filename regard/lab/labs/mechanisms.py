@@ -37,8 +37,8 @@ from regard.lab.tasks.pretraining.evaluation import BY_TOKENS
 
 PLAIN = "multi-head"
 QUICK_ARMS = (PLAIN, "gated", "linear", "delta")
-#: Options of mechanisms: blocks of the default size would hold most of these short inputs.
-OPTIONS = {"moba": "moba-4-2"}
+#: Options of mechanisms: the default numbers of keys would hold most of these short inputs.
+OPTIONS = {"moba": "moba-4-2", "dsa": "dsa-8"}
 NETWORK: Values = {
     **TO_THE_END,
     "width": 32, "heads": 2, "layers": 2, "feedforward": 128, "position": "rotary", "steps": 1500,

@@ -55,7 +55,7 @@ Attention = Annotated[
     str,
     Field(
         description="attention of a block: multi-head, gated, differential, forgetting, latent, "
-        "moba, linear, linear-relu, linear-softmax, retention, gla, delta, kda, ssd, or with "
+        "moba, dsa, linear, linear-relu, linear-softmax, retention, gla, delta, kda, ssd, or with "
         "numbers, moba-16-3 (3 blocks of 16 words per query), or your own class, FILE.py:Name; "
         "with stages before the output projection: multi-head+exclusive, +gate, +gate-heads, "
         "+value-residual; by layer: delta*3/multi-head"
