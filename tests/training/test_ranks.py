@@ -101,6 +101,21 @@ def test_two_processes_train_as_one_and_hand_over_to_one(tmp_path: Path) -> None
     assert not torch.distributed.is_initialized()
 
 
+@pytest.mark.slow
+def test_what_layers_hand_on_and_indexers_learn_in_two_processes(tmp_path: Path) -> None:
+    given = ["attention=dsa-3+value-residual", "accumulate=2"]
+    first, second = together(
+        "-m", "tests.training.together", str(tmp_path / "out.json"), "strategy=ddp", *given,
+        "--", "strategy=fsdp2", "activation_checkpointing=1", *given,
+    )  # fmt: skip
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    alone = trained({"attention": "dsa-3+value-residual"})
+    assert sum("value-residual" in name for name in alone["weights"]) == 2
+    assert sum(name.endswith("depth.query") for name in alone["weights"]) == 3
+    for each in json.loads((tmp_path / "out.json").read_text()):
+        alike(each, alone)
+
+
 def sweep(place: Path, world: int, sizes: Sequence[tuple[int, int]], steps: int) -> float:
     """The largest difference of a loss or weight from one process, for (batch size, accumulate)."""
     cases = [

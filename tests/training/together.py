@@ -3,8 +3,8 @@
     python -m tests.training.together OUT.json strategy=ddp steps=10 … [-- strategy=fsdp2 …]
 
 Each list of settings after ``--`` is a further training; ``until`` interrupts it after so many
-steps. The first process writes OUT.json: for each training the losses of its steps, its validations
-and the final weights.
+steps, and ``attention`` is a mechanism below attention over depth. The first process writes
+OUT.json: for each training the losses of its steps, its validations and the final weights.
 """
 
 import json
@@ -34,9 +34,9 @@ USUAL = {"batch_tokens": 60, "learning_rate": 0.01, "threads": 1, "seed": 3, "st
 class Odd(nn.Module):
     """A text classifier with a parameter without axes, and layers that no or few texts use."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
         super().__init__()
-        config = Config.make("classification", "transformer", NETWORK)
+        config = Config.make("classification", "transformer", [*NETWORK, *more])
         self.inner = build_network(config, vocabulary=WORDS, labels=2)
         self.scale, self.unused = nn.Parameter(torch.tensor(1.0)), nn.Linear(3, 3)
         self.rare = nn.Linear(2, 2)
@@ -52,9 +52,12 @@ class Odd(nn.Module):
 def trained(settings: dict[str, Any]) -> dict[str, Any]:
     """Train once; return losses, validations and weights."""
     place, until = settings.pop("checkpoints", ""), int(settings.pop("until", 1000))
-    precision = settings.pop("precision", "fp32")
+    precision, attention = settings.pop("precision", "fp32"), settings.pop("attention", "")
+    across = ["block=pre-norm", "residual=depth-attention", f"attention={attention}"]
     torch.manual_seed(0)
-    model = Odd().double() if precision == "fp32" else Odd()
+    model = Odd(*(across if attention else [])).to(
+        torch.float64 if precision == "fp32" else torch.float32
+    )
     asked, losses, before = TrainingSettings(**{**USUAL, **settings}), [], 0.0
     checkpoints = Checkpoints(Path(place)) if place else None
     training = train(model, Toy(), asked, checkpoints, precision=Precision(precision, ""))
