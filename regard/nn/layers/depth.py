@@ -39,14 +39,14 @@ class DepthAttention(nn.Module):
     ) -> Float[Tensor, "*batch width"]:
         """Return the average; x is the output of the sublayer before, and joins the stream."""
         # A recomputed block finds its outputs in the stream and must not add them again.
-        stream.outputs.setdefault(self.index, x)
+        own = x, x.square().mean(-1).add(EPSILON).rsqrt()
+        stream.outputs.setdefault(self.index, own)
         if self.query is None:
             return x
-        values = [*(stream.outputs[i] for i in range(self.index)), x]
-        sizes = [v.square().mean(-1).add(EPSILON).rsqrt() for v in values]
-        scores = [v @ self.query.to(v.dtype) * size for v, size in zip(values, sizes, strict=True)]
+        values = [*(stream.outputs[i] for i in range(self.index)), own]
+        scores = [v @ self.query.to(v.dtype) * scale for v, scale in values]
         weights = torch.stack(scores).softmax(0).unsqueeze(-1)
-        average = weights[0] * values[0]
-        for weight, v in zip(weights[1:], values[1:], strict=True):
-            average = average + weight * v
+        average = weights[0] * values[0][0]
+        for weight, (v, _) in zip(weights[1:], values[1:], strict=True):
+            average = torch.addcmul(average, weight, v)
         return average

@@ -16,8 +16,9 @@ class Stream:
     def __init__(self) -> None:
         #: The values of the first self-attention, and of the first attention to the memory.
         self.values, self.memory_values = FirstValues(), FirstValues()
-        #: The input of each sublayer with attention over depth, by its index in the stack.
-        self.outputs: dict[int, Tensor] = {}
+        #: The input of each sublayer with attention over depth, by its index in the stack, and
+        #: 1 / rms of each row.
+        self.outputs: dict[int, tuple[Tensor, Tensor]] = {}
 
 
 def of_first(mechanism: nn.Module, values: FirstValues) -> dict[str, Any]:
