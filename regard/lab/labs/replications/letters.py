@@ -27,6 +27,16 @@ CHANGES = {
         "Henry et al. 2020 (2010.04245)",
         "a higher BLEU of translations with little data",
     ),
+    "value residual": (
+        "values of the first layer in later ones predict better",
+        "Zhou et al. 2024 (2410.17897)",
+        "a lower loss at equal parameters; nanochat's log: helps a lot",
+    ),
+    "depth attention": (
+        "attention over depth predicts better than sums of layers",
+        "Kimi team 2026 (2603.15031)",
+        "a lower loss, more with depth",
+    ),
     "delta hybrid": (
         "three layers of delta in four predict better than attention alone",
         "Wang et al. 2025 (2507.06457); Kimi team 2025 (2510.26692)",
@@ -37,7 +47,7 @@ CHANGES = {
 #: A model of letters, all arms with equal parameters and steps.
 LETTERS: Values = {
     **TRAINING, "schedule": "linear", "average": 0, "patience": 0, "width": 64, "layers": 4,
-    "feedforward": 256, "position": "rotary", "length": 64, "steps": 600, "batch_size": 32,
+    "feedforward": 256, "position": "rotary", "length": 64, "steps": 500, "batch_size": 32,
     "evaluate_every": 100,
 }  # fmt: skip
 LANGUAGE = member(
@@ -49,6 +59,8 @@ LANGUAGE = member(
         gpt("differential", "attention=differential"),
         gpt("forgetting", "attention=forgetting"),
         gpt("qk-norm", "score=scaled-dot+qk-norm"),
+        gpt("value residual", "attention=multi-head+value-residual"),
+        gpt("depth attention", "residual=depth-attention"),
         gpt("delta hybrid", "attention=delta*3/multi-head"),
     ],
     [
@@ -57,7 +69,7 @@ LANGUAGE = member(
     ],
     differs="hundreds of millions of parameters there; 340,000 letters of Python's own help text, "
     "equal parameters and {steps} steps here",
-    hours=3.0,
+    hours=1.8,
     data="pydoc",
     adapt=equal,
     settings=LETTERS,
@@ -122,7 +134,7 @@ STAGES = member(
     pairs=[("both", "exclusive")],
     differs="hundreds of millions of parameters and long texts there; letters of Python's own help "
     "text in windows of {length}, equal parameters and {steps} steps here",
-    hours=2.0,
+    hours=1.0,
     data="pydoc",
     adapt=equal,
     settings=LETTERS,
