@@ -110,6 +110,8 @@ class Search:
         ranges = dict(_pair(text) for text in self.space)
         if len(ranges) < len(self.space):
             raise RegardError("two ranges are given for the same setting; leave one out")
+        if self.sampler == "grid" and not ranges:
+            raise RegardError("a grid needs values: give --tune-space learning_rate=0.001,0.01")
         shared = {key_of(pair) for pair in overrides}
         for key in ranges:
             if key in shared:

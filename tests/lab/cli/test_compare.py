@@ -88,7 +88,7 @@ def test_settings_are_searched_on_request(
     ("words", "says"),
     [
         (["--tune", "0"], "'--tune'"),
-        (["--tune", "3", "--sampler", "grid"], "no sampler is called 'grid'"),
+        (["--tune", "3", "--sampler", "cmaes"], "no sampler is called 'cmaes'"),
         (["--tune-space", "width=8,16"], "--tune-space needs a search; add --tune N"),
         (["--tune-seed", "3"], "--tune-seed needs a search"),
         (["--tune", "3", "--tune-space", "widht=8,16"], "no setting is called 'widht'"),

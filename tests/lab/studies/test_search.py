@@ -175,3 +175,5 @@ def test_a_grid_tries_every_choice_once_and_the_default_first() -> None:
 def test_a_grid_that_is_none_is_refused(trials: int, space: str, says: str) -> None:
     with pytest.raises(RegardError, match=says):
         Search(trials, "grid", space=(space,)).spaces("mqar", [Arm("a", "gpt")], [])
+    with pytest.raises(RegardError, match="a grid needs values: give --tune-space"):
+        Search(trials, "grid").spaces("mqar", [Arm("a", "gpt")], [])
