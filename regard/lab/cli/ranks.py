@@ -38,7 +38,7 @@ def ranks(
     signed-rank test, and the probabilities that the first is better, that the difference is within
     --delta, and that the second is better.
 
-    regard ranks runs/reviews runs/imdb runs/films runs/news runs/mine --delta 1
+    regard ranks runs/reviews runs/films runs/news runs/mail runs/my --delta 1
     """
     from regard.lab.studies.ranks import read_ranks
 
