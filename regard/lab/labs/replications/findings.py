@@ -94,7 +94,7 @@ RECALL = member(
         "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1,
         "position": "rotary", "steps": 1000,
     },
-    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32, "batch_size": 32},
+    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32},
 )  # fmt: skip
 
 HYBRID = member(
@@ -123,7 +123,7 @@ HYBRID = member(
         "symbols": 128, "train_length": 32, "pairs": 4, "layers": 4, "heads": 1, "width": 48,
         "feedforward": 96, "position": "rotary", "steps": 1000,
     },
-    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32, "batch_size": 32},
+    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32},
 )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ INDUCTION = member(
     hours=0.2,
     settings={
         **TRAINING,
-        "symbols": 32, "train_length": 24, "heads": 1, "position": "learned", "batch_size": 32,
+        "symbols": 32, "train_length": 24, "heads": 1, "position": "learned",
         "evaluate_every": 20, "patience": 15, "held_out": 300,
     },
     quick={**QUICK, "symbols": 16, "train_length": 12, "steps": 400, "evaluate_every": 10},
@@ -367,7 +367,7 @@ GROKKING_LESS = grokking("grokking-30", "Does it with fewer examples to memorise
 #: One layer without positions, tested at twice the trained length.
 TRACKING: Values = {
     **TRAINING, "layers": 1, "position": "none", "train_length": 32, "test_length": 64,
-    "examples": 20_000, "held_out": 500, "patience": 12,
+    "examples": 20_000, "held_out": 500, "patience": 12, "batch_size": 64,
 }  # fmt: skip
 
 PARITY = member(
@@ -465,7 +465,7 @@ INDEXER = member(
         **TRAINING, "symbols": 64, "train_length": 32, "pairs": 4, "position": "rotary",
         "steps": 1500,
     },
-    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "batch_size": 32},
+    quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2},
 )  # fmt: skip
 
 MEMBERS: Sequence[Member] = (

@@ -47,7 +47,7 @@ CHANGES = {
 #: A model of letters, all arms with equal parameters and steps.
 LETTERS: Values = {
     **TRAINING, "schedule": "linear", "average": 0, "patience": 0, "width": 64, "layers": 4,
-    "feedforward": 256, "position": "rotary", "length": 64, "steps": 500, "batch_size": 32,
+    "feedforward": 256, "position": "rotary", "length": 64, "steps": 500,
     "evaluate_every": 100,
 }  # fmt: skip
 LANGUAGE = member(
