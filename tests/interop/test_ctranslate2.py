@@ -90,6 +90,7 @@ def test_eight_bits_take_less_room(tmp_path):
         ({"score": "gaussian"}, "score=gaussian; train with score=scaled-dot"),
         ({"normalize": "entmax15"}, "normalize=entmax15"),
         ({"key_value_heads": 1}, "key_value_heads=1"),
+        ({"residual": "depth-attention"}, "residual=depth-attention; train with residual=sum"),
     ],
 )
 def test_what_cannot_be_written_names_the_setting(given, says, tmp_path):

@@ -284,6 +284,8 @@ def test_what_cannot_be_read_says_why(kind, broken, says, tmp_path):
         (GPTSettings(pattern="window-4"), "pattern=window-4"),
         (GPTSettings(key_value_heads=2), "key_value_heads=2; train with key_value_heads=0"),
         (GPTSettings(activation="gated-silu"), "activation=gated-silu; train with activation=gelu"),
+        (GPTSettings(residual="depth-attention"), "GPT-2 does not support residual="),
+        (T5Settings(residual="depth-attention"), "T5 does not support residual="),
         (BERTSettings(norm="pre"), "BERT does not support norm=pre"),
         (BERTSettings(types=0), "types=0"),
         (BERTSettings(compress="linformer"), "compress=linformer; train with compress=none"),

@@ -91,6 +91,7 @@ def test_ctranslate2_converts_the_folder(tmp_path):
         ({"normalize": "sparsemax"}, "", "normalize=sparsemax"),
         ({"activation": "gated-gelu"}, "", "activation=gated-gelu; train with activation=gelu or"),
         ({"key_value_heads": 1}, "", "key_value_heads=1; train with key_value_heads=0"),
+        ({"residual": "depth-attention"}, "pegasus", "Pegasus does not support residual="),
         ({}, "bart", "layout must be marian or pegasus, not 'bart'"),
     ],
 )
