@@ -29,6 +29,7 @@ class Study:
     unit of the metric; by default `Unit.delta` if seeds are added.
 
     `overrides` are ``key=value`` for all arms; a model setting applies to the arms that have it.
+    Run k of an arm has the seed k, or ``seed=N`` + k, for a repetition with fresh seeds.
     Every arm is compared with the `reference`, which is declared in advance ("": the first arm).
     ``ladder=True`` also compares each network with the one before it; pairs of names compare those.
     These comparisons form a family of their own. `search` first searches the settings of every arm
@@ -122,10 +123,16 @@ class Study:
         known = {key for arm in self.arms for key in self._keys(arm)}
         for pair in (*self.settings, *(pair for arm in self.arms for pair in arm.overrides)):
             key_value(pair)
-            if key_of(pair) == "seed":
-                raise RegardError(f"{pair}: a comparison sets its own seeds; use --seeds instead")
-            if key_of(pair) not in known:
+            if key_of(pair) not in known | {"seed"}:
                 raise RegardError(unknown_key(key_of(pair), sorted(known)))
+        for pair in (pair for arm in self.arms for pair in arm.overrides):
+            if key_of(pair) == "seed":
+                raise RegardError(
+                    f"{pair}: all arms have the same seeds; leave it out, or give {pair} for all "
+                    "arms, the seed of the first run"
+                )
+        if self.first_seed < 0:
+            raise RegardError(f"seed={self.first_seed}: give 0 or a larger number")
         configs = {}
         for arm in self.arms:
             with _named(arm):
@@ -233,8 +240,17 @@ class Study:
         words = ["--seeds", f"{self.least}..{self.seeds}" if self.least else str(self.seeds)]
         return words if self.delta is None else [*words, "--delta", f"{self.delta:g}"]
 
+    @property
+    def first_seed(self) -> int:
+        """Return the seed of the first run of each arm: ``seed=`` among the settings, or 0."""
+        given = dict(key_value(pair) for pair in self.overrides).get("seed", "0")
+        try:
+            return int(given)
+        except ValueError:
+            raise RegardError(f"seed={given}: give a whole number, the first seed") from None
+
     def run(self, arm: Arm, seed: int) -> "RunTask":
-        """Return the run of an arm and a seed."""
+        """Return the run of an arm and a seed, which counts from `first_seed`."""
         from regard.lab.studies.job import RunTask
 
         own = {key_of(pair) for pair in arm.overrides}
@@ -242,7 +258,8 @@ class Study:
         shared = [p for p in self.settings if key_of(p) not in own and key_of(p) in known]
         folder = self.out / arm.folder / f"seed-{seed}"
         own_pairs = [pair.replace(SEED, str(seed)) for pair in arm.overrides]
-        return RunTask(str(folder), self.task, arm.model, (*shared, *own_pairs, f"seed={seed}"))
+        own_seed = f"seed={self.first_seed + seed}"
+        return RunTask(str(folder), self.task, arm.model, (*shared, *own_pairs, own_seed))
 
     def seeds_of(self, arm: Arm) -> range:
         """Return the seeds of an arm's runs; an arm that is the same for every seed runs once."""

@@ -422,6 +422,14 @@ def test_settings_go_to_the_arms_that_have_them() -> None:
     }
 
 
+def test_fresh_seeds_count_from_the_given_one() -> None:
+    fresh = declared("classification", "mean,cnn", seeds=2, overrides=["width=8", "seed=40"])
+    runs = {(job.arm, job.seed): job.task for job in fresh.jobs()}
+    assert runs["cnn", 1].overrides == ("width=8", "seed=41")
+    assert runs["mean", 0].overrides == ("width=8", "seed=40")
+    assert runs["mean", 0].folder.endswith("mean/seed-0")
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -432,8 +440,9 @@ def test_settings_go_to_the_arms_that_have_them() -> None:
         ({"overrides": ["widht=8"]}, "did you mean width"),
         ({"overrides": ["width"]}, "key=value, not 'width'"),
         ({"overrides": ["width=8", "width=9"]}, "arm mean: width is set twice"),
-        ({"overrides": ["seed=3"]}, "use --seeds"),
-        ({"arms": "mean:seed=3,tfidf"}, "use --seeds"),
+        ({"overrides": ["seed=soon"]}, "seed=soon: give a whole number, the first seed"),
+        ({"overrides": ["seed=-3"]}, "seed=-3: give 0 or a larger number"),
+        ({"arms": "mean:seed=3,tfidf"}, "seed=3: all arms have the same seeds; leave it out"),
         ({"arms": "mean:width=wide,tfidf"}, "arm mean:width=wide: width='wide'"),
         ({"arms": "mean:filters=3,cnn"}, "arm mean:filters=3: no setting is called 'filters'"),
         ({"arms": "mean,tfidf:data=imdb"}, "data is 'reviews' in mean and 'imdb' in tfidf"),
