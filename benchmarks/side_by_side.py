@@ -90,18 +90,32 @@ def speed(turns: int = 7) -> None:
     for attention in MECHANISMS:
         for batch, length in SHAPES:
             networks = [network(attention, seed, symbols=64) for seed in range(8)]
-            alone, together = Together(networks[:1]), Together(networks)
+            together = Together(networks)
             symbols = torch.randint(0, 64, (8, batch, length))
             targets = torch.randint(0, 32, (8, batch, length))
 
             calls = (
-                partial(alone.step, symbols[:1], targets[:1]),
+                plain(networks[0], symbols[0], targets[0]),
                 partial(together.step, symbols, targets),
             )
             times = interleaved(calls, turns)
             each = times[1] / len(networks)
             print(f"| {attention} | {batch} × {length} | {1e3 * times[0]:.1f} | {1e3 * each:.1f} "
                   f"| {times[0] / each:.2f} |", flush=True)  # fmt: skip
+
+
+def plain(module: nn.Module, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
+    """Return a step of one network as it is trained alone."""
+    optimizer = torch.optim.AdamW(module.parameters(), 3e-3, fused=True)
+    lengths = torch.full(symbols.shape[:1], symbols.shape[1])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        scores = module(symbols, lengths)
+        nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten()).backward()
+        optimizer.step()
+
+    return step
 
 
 def interleaved(calls: Sequence[Callable[[], None]], turns: int) -> list[float]:
