@@ -16,7 +16,7 @@ from regard.attention import (
     use,
     window,
 )
-from regard.attention.mechanisms import indexed
+from regard.attention.mechanisms import moba
 from regard.attention.mechanisms.indexed import IndexedAttention
 from regard.attention.positions.rotary import Rotary, rotate
 from regard.core.errors import RegardError
@@ -163,7 +163,7 @@ def test_strips_are_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, x, slope = made().train(), drawn(2, 9, 12), drawn(2, 9, 12, seed=1)
     results = []
     for most in (2**22, 1):
-        monkeypatch.setattr(indexed, "AT_ONCE", most)
+        monkeypatch.setattr(moba, "AT_ONCE", most)
         y = layer(x, mask=causal() & lengths([9, 6]))
         results.append([y, *torch.autograd.grad(y, list(layer.parameters()), slope)])
     assert_close(*results)

@@ -17,7 +17,12 @@ from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
 from regard.attention.mask import WHOLE, Mask, Tile
 from regard.attention.mask_context import over_heads
-from regard.attention.mechanisms.moba import AT_ONCE, chosen_blocks, product_sides, unrounded
+from regard.attention.mechanisms.moba import (
+    chosen_blocks,
+    product_sides,
+    query_strips,
+    unrounded,
+)
 from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.positions import make_score
 from regard.attention.prepared import as_tuple
@@ -111,7 +116,7 @@ class Indexed(Attention):
         with torch.no_grad():
             tables = [
                 self.chosen(index_of(*inputs, some), (mask, rows, columns), some)
-                for some in self.strips(*inputs)
+                for some in query_strips(asked, held.shape[-2])
             ]
         table = torch.cat(tables, -2) if len(tables) > 1 else tables[0]
         among = chosen_blocks(table, torch.arange(table.shape[-1], device=table.device))
@@ -143,15 +148,6 @@ class Indexed(Attention):
         wide = torch.promote_types(asked.dtype, torch.float32)
         return asked.to(wide), weights.to(wide), held.to(wide)
 
-    def strips(self, asked: Tensor, weights: Tensor, held: Tensor) -> list[slice]:
-        """Return the rows of queries whose products are in memory at once."""
-        n, step = asked.shape[-2], 0
-        if readable(asked):
-            step = max(1, AT_ONCE // max(1, asked.shape[:-2].numel() * held.shape[-2]))
-        if not step or step >= n:
-            return [slice(None)]
-        return [slice(first, first + step) for first in range(0, n, step)]
-
     def chosen(
         self, index: Tensor, sees: tuple[Mask | None, Tensor, Tensor], some: slice
     ) -> Tensor:
@@ -176,6 +172,7 @@ class Indexed(Attention):
 
         ``table`` (*batch, 1, n, m): the chosen keys.
         """
+        asked, _, held = inputs
         if not readable(table):  # a graph has no summary
             with torch.no_grad():
                 target = attended.weights.sum(-3, keepdim=True)
@@ -187,7 +184,7 @@ class Indexed(Attention):
         again = partial(checkpoint, _loss, use_reentrant=False, preserve_rng_state=False)
         losses = [
             again(*inputs, (table[..., rows, :], at[..., rows, :], size[..., rows, :]), rows)
-            for rows in self.strips(*inputs)
+            for rows in query_strips(asked, held.shape[-2])
         ]
         return torch.cat(losses, -1)
 

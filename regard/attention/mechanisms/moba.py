@@ -177,7 +177,7 @@ class Choice:
         It is −inf for blocks of which a query sees no key, and ∞ for its own block. Numbers that
         are not finite become ∞, so that a visible NaN is never left out.
         """
-        n, count = self.queries.shape[-2], self.numbers.shape[-1]
+        count = self.numbers.shape[-1]
         seen, causal = self.seen_by_all()
         means = total = None
         if seen is not None:
@@ -185,12 +185,8 @@ class Choice:
             total = self.summed(seen.unsqueeze(-2).to(keys.dtype))
             means = self.summed(keys.mT) / total.clamp(min=1)
             means = repeat_kv(means, self.queries.shape[-3])
-        step = n
-        if readable(self.queries):
-            width = count if means is not None else self.keys.shape[-2]
-            step = max(1, AT_ONCE // (self.queries.shape[:-2].numel() * width))
-        for first in range(0, n, step) if step < n else (0,):
-            some = slice(first, first + step) if step < n else slice(None)
+        width = count if means is not None else self.keys.shape[-2]
+        for some in query_strips(self.queries, width):
             with unrounded(self.queries):
                 if means is None:
                     affinity, counts = self.by_pairs(some)
@@ -238,6 +234,16 @@ class Choice:
         shape = torch.broadcast_shapes(x.shape, index.shape)
         sums = x.new_zeros(*shape[:-1], self.numbers.shape[-1])
         return sums.scatter_add(-1, index.expand(shape), x.expand(shape))
+
+
+def query_strips(queries: Tensor, width: int) -> list[slice]:
+    """Return the rows of queries whose affinities with ``width`` keys are in memory at once."""
+    n, step = queries.shape[-2], 0
+    if readable(queries):
+        step = max(1, AT_ONCE // max(1, queries.shape[:-2].numel() * width))
+    if not step or step >= n:
+        return [slice(None)]
+    return [slice(first, first + step) for first in range(0, n, step)]
 
 
 def chosen_blocks(table: Tensor, places: Tensor) -> Mask:

@@ -298,7 +298,7 @@ class ComparisonLab(Lab):
     measure: Callable[[Result], Any] = lambda result: None
     findings: Callable[[Result], Findings] = lambda result: Findings({})
     claims: Callable[[Result], Iterable[Claim]] = lambda result: ()
-    also: Callable[[Result], Collection[str]] = lambda result: ()
+    also: Callable[[Result], Collection[str]] | None = None
     next: str | Callable[[Result], str] = "regard lab"
     other_data_hint: str = "give one of them"
 
@@ -317,17 +317,12 @@ class ComparisonLab(Lab):
     def must_match(self, plan: Plan, out: Path) -> None:
         """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
         from regard.lab.studies.spec import JobSpec
-        from regard.lab.studies.tune import check_search
 
         before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.first_seeds)]
         finished = [JobSpec.of(train_and_score, job).finished() for job in before]
         self.check(plan, out)
         arms = plan.initialized(out) if all(finished) else plan.unpretrained
-        study = plan.study(arms, out)
-        if study.search:
-            check_search(study, study.search)
-        else:
-            study.check_folders()
+        plan.study(arms, out).check_stored()
 
     def compare(
         self, plan: Plan, out: Path, request: LabRequest, show: Show, say: Say
@@ -345,14 +340,11 @@ class ComparisonLab(Lab):
             mine = [job for job in first if (job.arm, job.seed) in wanted]
             pretrain(sorted(mine, key=lambda job: job.seed), launcher, show)
 
+        def also(comparison: "Comparison") -> Collection[str]:
+            return self.also(self.result(plan, comparison, out)) if self.also else ()
+
         before(study.jobs(plan.first_seeds))  # whose settings are checked
-        return compare(
-            study,
-            launcher,
-            follow(show, say),
-            before,
-            lambda comparison: self.also(self.result(plan, comparison, out)),
-        )
+        return compare(study, launcher, follow(show, say), before, also)
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
         """Evaluate the trained runs."""

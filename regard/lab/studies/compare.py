@@ -88,8 +88,10 @@ def compare(
             and not {one.a, one.b} & failed and not {one.a, one.b} <= fixed
         ]  # fmt: skip
         claims = [(one.a, one.b) for one in undecided]
+        if not following:
+            break
         growing = {*also(comparison)}.union(*claims) - fixed - failed
-        if not growing or not following:
+        if not growing:
             break
         jobs = [job for job in study.jobs(following)
                 if job.arm in growing and job.seed >= seeds[job.arm]]  # fmt: skip

@@ -152,6 +152,18 @@ class Search:
                 f"--tune {combinations}, or one more for default settings outside the grid"
             )
 
+    def check_grid(self, arm: str, space: Space, default: Mapping[str, str]) -> None:
+        """Raise an error if the trials of a grid are not its combinations and the default."""
+        if self.sampler != "grid" or not space:
+            return
+        trials = 1 + len(_combinations(space, default))
+        if self.trials != trials:
+            raise RegardError(
+                f"arm {arm}: the grid has {trials} trials, with the default settings "
+                f"{', '.join(f'{key}={value}' for key, value in default.items())}, not "
+                f"{self.trials}; give --tune {trials}"
+            )
+
     def suggest(
         self,
         arm: str,
@@ -172,7 +184,7 @@ class Search:
         distributions = {key: _distribution(values) for key, values in space.items()}
         params: Mapping[str, Any] = {}
         if number and self.sampler == "grid":
-            params = _combination(number, space, default)
+            params = _combinations(space, default)[number - 1]
         elif number:
             study = optuna.create_study(direction="maximize", sampler=self._sampler(arm, number))
             study.add_trials(one for one in seen if one.params and self.sampler == "tpe")
@@ -198,17 +210,16 @@ class Search:
         return TPESampler(seed=seed, n_startup_trials=FIRST - 1)
 
 
-def _combination(number: int, space: Space, default: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a combination of choices; number 0 are the default settings, here or outside.
+def _combinations(space: Space, default: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the combinations of choices other than the default settings, which are trial 0.
 
     >>> rates = {"learning_rate": Choice(("0.001", "0.01"))}
-    >>> _combination(1, rates, {"learning_rate": "0.01"})
-    {'learning_rate': '0.001'}
+    >>> _combinations(rates, {"learning_rate": "0.01"})
+    [{'learning_rate': '0.001'}]
     """
     values = product(*(one.values for one in space.values() if isinstance(one, Choice)))
-    others = [one for one in (dict(zip(space, each, strict=True)) for each in values)
-              if any(one[key] != default[key] for key in space)]  # fmt: skip
-    return others[number - 1]
+    every = (dict(zip(space, each, strict=True)) for each in values)
+    return [one for one in every if any(one[key] != default[key] for key in space)]
 
 
 def _space(task: str, arm: Arm, ranges: Mapping[str, str]) -> dict[str, Range]:

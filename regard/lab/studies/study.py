@@ -107,7 +107,6 @@ class Study:
         """
         from regard.lab.runs import Config
         from regard.lab.studies.compatibility import check_same_test
-        from regard.lab.studies.tune import check_search
         from regard.lab.tasks import TASKS
 
         check_arms(self.arms, models_of(self.task))
@@ -147,6 +146,12 @@ class Study:
         check_same_test(configs)
         if self.least and self.delta is None:
             self.margin(TASKS[self.task].prepare(configs[names[0]].data, None).metric)
+        self.check_stored()
+
+    def check_stored(self) -> None:
+        """Raise an error if a folder holds other runs, or with a search other trials."""
+        from regard.lab.studies.tune import check_search
+
         if self.search:
             check_search(self, self.search)
         else:

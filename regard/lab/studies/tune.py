@@ -63,6 +63,7 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
                     )
         _check_same_search(study, arm, search, spaces[arm.name])
         first = study.trial(arm, 0, {})
+        search.check_grid(arm.name, spaces[arm.name], _defaults(first, spaces[arm.name]))
         if spaces[arm.name] and (stored := read_trial(Path(first.folder))):
             _check_same(first, stored, {})
     return spaces

@@ -8,7 +8,7 @@ from regard.attention.mechanisms.stages import FirstValues
 
 
 class Stream:
-    """What the layers of a stack hand on to later layers in one call, besides their output.
+    """Values and outputs of earlier layers, which later layers of a stack read in one call.
 
     A network makes one for each call of a stack and gives it to every block.
     """

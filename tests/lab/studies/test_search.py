@@ -165,6 +165,17 @@ def test_a_grid_tries_every_choice_once_and_the_default_first() -> None:
     ]  # fmt: skip
 
 
+def test_a_grid_has_a_trial_for_default_settings_outside_of_it() -> None:
+    space = Search(2, "grid", space=("learning_rate=0.001,0.01",)).spaces(
+        "mqar", [Arm("a", "gpt")], []
+    )["a"]
+    for trials, default in ((2, "0.01"), (3, "0.1")):
+        Search(trials, "grid").check_grid("a", space, {"learning_rate": default})
+    for trials, default, right in ((3, "0.01", 2), (2, "0.1", 3)):
+        with pytest.raises(RegardError, match=f"the grid has {right} trials.*give --tune {right}"):
+            Search(trials, "grid").check_grid("a", space, {"learning_rate": default})
+
+
 @pytest.mark.parametrize(
     ("trials", "space", "says"),
     [

@@ -1,6 +1,7 @@
 """Published findings about language models: which changes of attention predict letters better."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -50,11 +51,21 @@ LETTERS: Values = {
     "feedforward": 256, "position": "rotary", "length": 64, "steps": 500,
     "evaluate_every": 100,
 }  # fmt: skip
-LANGUAGE = member(
+of_letters = partial(
+    member,
+    task="language-modeling",
+    data="pydoc",
+    adapt=equal,
+    settings=LETTERS,
+    quick={"learning_rate": 3e-3, "steps": 40, "width": 32},
+    seeds=(3, 10),
+    delta=0.5,
+)
+
+LANGUAGE = of_letters(
     "language",
     "Which changes of attention predict the next letter better?",
-    "language-modeling",
-    [
+    arms=[
         gpt("plain"),
         gpt("differential", "attention=differential"),
         gpt("forgetting", "attention=forgetting"),
@@ -63,19 +74,13 @@ LANGUAGE = member(
         gpt("depth attention", "residual=depth-attention"),
         gpt("delta hybrid", "attention=delta*3/multi-head"),
     ],
-    [
+    findings=[
         Finding(*CHANGES[name], better(name, "plain", at_budget=True), (name, "plain"))
         for name in CHANGES
     ],
     differs="hundreds of millions of parameters there; 340,000 letters of Python's own help text, "
     "equal parameters and {steps} steps here",
     hours=1.8,
-    data="pydoc",
-    adapt=equal,
-    settings=LETTERS,
-    quick={"learning_rate": 3e-3, "steps": 40, "width": 32},
-    seeds=(3, 10),
-    delta=0.5,
 )  # fmt: skip
 
 QIU = "Qiu et al. 2025 (2505.06708)"
@@ -110,17 +115,16 @@ def shares_in_words(result: Result) -> str:
     )
 
 
-STAGES = member(
+STAGES = of_letters(
     "stages",
     "What do a gate and exclusive outputs change, alone and together?",
-    "language-modeling",
-    [
+    arms=[
         gpt("plain"),
         gpt("gate", "attention=multi-head+gate"),
         gpt("exclusive", "attention=multi-head+exclusive"),
         gpt("both", "attention=multi-head+exclusive+gate"),
     ],
-    [
+    findings=[
         Finding("a gate behind the attention predicts better", QIU,
                 "a lower loss, models of 1.7 and 15 billion",
                 better("gate", "plain", at_budget=True), ("gate", "plain")),
@@ -135,12 +139,6 @@ STAGES = member(
     differs="hundreds of millions of parameters and long texts there; letters of Python's own help "
     "text in windows of {length}, equal parameters and {steps} steps here",
     hours=1.0,
-    data="pydoc",
-    adapt=equal,
-    settings=LETTERS,
-    quick={"learning_rate": 3e-3, "steps": 40, "width": 32},
-    seeds=(3, 10),
-    delta=0.5,
     measure=first_shares,
 )  # fmt: skip
 

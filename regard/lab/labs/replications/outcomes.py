@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 import regard
 from regard.lab.labs.collection import RATES, Member, finished
@@ -344,8 +344,8 @@ def widening(seeds: int, looks: tuple[int, ...]) -> float:
     """
     if seeds not in looks:
         return 1.0
-    t = stats.t(seeds - 1)
-    return float(t.isf(level(0.05, seeds, looks) / 2) / t.isf(0.025))
+    at_any, at_one = stdtrit(seeds - 1, [level(0.05, seeds, looks) / 2, 0.025])
+    return float(at_any / at_one)
 
 
 def at_lengths(result: Result, lengths: Sequence[int]) -> dict[str, dict[int, list[float]]]:
