@@ -11,7 +11,7 @@ import numpy as np
 from regard.lab.labs.collection import TO_THE_END, Member
 from regard.lab.labs.comparison import Plan, Result, Values
 from regard.lab.labs.equal import equal_parameters
-from regard.lab.labs.intervals import in_words, interval
+from regard.lab.labs.intervals import in_words
 from regard.lab.labs.replications.curves import (
     Curves,
     Lengths,
@@ -29,6 +29,7 @@ from regard.lab.labs.replications.outcomes import (
     both,
     fails,
     member,
+    over_seeds,
     solves,
 )
 from regard.lab.studies.arms import Arm
@@ -130,7 +131,7 @@ HYBRID = member(
 def rises(result: Result) -> tuple[float, float, float]:
     """Return the steps of the rise over the steps before it."""
     curves: dict[str, Curves] = result.measured or {}
-    return interval(curves["2 layers"].rises() if "2 layers" in curves else [])
+    return over_seeds(result, curves["2 layers"].rises() if "2 layers" in curves else [])
 
 
 INDUCTION = member(
@@ -313,7 +314,7 @@ def delay(result: Result) -> tuple[float, float, float]:
     if decayed := curves.get("weight decay 1"):
         pairs = zip(decayed.learned(0.05), decayed.first(0.9), strict=True)
         ratios = [late / max(early, 1.0) for early, late in pairs]
-    return interval(ratios)
+    return over_seeds(result, ratios)
 
 
 def late(result: Result) -> Verdict:

@@ -10,7 +10,7 @@ from regard.lab.labs.collection import Member, finished
 from regard.lab.labs.comparison import Result, Values
 from regard.lab.labs.intervals import in_words, interval
 from regard.lab.labs.replications.findings import TRAINING, equal, gpt
-from regard.lab.labs.replications.outcomes import Finding, above, better, member, same
+from regard.lab.labs.replications.outcomes import Finding, above, better, member, over_seeds, same
 
 CHANGES = {
     "differential": (
@@ -104,7 +104,7 @@ def first_gap(result: Result) -> tuple[float, float, float]:
     """Return by how much a gate lowers the share of weight on the first token, by seed."""
     shares = result.measured or {}
     pairs = zip(shares.get("plain", []), shares.get("gate", []), strict=False)
-    return interval([a - b for a, b in pairs])
+    return over_seeds(result, [a - b for a, b in pairs])
 
 
 def shares_in_words(result: Result) -> str:

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 import regard
 from regard.lab.labs.collection import RATES, Member, finished
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
-from regard.lab.labs.intervals import Interval
+from regard.lab.labs.intervals import Interval, interval
 from regard.lab.labs.lab import Findings
 from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell
@@ -314,11 +314,9 @@ def solves(name: str, share: float = 0.95, *, at_budget: bool = False) -> Judge:
         row = result.arm(name)
         if row.get("seeds", 0) < 2:
             return UNDECIDED
-        mean, ends = row["mean"], (row["low"], row["high"])
-        wider = widening(int(row["seeds"]), result.looks)
-        low, high = (mean + wider * (end - mean) for end in ends)
-        verdict = above((mean, low, high), share)
-        if verdict == DISAGREES and not (at_budget or settled(result, name, share - mean)):
+        value = widened((row["mean"], row["low"], row["high"]), int(row["seeds"]), result.looks)
+        verdict = above(value, share)
+        if verdict == DISAGREES and not (at_budget or settled(result, name, share - value[0])):
             return UNDECIDED
         return verdict
 
@@ -334,6 +332,18 @@ def fails(name: str, share: float = 0.5, *, at_budget: bool = False) -> Judge:
         return opposite.get(verdict, verdict)
 
     return judge
+
+
+def over_seeds(result: Result, values: Sequence[float]) -> Interval:
+    """Return the mean of values by seed and its 95 % interval, which holds at any look."""
+    return widened(interval(values), len(values), result.looks)
+
+
+def widened(value: Interval, seeds: int, looks: tuple[int, ...]) -> Interval:
+    """Return a 95 % interval such that it holds at any look."""
+    mean, *ends = value
+    low, high = (mean + widening(seeds, looks) * (end - mean) for end in ends)
+    return mean, low, high
 
 
 def widening(seeds: int, looks: tuple[int, ...]) -> float:

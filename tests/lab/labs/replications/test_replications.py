@@ -183,6 +183,16 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
     ]
 
 
+def test_a_measured_interval_holds_at_any_look_too() -> None:
+    gains = {"plain": [0.3, 0.35, 0.44], "gate": [0.2, 0.2, 0.2]}
+    fixed, looking = (
+        replace(result([], [], gains), plan=letters.STAGES.lab.plan(LabRequest(seeds=seeds)))
+        for seeds in (3, 0)
+    )
+    assert letters.first_gap(fixed) == pytest.approx(interval([0.1, 0.15, 0.24]))
+    assert letters.first_gap(looking)[1] < letters.first_gap(fixed)[1]
+
+
 def test_the_hours_are_those_of_runs_and_trials() -> None:
     seen = result([arm("a", 0.5), arm("b", 0.5)], [])
     seen.record["tuning"] = {"arms": {"a": {"seconds": 3595.0}}}
