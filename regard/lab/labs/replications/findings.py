@@ -417,7 +417,7 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
                     (many, few)),
         ],
         differs="128 symbols, tested on 512 there; 2 to {train_length} here, {test_length}",
-        hours=0.7,
+        hours=0.8,
         settings={**TRACKING, **own},
         quick={**QUICK, "steps": 300, "train_length": 8, "test_length": 16},
     )  # fmt: skip
@@ -425,7 +425,7 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
 
 MODULAR = products(
     "modular-counting", "Do rotations need two reflections?", "counting", 1, 2,
-    modulus=3, train_length=16, test_length=32,
+    modulus=3, train_length=16, test_length=32, steps=4000,
 )  # fmt: skip
 PERMUTATIONS = products(
     "permutations", "How many Householder products does S₃ need?", "permutations", 1, 2,

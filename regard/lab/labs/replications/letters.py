@@ -80,7 +80,7 @@ LANGUAGE = of_letters(
     ],
     differs="hundreds of millions of parameters there; 340,000 letters of Python's own help text, "
     "equal parameters and {steps} steps here",
-    hours=1.8,
+    hours=1.6,
 )  # fmt: skip
 
 QIU = "Qiu et al. 2025 (2505.06708)"
