@@ -280,8 +280,8 @@ class ComparisonLab(Lab):
     the runs. `usual_data` returns the data for the options, by default the first of `presets`.
     `adapt` changes the plan beyond the presets. `measure` evaluates the trained runs; `findings`
     and the `page` describe the results; a page can show the ``summary`` of the comparison. A lab
-    without a page has the summary and `claims`. `also`: arms that need more seeds for other claims
-    than comparisons, if seeds are added until claims are decided.
+    without a page has the summary and `claims`. `more_seeds`: the arms that get more seeds, if they
+    are added until claims are decided; by default those of undecided comparisons.
 
     >>> lab = ComparisonLab(question="Which?", task="classification", arms=["mean", "rnn"])
     >>> lab.plan(LabRequest(seeds=2, overrides=["steps=9"])).overrides
@@ -298,7 +298,7 @@ class ComparisonLab(Lab):
     measure: Callable[[Result], Any] = lambda result: None
     findings: Callable[[Result], Findings] = lambda result: Findings({})
     claims: Callable[[Result], Iterable[Claim]] = lambda result: ()
-    also: Callable[[Result], Collection[str]] | None = None
+    more_seeds: Callable[[Result], Collection[str]] | None = None
     next: str | Callable[[Result], str] = "regard lab"
     other_data_hint: str = "give one of them"
 
@@ -340,11 +340,13 @@ class ComparisonLab(Lab):
             mine = [job for job in first if (job.arm, job.seed) in wanted]
             pretrain(sorted(mine, key=lambda job: job.seed), launcher, show)
 
-        def also(comparison: "Comparison") -> Collection[str]:
-            return self.also(self.result(plan, comparison, out)) if self.also else ()
+        def more_seeds(comparison: "Comparison") -> Collection[str]:
+            assert self.more_seeds
+            return self.more_seeds(self.result(plan, comparison, out))
 
         before(study.jobs(plan.first_seeds))  # whose settings are checked
-        return compare(study, launcher, follow(show, say), before, also)
+        more = more_seeds if self.more_seeds else None
+        return compare(study, launcher, follow(show, say), before, more)
 
     def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
         """Evaluate the trained runs."""

@@ -31,7 +31,7 @@ def compare(
     launcher: Launcher | None = None,
     on_event: Callable[[Event], None] | None = None,
     before: Callable[[Sequence[Job]], None] | None = None,
-    also: Callable[[Comparison], Collection[str]] = lambda comparison: (),
+    more_seeds: Callable[[Comparison], Collection[str]] | None = None,
 ) -> Comparison:
     """Train every arm of a study with every seed, and compare them on the test split.
 
@@ -41,9 +41,9 @@ def compare(
 
     With a range of seeds, every arm begins with the first number of them. An undecided comparison
     gets more, for its two arms, until it is decided or the last number is reached; the event
-    "extended" says why. An arm with a failed run gets no more. `also` names arms that need more
-    seeds for other claims than comparisons. `before` is called with the jobs that are about to be
-    launched, to train what they begin from.
+    "extended" says why. An arm with a failed run gets no more. If other claims than comparisons are
+    to be decided, `more_seeds` names the arms that they need, and no others get more. `before` is
+    called with the jobs that are about to be launched, to train what they begin from.
 
     The same call resumes an interrupted comparison and does not repeat complete runs. An arm that
     fails is listed in `Comparison.failures`; the others continue. The result is written to
@@ -70,6 +70,7 @@ def compare(
     jobs, outcomes = study.jobs(study.looks[0]), [*tuned.failed]
     claims, stops = [*study.pairs(), *study.rungs()], Stops()
     seeds = {arm.name: study.looks[0] for arm in study.arms}
+    fixed = {arm.name for arm in study.arms if arm.deterministic}
     for look, following in zip(study.looks, (*study.looks[1:], 0), strict=True):
         for job in (job for job in jobs if job in complete):
             notify(Event("kept", job.arm, job.seed, 1.0, "already complete"))
@@ -77,10 +78,11 @@ def compare(
         if before:
             before(missing)
         outcomes += launch(missing, train_and_score, launcher, notify)
-        stops.update(dict.fromkeys(claims, look))
+        stops.update(
+            {pair: min(seeds[name] for name in {*pair} - fixed or pair) for pair in claims}
+        )
         scores = {arm.name: _scores(study, arm, seeds[arm.name]) for arm in study.arms}
         comparison = result_of(study, scores, outcomes, {}, stops)
-        fixed = {arm.name for arm in study.arms if arm.deterministic}
         failed = {outcome.job.arm for outcome in outcomes if outcome.error}
         undecided = [
             one for one in (*comparison.verdicts, *comparison.rungs)
@@ -90,14 +92,15 @@ def compare(
         claims = [(one.a, one.b) for one in undecided]
         if not following:
             break
-        growing = {*also(comparison)}.union(*claims) - fixed - failed
+        wanted = set().union(*claims) if more_seeds is None else {*more_seeds(comparison)}
+        growing = wanted - fixed - failed
         if not growing:
             break
         jobs = [job for job in study.jobs(following)
                 if job.arm in growing and job.seed >= seeds[job.arm]]  # fmt: skip
         seeds.update(dict.fromkeys(growing, following))
         total += len(jobs)
-        why = _why(undecided, following, sorted(growing))
+        why = _why([] if more_seeds else undecided, following, sorted(growing))
         notify(Event("extended", jobs[0].arm, look, 0.0, why))
     about = {
         "seeds": max(seeds.values()),

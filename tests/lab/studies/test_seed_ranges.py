@@ -101,15 +101,21 @@ def test_only_the_arms_of_undecided_comparisons_get_more_seeds(
     assert extended[2].message.startswith("up to 6 seeds, because transformer and mean are")
 
 
-def test_arms_of_other_claims_get_more_seeds(world: World, tmp_path: Path) -> None:
+def test_only_the_arms_of_other_claims_get_more_seeds(world: World, tmp_path: Path) -> None:
     events: list[Event] = []
     asked = iter([("cnn",), ("cnn", "mean"), ()])
     found = compare(
-        ranged("mean,cnn", tmp_path), on_event=events.append, also=lambda comparison: next(asked)
+        ranged("mean,cnn,transformer", tmp_path),
+        on_event=events.append,
+        more_seeds=lambda comparison: next(asked),
     )
-    assert world.ran[6:] == [("cnn", 3), ("mean", 3), ("mean", 4), ("cnn", 4)]
-    assert {row.arm.name: row.seeds for row in found.arms} == {"cnn": 5, "mean": 5}
-    assert found.verdicts[0].seeds == 3, "it was decided by three"
+    assert world.ran[9:] == [("cnn", 3), ("mean", 3), ("mean", 4), ("cnn", 4)]
+    assert {row.arm.name: row.seeds for row in found.arms} == {
+        "mean": 5, "cnn": 5, "transformer": 3
+    }  # fmt: skip
+    assert [(one.a, one.verdict, one.seeds) for one in found.verdicts] == [
+        ("cnn", "different", 3), ("transformer", "undecided", 3)
+    ], "decided by three; undecided, but no claim asks about it"  # fmt: skip
     told = [event.message for event in events if event.kind == "extended"]
     assert told == [
         "up to 4 seeds, because claims about cnn are undecided",

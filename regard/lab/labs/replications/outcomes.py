@@ -22,11 +22,13 @@ from regard.lab.studies.stopping import level
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.symbols import SymbolSettings
 
-Verdict = Literal["agrees", "disagrees", "equivalent", "undecided"]
+Verdict = Literal["agrees", "disagrees", "equivalent", "undecided", "undecided, needs more steps"]
 AGREES: Final = "agrees"
 DISAGREES: Final = "disagrees"
 EQUAL: Final = "equivalent"  # within δ, where the finding is a difference
-UNDECIDED: Final = "undecided"
+UNDECIDED: Final = "undecided"  # by the seeds so far
+UNTRAINED: Final = "undecided, needs more steps"  # more seeds would not decide it
+OPEN: Final = (UNDECIDED, UNTRAINED)
 SEEDS, QUICK_SEEDS = (3, 12), 3
 Judge = Callable[[Result], Verdict]
 
@@ -93,7 +95,7 @@ COLUMNS = ("finding", "source", "published", "here", "seeds", "core-hours", "ver
 def summary(rows: Sequence[Sequence[Cell]]) -> Findings:
     """Return how many findings have each verdict, and the table of them."""
     named = {
-        verdict: [str(row[0]) for row in rows if row[-1] == verdict]
+        verdict: [str(row[0]) for row in rows if str(row[-1]).split(",")[0] == verdict]
         for verdict in (AGREES, DISAGREES, EQUAL, UNDECIDED)
     }
     return Findings({}, {"rows": len(rows), **named}, tables={"summary": (COLUMNS, rows)})
@@ -138,12 +140,8 @@ def member(
         presets={data or task: preset},
         adapt=lambda plan: adapt(replace(plan, ladder=pairs)),
         measure=measure,
-        also=lambda result: {
-            arm
-            for one in findings
-            if one.judge(result) == UNDECIDED
-            and all(result.arm(arm).get("trained") for arm in one.arms)  # else seeds do not help
-            for arm in one.arms
+        more_seeds=lambda result: {
+            arm for one in findings if one.judge(result) == UNDECIDED for arm in one.arms
         },
         page=Path(__file__).with_name("finding.md"),
         findings=lambda result: Findings.joined(
@@ -167,7 +165,7 @@ def described(
     claims = {
         key: (one.value, one.verdict == AGREES)
         for key, one in numbered.items()
-        if one.verdict != UNDECIDED
+        if one.verdict not in OPEN
     }
     settings = dict(pair.split("=", 1) for pair in result.plan.overrides)
     used = hours(result, [arm.name for arm in result.plan.arms])
@@ -220,13 +218,13 @@ def better(a: str, b: str, *, at_budget: bool = False) -> Judge:
         if min(arm.get("seeds", 0) for arm in arms) < 2:
             return UNDECIDED
         if same:
-            return EQUAL if at_budget or all(arm["trained"] for arm in arms) else UNDECIDED
+            return EQUAL if at_budget or all(arm["trained"] for arm in arms) else UNTRAINED
         if not p < 0.05:
             return UNDECIDED
         loser = b if gap > 0 else a
         stuck = {TRIVIAL, ONE_LABEL} & {*result.arm(loser).get("ended", ())}
         if stuck or not (at_budget or settled(result, loser, abs(gap))):
-            return UNDECIDED
+            return UNTRAINED
         return AGREES if loser == b else DISAGREES
 
     return judge
@@ -271,17 +269,18 @@ def same(a: str, b: str) -> Judge:
 
     def judge(result: Result) -> Verdict:
         verdict = better(a, b, at_budget=True)(result)
-        return AGREES if verdict == EQUAL else verdict if verdict == UNDECIDED else DISAGREES
+        return AGREES if verdict == EQUAL else verdict if verdict in OPEN else DISAGREES
 
     return judge
 
 
 def both(*judges: Judge) -> Judge:
     """Judge several statements together: "agrees" if all do, else the worst of them."""
+    order = (DISAGREES, UNTRAINED, UNDECIDED, EQUAL, AGREES)
 
     def judge(result: Result) -> Verdict:
         verdicts = {one(result) for one in judges}
-        return next(one for one in (DISAGREES, UNDECIDED, EQUAL, AGREES) if one in verdicts)
+        return next(one for one in order if one in verdicts)
 
     return judge
 
@@ -317,7 +316,7 @@ def solves(name: str, share: float = 0.95, *, at_budget: bool = False) -> Judge:
         value = widened((row["mean"], row["low"], row["high"]), int(row["seeds"]), result.looks)
         verdict = above(value, share)
         if verdict == DISAGREES and not (at_budget or settled(result, name, share - value[0])):
-            return UNDECIDED
+            return UNTRAINED
         return verdict
 
     return judge

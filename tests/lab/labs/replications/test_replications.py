@@ -20,6 +20,7 @@ from regard.lab.labs.replications.outcomes import (
     DISAGREES,
     EQUAL,
     UNDECIDED,
+    UNTRAINED,
     Judge,
     above,
     at_lengths,
@@ -73,8 +74,8 @@ def test_a_verdict_needs_evidence_and_a_disagreement_a_trained_arm() -> None:
     assert better("a", "b")(result(arms, [none])) == UNDECIDED
     assert better("a", "b")(result(arms, [])) == UNDECIDED
     late = result(arms, [verdict("c", "a", -0.2, 0.01)])
-    assert better("c", "a")(late) == UNDECIDED
-    assert better("a", "c")(late) == UNDECIDED
+    assert better("c", "a")(late) == UNTRAINED
+    assert better("a", "c")(late) == UNTRAINED
     assert better("a", "c", at_budget=True)(late) == AGREES
     assert better("a", "b")(result(arms[:1], [ahead])) == UNDECIDED, "an arm without a result"
     once = [arm("a", 0.5, seeds=1), arm("b", 0.4)]
@@ -83,7 +84,7 @@ def test_a_verdict_needs_evidence_and_a_disagreement_a_trained_arm() -> None:
         (arm("a", 0.99), AGREES, DISAGREES),
         (arm("a", 0.955), UNDECIDED, DISAGREES),
         (arm("a", 0.3), DISAGREES, AGREES),
-        (arm("a", 0.3, trained=False), UNDECIDED, UNDECIDED),
+        (arm("a", 0.3, trained=False), UNTRAINED, UNTRAINED),
         (arm("a", 0.99, seeds=1), UNDECIDED, UNDECIDED),
     ]:
         assert solves("a")(result([row], [])) == above_most
@@ -98,7 +99,7 @@ def test_equivalent_arms_are_a_verdict_of_their_own() -> None:
     assert better("a", "b")(result(arms, [same])) == EQUAL
     assert better("b", "a")(result(arms, [same])) == EQUAL
     rising = [arm("a", 0.5), arm("b", 0.5, trained=False)]
-    assert better("a", "b")(result(rising, [same])) == UNDECIDED
+    assert better("a", "b")(result(rising, [same])) == UNTRAINED
     assert better("a", "b", at_budget=True)(result(rising, [same])) == EQUAL
 
 
@@ -111,6 +112,7 @@ def test_the_worst_of_several_statements_decides() -> None:
         ((AGREES, EQUAL), EQUAL),
         ((AGREES, EQUAL, UNDECIDED), UNDECIDED),
         ((AGREES, UNDECIDED, DISAGREES), DISAGREES),
+        ((AGREES, UNDECIDED, UNTRAINED), UNTRAINED),
     ]:
         assert both(*map(always, given))(result([], [])) == expected
 
@@ -160,7 +162,18 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
     assert [one["verdict"] for one in told] == [AGREES, AGREES, AGREES, UNDECIDED]
     assert told[0]["here"] == "accuracy, %: 2 layers 99.0 (98.0 to 100.0)"
     assert {one["seeds"] for one in told} == {5}
-    assert findings.RECALL.lab.also(seen) == {"delta", "linear"}
+    asked = findings.RECALL.lab.more_seeds
+    assert asked
+    assert asked(seen) == {"delta", "linear"}
+    rising = replace(
+        seen,
+        record={
+            **seen.record,
+            "arms": [{**row, "trained": False} for row in arms],
+            "verdicts": [verdict("delta", "linear", 0.4, 0.01)],
+        },
+    )
+    assert asked(rising) == {"2 layers", "linear", "retention"}
     page = findings.RECALL.lab.page
     assert page
     described = findings.RECALL.lab.findings(seen).described(page)
