@@ -5,7 +5,8 @@
 []
 """
 
-from regard.conformance.adapters import LAYERS, Layer
+from regard.conformance.adapters import Layer
+from regard.conformance.adopt import LAYERS, adopt
 from regard.conformance.law import Law, Outcome, Verdict
 from regard.conformance.networks import NetworkSubject
 from regard.conformance.run import LAWS, Subject, conform, find, kind_of, subject_of, verdicts
@@ -23,6 +24,7 @@ __all__ = [
     "ScoreSubject",
     "Subject",
     "Verdict",
+    "adopt",
     "conform",
     "find",
     "kind_of",

@@ -20,7 +20,6 @@ from regard.conformance.law import (
     worst,
 )
 from regard.conformance.subjects import nudge
-from regard.core.errors import RegardError
 
 N = 9
 #: Positions of words with gaps between them.
@@ -61,17 +60,13 @@ def memory(layer: Layer) -> Measurement:
 
 def mask(layer: Layer, n: int = N, words: Sequence[int] = range(N)) -> Measurement:
     """Check that a word hidden from a query by a mask of pairs does not change its output."""
-    if not layer.mechanism:
-        raise InapplicableError("it is not a mechanism")
     module, x, gaps, rows = build(layer), tokens(layer, 1, n), [], torch.arange(n)
+    layer.pairs(module, x, window(2))
     if layer.ordered or not equivariant(layer, module, x):
         raise InapplicableError("words are read in the order of their rows")
     some = (torch.rand(n, n) < 0.6) | torch.eye(n, dtype=torch.bool)
     for name, pairs in (("window(2)", window(2)), ("others()", others()), ("dense", dense(some))):
-        try:
-            plain = module(x, mask=pairs)
-        except RegardError as error:
-            raise InapplicableError(f"it refuses mask={name}: {error}") from None
+        plain = layer.pairs(module, x, pairs)
         hidden = ~pairs.allows(rows, rows)
         for j in words:
             changed = x.clone()
@@ -80,7 +75,9 @@ def mask(layer: Layer, n: int = N, words: Sequence[int] = range(N)) -> Measureme
             what = (
                 f"word {j + 1} of {n} changed the output of a word that mask={name} hides it from"
             )
-            gaps.append(near(what, module(changed, mask=pairs)[:, rest], plain[:, rest], CLOSE))
+            gaps.append(
+                near(what, layer.pairs(module, changed, pairs)[:, rest], plain[:, rest], CLOSE)
+            )
     return worst(gaps, CLOSE)
 
 

@@ -1,6 +1,7 @@
 """Laws of layers and models."""
 
 import copy
+import math
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +68,14 @@ def padding(junk: float, name: str) -> Law[Layer]:
     """Return the law that this junk in padding has no effect."""
 
     def check(layer: Layer) -> Measurement:
+        try:
+            return measure(layer)
+        except BrokenError as broken:
+            if layer.foreign and not math.isfinite(junk):
+                raise InapplicableError(f"{broken}; few packages promise more") from None
+            raise
+
+    def measure(layer: Layer) -> Measurement:
         module, (valid, batch) = build(layer), sizes_of(layer)
         x, gaps = tokens(layer, batch).detach(), []
         for i, size in enumerate(valid):

@@ -24,7 +24,8 @@ from regard.attention import (
 from regard.attention.masks.patterns import Pattern
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
-from regard.conformance.adapters import LAYERS, Layer, layer_of, of_class
+from regard.conformance.adapters import Layer, of_class
+from regard.conformance.adopt import LAYERS, layer_of
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS
 from regard.conformance.masks import MASK_LAWS
@@ -131,7 +132,9 @@ def subject_of_class(kind: type, name: str) -> Subject:
         return NormalizerSubject.of(kind, name)
     if issubclass(kind, Mechanism):
         return of_mechanism(kind, name)
-    if issubclass(kind, Mask | nn.Module):
+    if issubclass(kind, nn.Module):
+        return layer_of(kind, name)
+    if issubclass(kind, Mask):
         return subject_of(instance_of(kind, name), name)
     raise RegardError(
         f"there are no laws for {name}; pass a subclass of Score, Mask, Normalizer or nn.Module"

@@ -81,22 +81,6 @@ def test_an_instance_has_its_own_dropout_and_the_limits_of_float32():
     assert not failures.keys() - {*NAN, "sees nothing"}, failures
 
 
-class AsInBook(nn.Module):
-    """Called as in d2l.ai."""
-
-    def forward(self, queries, keys, values, valid_lens):
-        return queries
-
-
-def test_what_is_called_otherwise_is_told_in_a_sentence():
-    with pytest.raises(RegardError, match=r"forward\(queries, keys, values, valid_lens\).*wrap it"):
-        conform(AsInBook())
-    with pytest.raises(RegardError, match="TransformerEncoder takes masks of torch's own"):
-        conform(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 1))
-    with pytest.raises(RegardError, match=r"cannot be called without arguments.*name an instance"):
-        conform(nn.TransformerEncoderLayer)
-
-
 def test_a_recording_of_nothing_warns():
     from regard.interop.attention_interface import register
 

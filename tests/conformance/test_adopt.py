@@ -1,0 +1,193 @@
+"""Layers with any signature: what is guessed, what the laws find, and how a guess is corrected."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.attention import causal
+from regard.conformance import adopt, conform
+from regard.conformance.adopt import ADDITIVE, HIDDEN, LENGTHS, MAY_LOOK, Form
+from regard.core.errors import RegardError
+from tests.conformance import strangers
+
+GUESSES = {
+    strangers.Book: "forward(queries=x, keys=x, values=x, valid_lens=lengths (b)); batch first; "
+    "width 12, 3 heads; float64",
+    strangers.Annotated: "forward(query=x, key=x, value=x, mask=may look (b, n, m)); batch first; "
+    "width 12, 3 heads; float64",
+    strangers.Small: "forward(x=x); batch first; causal; width 12, 3 heads; float64",
+    strangers.Letters: "forward(idx=x); x is words before the embedding; batch first; causal; "
+    "width 12, 3 heads; float64",
+    strangers.Einops: "forward(x=x, context=memory, mask=may look (b, m)); batch first; width 12, "
+    "3 heads; float64",
+    strangers.TimeFirst: "forward(query=x, key=x, value=x, key_padding_mask=hidden (b, m), "
+    "attn_mask=additive (n, m)); time first; width 12, 3 heads; float64",
+    strangers.Additive: "forward(hidden_states=x, encoder_outputs=memory, "
+    "attention_mask=additive (b, n, m)); batch first; width 12, 1 head; float64",
+}
+#: Laws that each breaks, all confirmed by hand: a large number in place of −∞ hides too little,
+#: −∞ alone makes a row of nothing NaN, and scores of −10⁹ are equal weights where nothing is seen.
+BROKEN = {
+    strangers.Book: {"large words", "sees nothing"},
+    strangers.Annotated: {"large words", "sees nothing"},
+    strangers.Small: set(),
+    strangers.Letters: set(),
+    strangers.Einops: {"sees nothing"},
+    strangers.TimeFirst: {"empty text", "sees nothing", "weights of nothing"},
+    strangers.Additive: {"empty text", "sees nothing", "weights of nothing"},
+}
+
+
+@pytest.mark.parametrize("kind", strangers.STRANGERS)
+def test_a_class_is_called_as_its_signature_says(kind):
+    assert str(adopt(kind)) == f"{kind.__name__}: {GUESSES[kind]}"
+    verdicts = conform(kind, long=False)
+    assert {v.law for v in verdicts if v.outcome == "fails"} == BROKEN[kind]
+    assert sum(v.outcome == "holds" for v in verdicts) >= 14, verdicts
+
+
+def test_an_instance_is_copied_with_what_it_kept():
+    layer = strangers.Book(8, 2, 0.5)
+    x = torch.randn(2, 3, 8, requires_grad=True)
+    layer(x, x, x, None).sum().backward()
+    before = {name: p.clone() for name, p in layer.named_parameters()}
+    adopted = adopt(layer)
+    assert (adopted.width, adopted.heads) == (8, 2)
+    assert all(torch.equal(p, before[name]) for name, p in layer.named_parameters())
+    assert layer.dropout.p == 0.5
+    assert adopted.build().dropout.p == 0.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torchs_stack_of_layers_is_time_first_and_its_decoder_reads_a_memory():
+    block = nn.TransformerEncoderLayer(12, 3, 16)
+    stack = adopt(nn.TransformerEncoder(block, 2))
+    assert "called as in torch: forward(src=x, mask=hidden (n, m), src_key_padding_mask=hidden "\
+           "(b, m)); time first" in str(stack)  # fmt: skip
+    assert not [v for v in conform(stack, long=False) if v.outcome == "fails"
+                and v.law not in {"empty text", "sees nothing"}]  # fmt: skip
+    decoder = adopt(nn.TransformerDecoderLayer(12, 3, 16, batch_first=True))
+    assert decoder.modes == (False, True)
+    assert "memory=memory" in str(decoder)
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (Form(MAY_LOOK, "b m"), [[True, True, False], [True, True, True]]),
+        (Form(HIDDEN, "b m"), [[False, False, True], [False, False, False]]),
+        (Form(LENGTHS, "b"), [2, 3]),
+        (Form(ADDITIVE, "b 1 1 m"), [[[[0, 0, -torch.inf]]], [[[0, 0, 0]]]]),
+    ],
+)
+def test_forms_of_a_mask(form, expected):
+    valid = torch.tensor([2, 3])
+    allowed = (torch.arange(3) < valid[:, None])[:, None].expand(2, 4, 3)
+    assert form.write(allowed, 2, torch.float32).tolist() == expected
+
+
+def test_forms_of_pairs():
+    allowed = torch.ones(2, 3, 3, dtype=torch.bool).tril()
+    assert Form(HIDDEN, "n m").write(allowed, 2, torch.float32).equal(~allowed[0])
+    joined = Form(MAY_LOOK, "bh n m").write(allowed, 2, torch.float32)
+    assert joined.shape == (4, 3, 3)
+    low = Form(ADDITIVE, "b 1 n m", lowest=True).write(allowed, 2, torch.float32)
+    assert low.min() == torch.finfo(torch.float32).min
+
+
+class Odd(nn.Module):
+    """Takes its words under names that nobody knows, and a mask that hides by ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, wo, was, *, blind=None):
+        return self.inner(wo, was, was, key_padding_mask=blind)[0]
+
+
+def test_a_guess_is_corrected_by_names_or_a_call():
+    with pytest.raises(RegardError, match=r"forward\(wo, was, blind=None\), and was has no known"):
+        adopt(Odd())
+    named = adopt(Odd(), queries="wo", memory="was", masks={"blind": "hidden (b, m)"})
+    assert "wo=x, was=memory, blind=hidden (b, m)" in str(named)
+
+    def call(module, x, memory, allowed):
+        blind = None if allowed is None else ~allowed[:, 0]
+        return module(x, x if memory is None else memory, blind=blind)
+
+    by_hand = adopt(Odd(), call=call, causal=False)
+    x, valid = torch.randn(2, 5, 8).double(), torch.tensor([3, 5])
+    outputs = [one.call(one.build().double().eval(), x, valid) for one in (by_hand,)]
+    assert outputs[0].shape == (2, 5, 8)
+    failed = {v.law for v in conform(by_hand, long=False) if v.outcome == "fails"}
+    assert not failed & {"padding 1e3", "made", "batches", "gradients"}, failed
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"queries": "nowhere"}, "queries='nowhere': Einops has no such argument; it takes x, con"),
+        ({"masks": {"mask": "seen (b, m)"}}, r"masks=\{'mask': 'seen \(b, m\)'\}: write a meaning"),
+        ({"masks": {"mask": "hidden"}}, "write a meaning and a shape"),
+        ({"call": "numpy"}, "no convention is called 'numpy'"),
+        ({"width": 7}, r"Einops could not be called with words \(batch, n, width\)"),
+    ],
+)
+def test_a_wrong_correction_is_told(given, says):
+    with pytest.raises(RegardError, match=says):
+        adopt(strangers.Einops(12) if "width" not in given else NoWords(), **given)
+
+
+class NoWords(nn.Module):
+    """Returns one vector of a text."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(12, 12)
+
+    def forward(self, x):
+        return self.inner(x).mean(1)
+
+
+NoWords.__name__ = "Einops"
+
+
+def test_what_takes_no_words_is_told():
+    with pytest.raises(RegardError, match=r"inputs \(2, 5, 12\) gave \(2, 12\)"):
+        adopt(NoWords())
+    with pytest.raises(RegardError, match=r"cannot be built with .*name an instance instead"):
+        adopt(nn.TransformerEncoder)
+
+
+class Inverted(strangers.Einops):
+    """Hides what may be seen."""
+
+    def forward(self, x, context=None, mask=None):
+        return super().forward(x, context, None if mask is None else ~mask)
+
+
+def test_a_mask_is_known_by_its_effect():
+    assert "mask=hidden (b, m)" in str(adopt(Inverted(12)))
+
+
+class Unmasked(strangers.Einops):
+    """Takes a mask and does not read it."""
+
+    def forward(self, x, context=None, mask=None):
+        return super().forward(x, context)
+
+
+def test_a_mask_without_an_effect_breaks_laws():
+    found = {v.law for v in conform(Unmasked(12), long=False) if v.outcome == "fails"}
+    assert "padding 1e3" in found
+
+
+def test_a_mask_of_pairs_reaches_the_module():
+    layer = adopt(strangers.Annotated)
+    module = layer.build().eval()
+    x = torch.randn(1, 4, 12)
+    ones = torch.ones(4, 4, dtype=torch.bool).tril()
+    expected = module(x, x, x, mask=ones[None])
+    assert torch.equal(layer.pairs(module, x, causal()), expected)
+    assert torch.equal(layer.call(module, x, future=False), expected)
