@@ -6,9 +6,10 @@
 """
 
 from regard.conformance.adapters import Layer
-from regard.conformance.adopt import LAYERS, adopt
+from regard.conformance.adopt import adopt
 from regard.conformance.law import Law, Outcome, Verdict
 from regard.conformance.networks import NetworkSubject
+from regard.conformance.peers import LAYERS
 from regard.conformance.run import LAWS, Subject, conform, find, kind_of, subject_of, verdicts
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
 

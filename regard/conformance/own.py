@@ -24,7 +24,7 @@ from regard.attention import (
 )
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
-from regard.conformance.adopt import LAYERS
+from regard.conformance.peers import LAYERS
 from regard.conformance.run import Subject, of_score
 from regard.conformance.subjects import MaskSubject, NormalizerSubject
 

@@ -25,12 +25,13 @@ from regard.attention.masks.patterns import Pattern
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.conformance.adapters import Layer, of_class
-from regard.conformance.adopt import LAYERS, layer_of
+from regard.conformance.adopt import layer_of
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS
 from regard.conformance.masks import MASK_LAWS
 from regard.conformance.networks import NETWORK_LAWS, NetworkSubject
 from regard.conformance.normalizers import NORMALIZER_LAWS
+from regard.conformance.peers import LAYERS
 from regard.conformance.scores import SCORE_LAWS
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
 from regard.core.errors import RegardError, look_up

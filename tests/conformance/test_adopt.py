@@ -6,7 +6,7 @@ from torch import nn
 
 from regard.attention import causal
 from regard.conformance import adopt, conform
-from regard.conformance.adopt import ADDITIVE, HIDDEN, LENGTHS, MAY_LOOK, Form
+from regard.conformance.conventions import ADDITIVE, HIDDEN, LENGTHS, MAY_LOOK, Form
 from regard.core.errors import RegardError
 from tests.conformance import strangers
 

@@ -36,7 +36,7 @@ def test_a_module_of_torch_is_known_by_its_class():
 
 
 def test_a_peer_that_is_not_here_says_how_to_get_it():
-    from regard.conformance.adopt import peer
+    from regard.conformance.peers import peer
     from regard.core.errors import RegardError
 
     with pytest.raises(RegardError, match="pip install no-such-package"):
