@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         use,
     )
     from regard.attention.attend import attend
+    from regard.conformance import adopt
     from regard.core.trusted import trust
     from regard.lab.cli.calls import compare, suggest, train
     from regard.lab.reports.notebook import html, look
@@ -43,6 +44,7 @@ __all__ = [
     "Score",
     "TextClassifier",
     "TextRegressor",
+    "adopt",
     "attend",
     "compare",
     "explain",
@@ -61,6 +63,7 @@ _HOMES = {
     "MultilabelClassifier": "regard.lab.runs.estimators",
     "TextClassifier": "regard.lab.runs.estimators",
     "TextRegressor": "regard.lab.runs.estimators",
+    "adopt": "regard.conformance",
     "compare": "regard.lab.cli.calls",
     "html": "regard.lab.reports.notebook",
     "load": "regard.lab.runs",

@@ -65,7 +65,7 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
         warnings.warn(
             f"nothing was recorded of {type(model).__name__}: {foreign[0]} is not an attention "
             "layer of regard, or had none before this call, as after register(); record again, or "
-            "call regard.interop.attention_interface.adopt(model) before",
+            "call regard.interop.attention_interface.replace(model) before",
             stacklevel=3,
         )
 

@@ -6,7 +6,8 @@
 """
 
 from regard.conformance.adapters import Layer
-from regard.conformance.adopt import adopt
+from regard.conformance.adopted import Adopted
+from regard.conformance.adoption import adopt
 from regard.conformance.law import Law, Outcome, Verdict
 from regard.conformance.networks import NetworkSubject
 from regard.conformance.peers import LAYERS
@@ -16,6 +17,7 @@ from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSub
 __all__ = [
     "LAWS",
     "LAYERS",
+    "Adopted",
     "Law",
     "Layer",
     "MaskSubject",

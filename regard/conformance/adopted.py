@@ -41,6 +41,7 @@ class Adopted(Layer):
         self.function: Call | None = None
         self.batch_first, self.embeds, self.needs_memory, self.place = True, False, False, 0
         self.unread: list[str] = []
+        self.source = name  # how a program makes it
         self.convention = ""
 
     def build(self, dropout: float = 0.0) -> nn.Module:

@@ -14,7 +14,7 @@ from regard.conformance.adapters import (
     Layer,
     of_class,
 )
-from regard.conformance.adopt import adopt
+from regard.conformance.adoption import adopt
 from regard.conformance.law import LONG
 from regard.core.errors import RegardError
 

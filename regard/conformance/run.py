@@ -1,6 +1,7 @@
 """Check all laws on a score, a mask, a normaliser, a layer or a network."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -25,13 +26,13 @@ from regard.attention.masks.patterns import Pattern
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.conformance.adapters import Layer, of_class
-from regard.conformance.adopt import layer_of
+from regard.conformance.adoption import layer_of
 from regard.conformance.law import Law, Verdict
 from regard.conformance.layers import LAYER_LAWS
 from regard.conformance.masks import MASK_LAWS
 from regard.conformance.networks import NETWORK_LAWS, NetworkSubject
 from regard.conformance.normalizers import NORMALIZER_LAWS
-from regard.conformance.peers import LAYERS
+from regard.conformance.peers import LAYERS, peer
 from regard.conformance.scores import SCORE_LAWS
 from regard.conformance.subjects import MaskSubject, NormalizerSubject, ScoreSubject
 from regard.core.errors import RegardError, look_up
@@ -51,6 +52,7 @@ KINDS = {
     ScoreSubject: "score", MaskSubject: "mask", NormalizerSubject: "normalizer", Layer: "layer",
     NetworkSubject: "network",
 }  # fmt: skip
+DOTTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 MASKS = {"causal": causal, "others": others}  # masks without arguments
 
 
@@ -164,16 +166,21 @@ def instance_of(make: Any, name: str) -> object:
         ) from error
 
 
-def find(spec: str) -> Subject:
+def find(spec: str, corrections: Mapping[str, str] | None = None) -> Subject:
     """Return a subject by name: ``FILE.py:Name``, a part of regard, or a layer of another package.
 
-    A position is wrapped around scaled-dot. Raises: an unknown name.
+    The latter is written ``package.module:Name``, or by its name in `LAYERS`. ``corrections`` of
+    `adopt`, as text, are for a module. A position is wrapped around scaled-dot. Raises: an unknown
+    name.
 
     >>> find("sparsemax").name
     'sparsemax'
     """
-    if is_part(spec):
-        return subject_of(load_object(spec), spec)
+    if is_part(spec) or DOTTED.fullmatch(spec):
+        thing = load_object(spec) if is_part(spec) else imported(spec)
+        return layer_of(thing, spec, corrections) if corrections else subject_of(thing, spec)
+    if corrections:
+        raise RegardError(f"{next(iter(corrections))}=: {spec} takes no corrections")
     if POSITIONS.is_row(spec) and spec not in POSITIONS:  # with options
         return of_score("scaled-dot", spec)
     if "+" in spec or SCORE_WRAPPERS.is_row(spec):
@@ -184,6 +191,15 @@ def find(spec: str) -> Subject:
     if MECHANISMS.is_row(spec) and spec not in MECHANISMS:
         return of_mechanism(named_mechanism(spec), spec)
     return look_up(named(), spec, "score, mask, normalizer or layer")()
+
+
+def imported(spec: str) -> object:
+    """Return an object of an installed package, ``package.module:Name``."""
+    home, _, name = spec.partition(":")
+    module = peer(home)
+    if not hasattr(module, name):
+        raise RegardError(f"{home} has no {name}")
+    return getattr(module, name)
 
 
 def named() -> dict[str, Callable[[], Subject]]:

@@ -3,7 +3,7 @@
 register()                                       # once per process
 model = AutoModel.from_pretrained(name, attn_implementation="regard")
 register("regard-entmax", normalize="entmax15")  # under another name
-adopt(model, score="additive")                   # a score with parameters, and recording
+replace(model, score="additive")                   # a score with parameters, and recording
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ from regard.interop.eager import (
 NAME = "regard"
 #: The attribute of an attention module that holds regard's layer.
 PLACE = "regard"
-#: The name under which `adopt` checks that regard does not change a model.
+#: The name under which `replace` checks that regard does not change a model.
 CHECK = "regard-check"
 #: Keywords that do not change eager attention, with the reason; they are ignored.
 HARMLESS = {
@@ -56,7 +56,7 @@ UNKNOWN = {"block_indices": "picks blocks of keys for each query (block_indices)
 class BorrowedAttention(Attention):
     """regard's attention layer in a module of transformers; ``scaled``: by the model's own scale.
 
-    ``registered``: the score and normaliser of `register`; None for a layer of `adopt`.
+    ``registered``: the score and normaliser of `register`; None for a layer of `replace`.
     """
 
     registered: tuple[str, str] | None = None
@@ -79,7 +79,7 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
     attention, and raises an error if regard would change the result.
 
     Raises: transformers is not installed; an unknown score or normaliser, or one with parameters,
-    which `adopt` must create before the optimizer is built.
+    which `replace` must create before the optimizer is built.
     """
     interface, masks = interfaces()
     place = place_of(name)
@@ -87,7 +87,7 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
     if any(True for _ in probe.parameters()):
         raise RegardError(
             f"score={score} with normalize={normalize} has parameters in each layer; create them "
-            f"before training by adopt(model, score={score!r}, normalize={normalize!r})"
+            f"before training by replace(model, score={score!r}, normalize={normalize!r})"
         )
 
     def forward(
@@ -125,7 +125,7 @@ def register(name: str = NAME, *, score: str = "scaled-dot", normalize: str = "s
     masks.register(name, eager_masks)
 
 
-def adopt(
+def replace(
     model: nn.Module,
     *,
     score: str = "scaled-dot",
@@ -165,7 +165,7 @@ def adopt(
 
 
 def place_of(name: str) -> str:
-    """Return the attribute for the layer of this name; `NAME` shares its attribute with `adopt`."""
+    """Return the attribute for the layer of this name; `NAME` shares it with `replace`."""
     return PLACE if name == NAME else f"{PLACE}:{name}".replace(".", "_")
 
 

@@ -245,7 +245,7 @@ def tiny_example(model: Any) -> dict[str, Tensor]:
     if model.main_input_name != "input_ids" or "pixel_values" in takes:
         raise RegardError(
             f"{type(model).__name__} takes other inputs than tokens or images; give them: "
-            "adopt(model, example={...}) with the arguments of its forward"
+            "replace(model, example={...}) with the arguments of its forward"
         )
     words = (
         torch.arange(1, 7, device=model.device) % model.config.get_text_config().vocab_size

@@ -156,7 +156,7 @@ NoWords.__name__ = "Einops"
 def test_what_takes_no_words_is_told():
     with pytest.raises(RegardError, match=r"inputs \(2, 5, 12\) gave \(2, 12\)"):
         adopt(NoWords())
-    with pytest.raises(RegardError, match=r"cannot be built with .*name an instance instead"):
+    with pytest.raises(RegardError, match=r"cannot be built as .*name an instance instead"):
         adopt(nn.TransformerEncoder)
 
 

@@ -87,7 +87,7 @@ def test_a_recording_of_nothing_warns():
     register()
     model = built(transformers.BertModel, attn_implementation="regard").eval()
     words = torch.arange(5)[None]
-    with pytest.warns(UserWarning, match=r"nothing was recorded of BertModel.*adopt\(model\)"):  # noqa: SIM117
+    with pytest.warns(UserWarning, match=r"nothing was recorded of BertModel.*replace\(model\)"):  # noqa: SIM117
         with torch.no_grad(), record(model) as recording:
             model(words)
     assert recording.layers == []

@@ -137,7 +137,7 @@ def test_there_are_no_laws_for_a_number():
     with pytest.raises(RegardError, match=r"subclass of Score, Mask, Normalizer or nn\.Module"):
         conform(int)
     with pytest.raises(
-        RegardError, match=r"Linear\(.*cannot be built with.*name an instance instead"
+        RegardError, match=r"Linear\(.*cannot be built as.*name an instance instead"
     ):
         conform(nn.Linear)
 

@@ -15,7 +15,7 @@ from regard.attention import Attended
 from regard.attention.kernels.choose import use
 from regard.conformance import conform
 from regard.core.errors import RegardError
-from regard.interop.attention_interface import adopt, attended, make_layer, register
+from regard.interop.attention_interface import attended, make_layer, register, replace
 from tests.interop import tiny
 
 SMALL = {"vocab_size": 31, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
@@ -236,7 +236,7 @@ def test_names_do_not_take_each_others_layers():
     softmax, sparse = said("regard"), said("regard-entmax15")
     assert (softmax - sparse).abs().max() > 1e-3
     assert torch.equal(said("regard"), softmax)
-    adopt(model, score="additive")
+    replace(model, score="additive")
     own = model(**asked).logits
     assert (own - softmax).abs().max() > 1e-3
     assert torch.equal(said("regard-entmax15"), sparse)
@@ -248,7 +248,7 @@ def test_names_do_not_take_each_others_layers():
 def test_a_score_that_is_trained():
     model = make("GPT2LMHeadModel")
     before = set(dict(model.named_parameters()))
-    names = adopt(model, score="additive", normalize="sink")
+    names = replace(model, score="additive", normalize="sink")
     new = {name: x for name, x in model.named_parameters() if name not in before}
     assert names == ["transformer.h.0.attn", "transformer.h.1.attn"]
     assert len(new) == 2 * 5
@@ -260,7 +260,7 @@ def test_a_score_that_is_trained():
 def test_weights_are_recorded(name):
     model = make(name)
     asked, other = question(model), copy.deepcopy(model)
-    places = adopt(other)
+    places = replace(other)
     with torch.no_grad(), record(other) as recording:
         other(**asked)
         seen = {key.removesuffix(".regard"): table(x) for key, x in recording.layers}
@@ -307,12 +307,12 @@ def test_laws_hold():
 
 
 def test_errors(monkeypatch):
-    with pytest.raises(RegardError, match=r"parameters in each layer; .*by adopt\(model, score="):
+    with pytest.raises(RegardError, match=r"parameters in each layer; .*by replace\(model, score="):
         register("regard-additive", score="additive")
     with pytest.raises(RegardError, match="no normalizer is called 'softmx'"):
         register("x", normalize="softmx")
     with pytest.raises(RegardError, match="Linear has no attention that regard can replace"):
-        adopt(torch.nn.Linear(2, 2))
+        replace(torch.nn.Linear(2, 2))
     model = with_regard(make("GPT2LMHeadModel"))
     with pytest.raises(RegardError, match="computes attention in its own way"):  # eager ignores it
         model(**question(model), softcap=3.0)

@@ -19,7 +19,7 @@ from transformers.models.gpt2 import modeling_gpt2
 
 from benchmarks import family_models
 from regard.core.errors import RegardError
-from regard.interop.attention_interface import adopt, register
+from regard.interop.attention_interface import register, replace
 from regard.interop.eager import EagerMask, eager_masks
 
 SIZE = {"batch_size": 2, "q_length": 5, "kv_length": 5}
@@ -211,7 +211,7 @@ def test_adopt_compares_a_whole_pass(gpt2):
     with pytest.raises(
         RegardError, match=r"OtherwiseByName.s outputs .* differ .* by 0.5 of the largest numb"
     ):
-        adopt(model)
+        replace(model)
     assert model.config._attn_implementation == "eager"
     assert [name for name, _ in model.named_modules()] == before
     assert (model.training, model.h[0].training) == (True, False)
@@ -219,15 +219,15 @@ def test_adopt_compares_a_whole_pass(gpt2):
 
 def test_adopt_asks_an_example(gpt2):
     hearing = family_models.make("wav2vec2")
-    with pytest.raises(RegardError, match=r"takes other inputs .*adopt\(model, example="):
-        adopt(hearing)
-    assert len(adopt(hearing, example=family_models.question(hearing))) == 2
-    assert len(adopt(family_models.make("vit"))) == 2
+    with pytest.raises(RegardError, match=r"takes other inputs .*replace\(model, example="):
+        replace(hearing)
+    assert len(replace(hearing, example=family_models.question(hearing))) == 2
+    assert len(replace(family_models.make("vit"))) == 2
     plain = copy.deepcopy(gpt2)
     for block in plain.transformer.h:
         block.attn.forward = lambda states, **named: (states, None)
     with pytest.raises(RegardError, match="GPT2LMHeadModel does not use transformers' attention"):
-        adopt(plain)
+        replace(plain)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of the method's name
@@ -251,5 +251,5 @@ def test_a_model_of_few_words_is_adopted():
     model = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, n_positions=16)
     )
-    adopt(model)
+    replace(model)
     assert model(torch.tensor([[1, 2]])).logits.isfinite().all()

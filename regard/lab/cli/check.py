@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from regard.core.atomic_io import write_bytes
 from regard.core.errors import RegardError
+from regard.core.names import is_part
 from regard.core.plugins import one_line
+from regard.core.settings import key_value
 from regard.lab.cli.console import Json, bar, emit_json, hidden, out, say
 
 if TYPE_CHECKING:
@@ -37,17 +41,27 @@ def check(
         str,
         typer.Argument(
             metavar="FILE.py:NAME",
-            help="Score, mask, normaliser or module in your own file, a name such as scaled-dot or "
-            "torch.nn.MultiheadAttention, a run folder, or TASK:MODEL (default: list the names).",
+            help="Score, mask, normaliser or module in your own file or an installed package "
+            "(timm.layers:Attention), a name such as scaled-dot, a run folder, or TASK:MODEL "
+            "(default: list the names).",
         ),
     ] = "",
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of TASK:MODEL.")
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Settings of TASK:MODEL, or how a module is called: queries=q, causal=true, "
+            "MASK='hidden (b, m)'.",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Check the laws only, no timing.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write each failure of a module as a bug report (Markdown)."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Check your own score, mask, normaliser or layer.
+    """Check your own score, mask, normaliser or layer, or one of any package.
 
     Tests every law, then measures time and memory. A ✗ shows the measured value and what the law
     requires. The file is executed like an import. Exit code 1 if a law fails.
@@ -64,16 +78,24 @@ def check(
     from regard import conformance
     from regard.conformance.run import named
     from regard.lab.runs.checking import network_of
+    from regard.lab.tasks import TASKS
 
     if not what:
         emit_json(list(named())) if json else say("\n".join(named()))
         return
     # With --json, output of the user's code goes to stderr.
     with redirect_stdout(sys.stderr) if json else nullcontext():
-        subject = network_of(what, settings or []) or conformance.find(what)
+        corrections = dict(map(key_value, settings or [])) if ":" in what else {}
+        module = is_part(what) or what.partition(":")[0] not in TASKS
+        own = corrections if module else {}
+        subject = (None if own else network_of(what, settings or [])) or conformance.find(what, own)
+        if isinstance(subject, conformance.Adopted) and not json:
+            say(f"{subject}\n")
         verdicts = judged(subject, json)
     if not json:
         show(subject, verdicts)
+    if report:
+        write_report(report, what, subject, verdicts)
     speed: Speed | str = "skipped"
     if not quick:
         with redirect_stdout(sys.stderr) if json else nullcontext():
@@ -85,6 +107,17 @@ def check(
         say(f"\n{says(subject.name, speed)}")
     if any(verdict.outcome == "fails" for verdict in verdicts):
         raise typer.Exit(1)
+
+
+def write_report(path: Path, what: str, subject: "Subject", verdicts: "list[Verdict]") -> None:
+    """Write the failures of a module as a bug report. Raises: another subject."""
+    from regard.conformance import LAWS, Adopted
+    from regard.conformance.bug_report import bug_report
+
+    if not isinstance(subject, Adopted):
+        raise RegardError(f"--report {path}: a report is of a module from elsewhere, not of {what}")
+    write_bytes(path, bug_report(subject, LAWS["layer"], verdicts, what).encode())
+    say(f"\nreport: {path}", quiet=True)
 
 
 def judged(subject: "Subject", quiet: bool) -> "list[Verdict]":

@@ -8,6 +8,7 @@ import pytest
 from regard.conformance import LAWS, find
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "my_score.py"
+STRANGERS = Path(__file__).parents[2] / "conformance" / "strangers.py"
 BROKEN = Path(__file__).parents[2] / "conformance" / "broken.py"
 
 
@@ -109,3 +110,35 @@ def test_speed_is_beside_scaled_dot(regard, monkeypatch):
     assert check.measured("cosine", find("cosine")).words == 32
     layers = regard("check", "regard.MultiHeadAttention")
     assert "use regard bench attention" in layers.out
+
+
+def test_the_command_writes_it_and_corrects_a_guess(regard, tmp_path):
+    out = tmp_path / "issue.md"
+    said = regard("check", f"{STRANGERS}:Einops", "--quick", "--report", out)
+    assert said.status == 1
+    assert said.out.startswith(
+        f"{STRANGERS}:Einops: forward(x=x, context=memory, mask=may look (b, m))"
+    )
+    assert "## " not in out.read_text()
+    assert "hidden keys changed the output of a query without visible keys" in out.read_text()
+    wrong = regard("check", f"{STRANGERS}:Einops", "mask=hidden (b, m)", "--quick", "--json")
+    assert wrong.status == 1
+    assert '"padding 1e3", "outcome": "fails"' in wrong.out
+    known = regard("check", "torch.nn:MultiheadAttention", "--quick")
+    assert "called as in torch: forward(query=x" in known.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["torch.nn:Nothing"], "torch.nn has no Nothing"),
+        (["no_such_package:Layer"], "pip install no-such-package"),
+        ([f"{STRANGERS}:Einops", "mask=seen"], "write a meaning and a shape"),
+        (["scaled-dot", "mask=hidden (b, m)"], "settings need TASK:MODEL, not scaled-dot"),
+        (["scaled-dot", "--quick", "--report", "x.md"], "a report is of a module from elsewhere"),
+    ],
+)
+def test_mistakes_about_a_module(regard, words, says):
+    said = regard("check", *words)
+    assert said.status == 2
+    assert says in said.err

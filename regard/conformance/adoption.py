@@ -82,9 +82,10 @@ def adopt(
     key_padding_mask=hidden (b, m), attn_mask=hidden (n, m)); batch first; width 12, 3 heads;
     float64
     """
-    make, named, known = maker(thing)
-    adopted = Adopted(make, named, name or known)
-    module = make(dropout=0.0)
+    make = Maker(thing)
+    adopted = Adopted(make, make.named, name or make.name)
+    module = make()
+    adopted.source = make.source
     if callable(call):
         adopted.function = call
     else:
@@ -116,46 +117,53 @@ def adopt(
     return adopted
 
 
-def maker(
-    thing: nn.Module | Callable[..., nn.Module],
-) -> tuple[Callable[..., nn.Module], dict[str, str], str]:
-    """Return a function that makes the module, the names of its settings by role, and its name."""
-    if isinstance(thing, nn.Module):
-        return (
-            lambda dropout=0.0: with_dropout(copied(thing), dropout), {}, type(thing).__name__
-        )  # fmt: skip
-    parameters = inspect.signature(thing).parameters
-    named = {role: word for role, words in SETTINGS.items() for word in words[::-1]
-             if word in parameters}  # fmt: skip
-    name = getattr(thing, "__name__", "module")
+class Maker:
+    """Makes the module, from an instance, or by a class or function with settings of known names.
 
-    def make(**settings: Any) -> nn.Module:
+    ``named`` are the names of settings by role, ``source`` is the Python that makes it.
+    """
+
+    def __init__(self, thing: nn.Module | Callable[..., nn.Module]) -> None:
+        self.thing = thing
+        self.name = type(thing).__name__ if isinstance(thing, nn.Module) else str(
+            getattr(thing, "__name__", "module")
+        )  # fmt: skip
+        self.source = self.name
+        self.parameters: Mapping[str, inspect.Parameter] = {}
+        if not isinstance(thing, nn.Module):
+            self.parameters = inspect.signature(thing).parameters
+        known = {role: [word for word in words if word in self.parameters]
+                 for role, words in SETTINGS.items()}  # fmt: skip
+        self.named = {role: words[0] for role, words in known.items() if words}
+
+    def __call__(self, **settings: Any) -> nn.Module:
+        """Return a module; without a dropout among the settings, all of its dropout is 0."""
+        dropout = settings.get("dropout", 0.0)
+        if isinstance(self.thing, nn.Module):
+            return with_dropout(copied(self.thing), dropout)
         sizes = {**SIZES, **settings}
-        if "head_width" in named and {"width", "heads"} & settings.keys():
+        if {"width", "heads"} & settings.keys():
             sizes["head_width"] = sizes["width"] // sizes["heads"]
-        optional = {"head_width", "key_value_heads", "length"} - settings.keys()
-        given = {
-            word: sizes[role] for role, word in named.items()
-            if role in sizes and not (role in optional and has_default(parameters[word])
-                                      and role != "head_width")
-        }  # fmt: skip
-        if "batch_first" in parameters:
+        left = {"key_value_heads", "length"} - settings.keys()
+        given = {word: sizes[role] for role, word in self.named.items() if role in sizes
+                 and not (role in left and has_default(self.parameters[word]))}  # fmt: skip
+        if "batch_first" in self.parameters:
             given["batch_first"] = True
+        written = ", ".join(f"{key}={value!r}" for key, value in given.items())
         try:
-            module = thing(**given)
+            module = self.thing(**given)
         except Exception as error:
             if settings.keys() - {"dropout"}:
                 raise
-            arguments = ", ".join(map(str, parameters.values()))
+            arguments = ", ".join(map(str, self.parameters.values()))
             raise RegardError(
-                f"{name}({arguments}) cannot be built with {given} ({one_line(error)}); name an "
-                f"instance instead, or a function: adopt(lambda: {name}(…))"
+                f"{self.name}({arguments}) cannot be built as {self.name}({written}): "
+                f"{one_line(error)}; name an instance instead, or adopt(lambda: {self.name}(…))"
             ) from error
         if not isinstance(module, nn.Module):
-            raise RegardError(f"{name} made {type(module).__name__}, not an nn.Module")
-        return module if settings.get("dropout") else with_dropout(module, 0.0)
-
-    return make, named, name
+            raise RegardError(f"{self.name} made {type(module).__name__}, not an nn.Module")
+        self.source = f"{self.name}({written})"
+        return module if dropout else with_dropout(module, 0.0)
 
 
 def has_default(parameter: inspect.Parameter) -> bool:
@@ -425,12 +433,31 @@ def tables(form: Form) -> Tensor:
     return allowed
 
 
-def layer_of(thing: Any, name: str = "") -> Layer:
+def corrections(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return corrections of a command line as arguments of `adopt`; other names are masks.
+
+    >>> corrections({"width": "8", "causal": "false", "blind": "hidden (b, m)"})
+    {'width': 8, 'causal': False, 'masks': {'blind': 'hidden (b, m)'}}
+    """
+    found: dict[str, Any] = {}
+    for key, text in given.items():
+        if key in ("width", "heads") and text.isdigit():
+            found[key] = int(text)
+        elif key in ("batch_first", "causal") and text.lower() in ("true", "false"):
+            found[key] = text.lower() == "true"
+        elif key in ("call", "queries", "keys", "values", "memory"):
+            found[key] = text
+        else:
+            found.setdefault("masks", {})[key] = text
+    return found
+
+
+def layer_of(thing: Any, name: str = "", given: Mapping[str, str] | None = None) -> Layer:
     """Return the adapter of a module or of a class: regard's own, or an `Adopted` layer.
 
     Raises: as `adopt`.
     """
-    adopted = adopt(thing, name=name)
+    adopted = adopt(thing, name=name, **corrections(given or {}))
     if REGARD not in {form.meaning for form in adopted.forms.values()}:
         return adopted
     own = Regard(lambda **settings: adopted.build(settings.get("dropout", 0.0)), adopted.name)
