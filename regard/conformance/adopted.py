@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from regard.attention import Mask
+from regard.attention import Mask, Packing
 from regard.conformance.adapters import (
     STEPS,
     Layer,
 )
-from regard.conformance.conventions import KEYS, PAIRS, Form
+from regard.conformance.conventions import BOTH, KEYS, PAIRS, Form
 from regard.conformance.law import InapplicableError
 from regard.core.errors import RegardError
 from regard.core.plugins import one_line
@@ -68,7 +68,8 @@ class Adopted(Layer):
             raise InapplicableError("it is not one attention with a dropout setting")
 
     def takes(self, name: str) -> bool:
-        return name in self.roles and name == "positions" and self.one_attention
+        known = name in self.roles or (name == "packing" and "packing" in self.roles)
+        return known and name in ("positions", "packing") and self.one_attention
 
     def call(
         self,
@@ -79,8 +80,21 @@ class Adopted(Layer):
         future: bool = True,
         **more: Any,
     ) -> Tensor:
+        if packing := more.pop("packing", None):
+            return self._packed(module, packing, x, future, more)
         allowed = self._allowed(x, x, valid, future)
         return self.output(self.run(module, x, None, allowed, **more), x)
+
+    def _packed(
+        self, module: nn.Module, packing: Packing, rows: Tensor, future: bool, more: dict[str, Any]
+    ) -> Tensor:
+        """Return the output of texts in one row, whose ends an argument has (``cu_seqlens``)."""
+        sizes = torch.bincount(packing.places // packing.shape[1], minlength=packing.shape[0])
+        ends = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)]).int()
+        allowed = self._allowed(rows[None], rows[None], None, future)
+        given = {self.roles["packing"]: ends}
+        return self.output(self.run(module, rows[None], None, allowed, given=given, **more),
+                           rows[None])[0]  # fmt: skip
 
     def weights(self, module: nn.Module, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         answer = self.run(module, x, None, self._allowed(x, x, valid, True), weights=True)
@@ -94,8 +108,8 @@ class Adopted(Layer):
     def across(
         self, module: nn.Module, x: Tensor, memory: Tensor, valid: Tensor | None, **more: Any
     ) -> Tensor:
-        if not self.crosses:
-            raise InapplicableError("the layer has no cross-attention")
+        if not self.crosses or "packing" in more:
+            raise InapplicableError("the layer has no cross-attention of this kind")
         allowed = None if valid is None else self._allowed(x, memory, valid, True)
         return self.output(self.run(module, x, memory, allowed, **more), x)
 
@@ -116,15 +130,16 @@ class Adopted(Layer):
         cache = self.roles.get("cache")
         if not cache or self.modes != (True,) or self.function or not self.batch_first:
             raise InapplicableError("the layer has no cache")
-        whole = "return_hiddens" in self._parameters(module)  # x-transformers: of the full text
+        whole = "return_hiddens" in parameters_of(module)  # x-transformers: of the full text
         use, past, start, parts = (
             {key: True for key in ("use_cache", "return_hiddens")
-             if key in self._parameters(module)}, None, 0, list[Tensor](),
+             if key in parameters_of(module)}, None, 0, list[Tensor](),
         )  # fmt: skip
         for size in [sizes[0], *[1] * sum(sizes[1:])] if whole else sizes:
             at = slice(start, start := start + size)
             shown = x[:, :start] if whole else x[:, at]
-            answer = self.run(module, shown, None, None, given={**use, cache: past})
+            more = {} if positions is None else {"positions": positions[at]}
+            answer = self.run(module, shown, None, None, given={**use, cache: past}, **more)
             past = kept(answer, cache, whole)
             if past is None:
                 raise InapplicableError(f"it returned no {cache}")
@@ -137,7 +152,7 @@ class Adopted(Layer):
         if self.function:
             return {KEYS, PAIRS}
         found = {form.what for name, form in self.forms.items() if not of_memory(name)}
-        return {KEYS, PAIRS} if "both" in found else found
+        return {KEYS, PAIRS} if BOTH in found else found
 
     @property
     def crosses(self) -> bool:
@@ -172,14 +187,14 @@ class Adopted(Layer):
             values[self.roles["memory"]] = self._turned(few.expand(len(x), -1, -1))
         if "weights" in self.roles:
             values[self.roles["weights"]] = weights
-        if positions is not None:
+        if isinstance(positions, Tensor):
             values[self.roles["positions"]] = positions[None] if positions.ndim < 2 else positions
         if causal:
             values[self.roles["causal"]] = True
         if allowed is not None:
             values |= self._masks(x, allowed, across=memory is not None)
         values |= given or {}
-        parameters = self._parameters(module)
+        parameters = parameters_of(module)
         if weights and "average_attn_weights" in parameters:
             values["average_attn_weights"] = False
         with embedded(module, x) if self.embeds else contextlib.nullcontext(x) as first:
@@ -194,27 +209,26 @@ class Adopted(Layer):
         forms = {name: form for name, form in self.forms.items() if of_memory(name) == across}
         if across and not forms:
             forms = {name: form for name, form in self.forms.items() if not of_memory(name)}
-        whole = {name: form for name, form in forms.items() if form.what == "both"}
         keys = allowed.any(1, keepdim=True).expand_as(allowed)  # seen by any query
         pairs = (allowed | ~keys).all(0, keepdim=True).expand_as(allowed)
-        needs = {KEYS: not bool(keys.all()), PAIRS: not bool(pairs.all())}
-        if not any(needs.values()):
-            return {}
-        if whole:
-            name, form = next(iter(whole.items()))
-            return {name: form.write(allowed, self.heads, x.dtype)}
-        written: dict[str, Any] = {}
-        for what, table in ((KEYS, keys), (PAIRS, pairs)):
-            if not needs[what]:
+        needed = {KEYS: keys, PAIRS: pairs}
+        if not torch.equal(keys & pairs, allowed):  # other pairs in each text
+            needed = {BOTH: allowed}
+        tables: dict[str, Tensor] = {}
+        for what, table in needed.items():
+            if bool(table.all()):
                 continue
-            name = next((name for name, form in forms.items() if form.what == what), "")
-            if name:
-                written[name] = forms[name].write(table, self.heads, x.dtype)
+            fitting = [name for kind in (what, BOTH) for name, form in forms.items()
+                       if form.what == kind]  # fmt: skip
+            if fitting:
+                name = fitting[0]
+                tables[name] = tables[name] & table if name in tables else table
             elif what == PAIRS and "causal" in self.roles:
-                written[self.roles["causal"]] = True
+                return {**self._masks(x, keys, across=across), self.roles["causal"]: True}
             elif self.modes != (True,) or not bool(keys[:, :, 0].all()):  # else padding is later
                 raise InapplicableError(f"it takes no mask of {what}")
-        return written
+        return {name: forms[name].write(table, self.heads, x.dtype)
+                for name, table in tables.items()}  # fmt: skip
 
     def _allowed(
         self, x: Tensor, memory: Tensor, valid: Tensor | None, future: bool
@@ -248,9 +262,6 @@ class Adopted(Layer):
     def _turned(self, x: Tensor) -> Tensor:
         return x if self.batch_first else x.transpose(0, 1)
 
-    def _parameters(self, module: nn.Module) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(called(module)).parameters
-
     def __str__(self) -> str:
         """Return in one line how it is called."""
         if self.function:
@@ -275,11 +286,24 @@ class Adopted(Layer):
         return f"{self.name}{by}: {'; '.join(part for part in says if part)}"
 
 
-def called(module: nn.Module) -> Callable[..., Any]:
-    """Return the method whose arguments a user gives: ``forward``, or keras' ``call``."""
+def parameters_of(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of a call: of ``forward``, or of keras' ``call``."""
     keras = any(base.__module__.startswith("keras.") for base in type(module).__mro__)
-    method: Callable[..., Any] = getattr(module, "call" if keras else "forward")
-    return method
+    return merged(type(module), "call" if keras else "forward")
+
+
+def merged(kind: type, method: str) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of a method; those of its bases too, if it passes ``**kwargs`` on."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in kind.__mro__:
+        if method not in vars(base) or base in (nn.Module, object):
+            continue
+        own = [*inspect.signature(vars(base)[method]).parameters.values()][1:]  # without self
+        found |= {p.name: p for p in own if p.name not in found}
+        if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in own):
+            break
+    loose = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {name: p for name, p in found.items() if p.kind not in loose}
 
 
 def copied(module: nn.Module) -> nn.Module:

@@ -20,7 +20,7 @@ from regard.conformance.adapters import (
     precision,
     with_dropout,
 )
-from regard.conformance.adopted import Adopted, Call, called, copied, of_memory
+from regard.conformance.adopted import Adopted, Call, copied, merged, of_memory, parameters_of
 from regard.conformance.conventions import (
     ADDITIVE,
     CONVENTIONS,
@@ -98,8 +98,11 @@ def adopt(
     adopted.heads = heads or size_of(module, "heads") or 1
     settle(adopted, module, width, batch_first)
     adopted.longest = size_of(module, "length") or None
-    parts = {type(part).__name__ for part in module.modules()}
-    adopted.one_attention = "keys" in adopted.roles and not any("Norm" in kind for kind in parts)
+    leaves = {type(part) for part in module.modules() if not [*part.children()]}
+    adopted.one_attention = not adopted.embeds and all(
+        issubclass(kind, nn.Linear | nn.Dropout | nn.Identity) or kind is type(module)
+        for kind in leaves
+    )
     nudge(module)
     probe = Probe(adopted, module)
     adopted.modes = (probe.is_causal() if causal is None else causal,)
@@ -130,7 +133,9 @@ class Maker:
         )  # fmt: skip
         self.source = self.name
         self.parameters: Mapping[str, inspect.Parameter] = {}
-        if not isinstance(thing, nn.Module):
+        if isinstance(thing, type):
+            self.parameters = merged(thing, "__init__")
+        elif not isinstance(thing, nn.Module):
             self.parameters = inspect.signature(thing).parameters
         known = {role: [word for word in words if word in self.parameters]
                  for role, words in SETTINGS.items()}  # fmt: skip
@@ -184,7 +189,7 @@ def size_of(module: nn.Module, role: str) -> int:
 
 def find_roles(adopted: Adopted, module: nn.Module, asked: Mapping[str, str]) -> None:
     """Find which argument has which role. Raises: a required one has none."""
-    parameters = inspect.signature(called(module)).parameters
+    parameters = parameters_of(module)
     for role, word in asked.items():
         if word not in parameters:
             raise RegardError(f"{role}={word!r}: {adopted.name} has no such argument; it takes "
@@ -340,7 +345,7 @@ class Probe:
         """Return whether the order of words matters, or words are read by numbers."""
         if self.adopted.modes == (True,):
             return True
-        turned = torch.arange(N - 1, -1, -1)
+        turned = torch.tensor([1, 3, 0, 4, 2])
         plain, other = self.output(self.x), self.output(self.x[:, turned])
         if plain is None or other is None:
             return True
@@ -349,7 +354,7 @@ class Probe:
     def find_forms(self, given: Mapping[str, Form]) -> None:
         """Find the form of each mask of words."""
         adopted = self.adopted
-        for name, p in inspect.signature(called(self.module)).parameters.items():
+        for name, p in parameters_of(self.module).items():
             if name in given:
                 adopted.forms[name] = given[name]
                 continue
@@ -375,25 +380,29 @@ class Probe:
                  for shape in SHAPES for meaning in meanings]  # fmt: skip
         forms = [Form(LENGTHS, "b"), *forms] if "len" in name else forms
         forms = [Form(REGARD, "b n m"), *forms] if name == "mask" and not stated else forms
-        nearest, least, taken = None, 0.2, []
+        nearest, least, taken = None, 0.2, list[tuple[Form, float]]()
         free = self.changes()
         for form in dict.fromkeys([*([stated] if stated else []), *forms]):
             leak = self.leak(name, form, free)
             if leak is None:
                 continue
-            taken.append(form)
+            taken.append((form, leak))
             if leak < 1e-3:
                 return form
             if leak < least:
                 nearest, least = form, leak
+        if stated or nearest:
+            return stated or nearest
         own = any(type(part).__module__.startswith("regard.") for part in self.module.modules())
-        left = [form for form in taken if form.meaning != REGARD or own or len(taken) == 1]
-        found = stated or nearest
-        return found or (next(iter(left), None) if name in STANDARD and self.only(name) else None)
+        left = [form for form, leak in taken if form.meaning != REGARD or own or len(taken) == 1]
+        wrong = [form for form, leak in taken if form in left and leak < math.inf]
+        if name in STANDARD and (wrong or self.only(name)):  # a fault that the laws will tell
+            return next(iter(wrong or left), None)
+        return None
 
     def only(self, name: str) -> bool:
         """Return whether the module has no other mask."""
-        parameters = inspect.signature(called(self.module)).parameters
+        parameters = parameters_of(self.module)
         return [word for word in parameters if is_mask(word)] == [name]
 
     def leak(self, name: str, form: Form, free: Tensor | None) -> float | None:

@@ -85,6 +85,8 @@ def positions(layer: Layer) -> Measurement:
     if not layer.takes("positions"):
         raise InapplicableError("it takes no positions=")
     module, x, apart = build(layer), tokens(layer, 2), torch.tensor(APART)
+    if layer.modes == (True,):
+        return worst([positions_of_steps(layer, module, x, apart)], CLOSE)
     plain, order = layer.call(module, x), torch.arange(N)
     what = "positions=0 … n − 1 differ from no positions"
     gaps = [near(what, layer.call(module, x, positions=order), plain, CLOSE)]
@@ -92,6 +94,8 @@ def positions(layer: Layer) -> Measurement:
     if not moves(layer, module, x, plain, apart):
         queries_by_position(layer, module, x)
         rotary = with_rotary(layer, x, plain, apart)
+        if rotary is None and reads_rows and layer.foreign:
+            raise BrokenError("positions have no effect, although the order of the words has")
         if rotary is None and reads_rows:
             raise InapplicableError("words are in the order of their rows, and have no positions")
         if rotary is None:
@@ -103,11 +107,15 @@ def positions(layer: Layer) -> Measurement:
             "rows; read positions=, or declare ordered = True if it reads row after row"
         )
     with contextlib.suppress(InapplicableError):  # it has no cache
-        full = layer.call(module, x, future=False, positions=apart)
-        steps = layer.steps(module, x, positions=apart)
-        gaps.append(near("steps with a cache and positions= differ from a single pass", steps, full,
-                         CLOSE))  # fmt: skip
+        gaps.append(positions_of_steps(layer, module, x, apart))
     return worst(gaps, CLOSE)
+
+
+def positions_of_steps(layer: Layer, module: nn.Module, x: Tensor, apart: Tensor) -> float:
+    """Return how much steps with a cache and positions differ from a single pass."""
+    steps = layer.steps(module, x, positions=apart)
+    full = layer.call(module, x, future=False, positions=apart)
+    return near("steps with a cache and positions= differ from a single pass", steps, full, CLOSE)
 
 
 def moves(layer: Layer, module: nn.Module, x: Tensor, plain: Tensor, apart: Tensor) -> bool:

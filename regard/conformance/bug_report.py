@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.conformance.adapters import Layer
 from regard.conformance.adopted import Adopted, of_memory
-from regard.conformance.conventions import ADDITIVE, HIDDEN, KEYS, LENGTHS, ONES, Form
+from regard.conformance.conventions import ADDITIVE, BOTH, HIDDEN, KEYS, LENGTHS, ONES, Form
 from regard.conformance.law import Law, Verdict
 from regard.core.names import located
 
@@ -232,7 +232,7 @@ def masks_in_words(layer: Adopted) -> str:
     for name, form in layer.forms.items():
         if of_memory(name):
             continue
-        when = {KEYS: "valid is not None", "both": "causal or valid is not None"}
+        when = {KEYS: "valid is not None", BOTH: "causal or valid is not None"}
         lines.append(f"    if {when.get(form.what, 'causal')}:\n"
                      f"        masks[{name!r}] = {in_words(form, layer.heads)}\n")  # fmt: skip
     return "".join(lines)

@@ -29,6 +29,7 @@ ROLES: Final[dict[str, list[str]]] = {
     ).split(),
     "positions": "position_ids positions pos cache_position".split(),
     "cache": "past_key_values past_key_value layer_past cache past".split(),
+    "packing": ("cu_seqlens", "cu_seq_lens", "cu_seqlens_q"),
     "causal": "is_causal use_causal_mask causal".split(),
     "weights": (
         "need_weights output_attentions return_attention_scores return_attention "
@@ -64,7 +65,7 @@ SIZES: Final = {
     "width": WIDTH, "heads": HEADS, "head_width": WIDTH // HEADS, "feedforward": 16, "layers": 2,
     "length": 2 * max(LONG), "vocabulary": 20, "dropout": 0.0,
 }  # fmt: skip
-KEYS, PAIRS = "keys", "pairs"
+KEYS, PAIRS, BOTH = "keys", "pairs", "pairs of each text"
 MAY_LOOK, HIDDEN, ADDITIVE, ONES, LENGTHS = "may look", "hidden", "additive", "ones", "lengths"
 REGARD: Final = "a Mask of regard"
 
@@ -84,7 +85,7 @@ class Form:
     @property
     def what(self) -> str:
         """Return what it can hide: keys of each text, pairs of all texts, or pairs of each text."""
-        return KEYS if "n" not in self.shape else PAIRS if "b" not in self.shape else "both"
+        return KEYS if "n" not in self.shape else PAIRS if "b" not in self.shape else BOTH
 
     def __str__(self) -> str:
         return f"{self.meaning} ({self.shape.replace(' ', ', ')})"

@@ -131,6 +131,7 @@ def order(layer: Layer) -> Measurement:
                     f"word {word + 1} of {n} has no effect on any other word, and the order of {n} "
                     "words matters where that of 33 does not"
                 )
+            many_keys(layer, module)
             raise InapplicableError(f"{reason} in texts of {n} words")
         many_keys(layer, module)
     return Measurement("the order of words does not matter, only their positions")
@@ -156,9 +157,10 @@ def many_keys(layer: Layer, module: nn.Module) -> None:
 
     def off(m: int) -> float:
         x, keys, permutation = tokens(layer, 1, 5), tokens(layer, 1, m), torch.randperm(m)
-        places = torch.arange(5)
-        plain = layer.across(module, x, keys, None, positions=(places, torch.arange(m)))
-        moved = layer.across(module, x, keys[:, permutation], None, positions=(places, permutation))
+        given = [{"positions": (torch.arange(5), places)} if layer.takes("positions") else {}
+                 for places in (torch.arange(m), permutation)]  # fmt: skip
+        plain = layer.across(module, x, keys, None, **given[0])
+        moved = layer.across(module, x, keys[:, permutation], None, **given[1])
         return float((moved - plain).abs().max() / plain.abs().max().clamp(min=1))
 
     try:

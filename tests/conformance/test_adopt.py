@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from regard.attention import causal
-from regard.conformance import adopt, conform
+from regard.conformance import LAWS, adopt, conform
 from regard.conformance.conventions import ADDITIVE, HIDDEN, LENGTHS, MAY_LOOK, Form
 from regard.core.errors import RegardError
-from tests.conformance import strangers
+from tests.conformance import planted_elsewhere, strangers
 
 GUESSES = {
     strangers.Book: "forward(queries=x, keys=x, values=x, valid_lens=lengths (b)); batch first; "
@@ -191,3 +191,15 @@ def test_a_mask_of_pairs_reaches_the_module():
     expected = module(x, x, x, mask=ones[None])
     assert torch.equal(layer.pairs(module, x, causal()), expected)
     assert torch.equal(layer.call(module, x, future=False), expected)
+
+
+@pytest.mark.parametrize("bug", planted_elsewhere.PLANTED, ids=lambda kind: kind.__name__)
+def test_planted_bugs_with_other_signatures(bug):
+    law = planted_elsewhere.PLANTED[bug]
+    verdict = LAWS["layer"][law].judge(law, adopt(bug))
+    assert verdict.outcome == "fails", verdict
+
+
+@pytest.mark.parametrize("kind", planted_elsewhere.RIGHT, ids=lambda kind: kind.__name__)
+def test_right_modules_with_other_signatures(kind):
+    assert planted_elsewhere.failures(kind) == {}
