@@ -138,8 +138,9 @@ class Adopted(Layer):
         for size in [sizes[0], *[1] * sum(sizes[1:])] if whole else sizes:
             at = slice(start, start := start + size)
             shown = x[:, :start] if whole else x[:, at]
-            more = {} if positions is None else {"positions": positions[at]}
-            answer = self.run(module, shown, None, None, given={**use, cache: past}, **more)
+            given = {**use, cache: past}
+            places = None if positions is None else positions[at]
+            answer = self.run(module, shown, None, None, positions=places, given=given)
             past = kept(answer, cache, whole)
             if past is None:
                 raise InapplicableError(f"it returned no {cache}")

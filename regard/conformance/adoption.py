@@ -238,7 +238,10 @@ def settle(adopted: Adopted, module: nn.Module, width: int, batch_first: bool | 
     ), *(part.embedding_dim for part in embeddings), WIDTH]  # fmt: skip
     declared = next((part.batch_first for part in module.modules()
                      if isinstance(getattr(part, "batch_first", None), bool)), None)  # fmt: skip
-    first = None
+    if batch_first is None:
+        batch_first = declared
+    adopted.batch_first = batch_first is not False
+    axes, first = (BATCH, N) if adopted.batch_first else (N, BATCH), None
     for size in dict.fromkeys(size for size in own if size):
         for embeds in [False, True] if embeddings else [False]:
             adopted.embeds, x = embeds, torch.randn(BATCH, N, size)
@@ -249,16 +252,15 @@ def settle(adopted: Adopted, module: nn.Module, width: int, batch_first: bool | 
                 first = first or error
                 continue
             found = [i for i, y in enumerate(adopted.tensors(answer))
-                     if y.ndim > 2 and y.shape[:2] == (BATCH, N)]  # fmt: skip
+                     if y.ndim > 2 and y.shape[:2] == axes]  # fmt: skip
             plain = [i for i in found if adopted.tensors(answer)[i].shape[-2:] != (N, N)]
             if not found:
                 shapes = ", ".join(str(tuple(y.shape)) for y in adopted.tensors(answer))
                 first = first or RegardError(f"inputs {tuple(x.shape)} gave {shapes or 'none'}")
                 continue
             adopted.width, adopted.place = size, (plain or found)[0]
-            if batch_first is None and declared is None:
-                batch_first = not mixes_first_axis(adopted, module, x)
-            adopted.batch_first = declared if batch_first is None else batch_first  # type: ignore[assignment]
+            if batch_first is None:
+                adopted.batch_first = not mixes_first_axis(adopted, module, x)
             return
     raise RegardError(
         f"{adopted.name} could not be called with words (batch, n, width)"

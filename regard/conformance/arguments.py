@@ -50,6 +50,8 @@ def memory(layer: Layer) -> Measurement:
         plain = layer.across(module, x, keys, None)
         if torch.equal(layer.across(module, x, tokens(layer, 2, m), None), plain):
             raise BrokenError(f"a memory of {m} words has no effect on {N} queries")
+        if not (layer.one_attention or layer.mechanism):
+            continue  # its queries may attend to each other
         changed = x.clone()
         changed[:, 4:] = torch.randn_like(changed[:, 4:])
         after = layer.across(module, changed, keys, None)[:, :4]

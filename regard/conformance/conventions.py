@@ -29,7 +29,7 @@ ROLES: Final[dict[str, list[str]]] = {
     ).split(),
     "positions": "position_ids positions pos cache_position".split(),
     "cache": "past_key_values past_key_value layer_past cache past".split(),
-    "packing": ("cu_seqlens", "cu_seq_lens", "cu_seqlens_q"),
+    "packing": ["cu_seqlens", "cu_seq_lens", "cu_seqlens_q"],
     "causal": "is_causal use_causal_mask causal".split(),
     "weights": (
         "need_weights output_attentions return_attention_scores return_attention "

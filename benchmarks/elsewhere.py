@@ -1,0 +1,189 @@
+"""Fifty layers and models of other packages, as they are: adopted, held to the laws, observed.
+
+    python -m benchmarks.elsewhere                 # a table in Markdown
+    python -m benchmarks.elsewhere --only keras    # those whose name begins so
+
+Packages that are not installed are left out and named at the end. Torchvision without its compiled
+operators, which timm imports, is given the names of two of them.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+
+import torch
+from torch import nn
+
+from regard.conformance import adopt, conform
+from tests.conformance import strangers
+
+W, H = 16, 2
+SMALL: dict[str, Any] = {
+    "vocab_size": 30, "hidden_size": W, "num_hidden_layers": 2, "num_attention_heads": H,
+    "intermediate_size": 16, "max_position_embeddings": 640, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2,
+}  # fmt: skip
+Make = Callable[[], Any]
+
+
+def transformers_model(kind: str, **more: Any) -> Any:
+    """Return a small model of transformers with random weights."""
+    import transformers
+
+    model = getattr(transformers, kind)
+    config = getattr(transformers, model.config_class.__name__)
+    return model(config(**{**SMALL, **more}))
+
+
+def transformers_layer(path: str, config: str, *index: Any, **more: Any) -> Any:
+    """Return a layer of a model of transformers."""
+    import importlib
+
+    import transformers
+
+    home, _, name = path.rpartition(".")
+    settings = getattr(transformers, config)(**{**SMALL, **more})
+    settings._attn_implementation = "eager"
+    return getattr(importlib.import_module(f"transformers.models.{home}"), name)(settings, *index)
+
+
+def complete_torchvision() -> Any:
+    """Name the operators that torchvision's Python code needs, if its compiled ones do not fit."""
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        with contextlib.suppress(RuntimeError):  # it is there
+            library.define(f"{name}(Tensor boxes, Tensor scores, float least) -> Tensor")
+    return library
+
+
+def of(package: str, name: str, *given: Any, **settings: Any) -> Make:
+    """Return a function that imports a class and builds it; without settings, the class."""
+
+    def make() -> Any:
+        import importlib
+
+        kind = getattr(importlib.import_module(package), name)
+        return kind(*given, **settings) if given or settings else kind
+
+    return make
+
+
+def stack(kind: str, **more: Any) -> Any:
+    """Return layers of x_transformers."""
+    import x_transformers
+
+    return getattr(x_transformers, kind)(dim=W, depth=2, heads=H, attn_dim_head=8, **more)
+
+
+def wrapper(kind: str, layers: str) -> Any:
+    """Return a network of x_transformers."""
+    import x_transformers
+
+    if kind == "TransformerWrapper":
+        return x_transformers.TransformerWrapper(
+            num_tokens=30, max_seq_len=640, attn_layers=stack(layers)
+        )
+    return x_transformers.ContinuousTransformerWrapper(
+        dim_in=W, dim_out=W, max_seq_len=640, attn_layers=stack(layers)
+    )
+
+
+block = partial(nn.TransformerEncoderLayer, W, H, 16)
+FAMILIES: dict[str, dict[str, Any]] = {
+    "BertModel": {}, "RobertaModel": {}, "DistilBertModel": {"dim": W, "n_heads": H, "n_layers": 2},
+    "AlbertModel": {"embedding_size": W}, "ElectraModel": {"embedding_size": W},
+    "DebertaV2Model": {}, "ModernBertModel": {"cls_token_id": 1, "sep_token_id": 2},
+    "MPNetModel": {}, "XLMRobertaModel": {}, "FNetModel": {}, "GPT2Model": {}, "GPTNeoXModel": {},
+    "LlamaModel": {}, "MistralModel": {"num_key_value_heads": 1},
+    "Qwen2Model": {"num_key_value_heads": 1}, "Gemma2Model": {"num_key_value_heads": 1,
+                                                             "head_dim": 8},
+    "PhiModel": {}, "OPTModel": {"ffn_dim": 16, "word_embed_proj_dim": W}, "FalconModel": {},
+    "BloomModel": {"n_head": H}, "T5EncoderModel": {"d_model": W, "d_kv": 8, "d_ff": 16,
+                                                    "num_heads": H, "num_layers": 2},
+}  # fmt: skip
+LAYERS: dict[str, Make] = {
+    "torch.nn.MultiheadAttention": of("torch.nn", "MultiheadAttention"),
+    "torch.nn.MultiheadAttention, time first": lambda: nn.MultiheadAttention(W, H),
+    "torch.nn.TransformerEncoderLayer": block,
+    "torch.nn.TransformerEncoder": lambda: nn.TransformerEncoder(block(), 2),
+    "torch.nn.TransformerDecoderLayer": lambda: nn.TransformerDecoderLayer(W, H, 16),
+    "torch.nn.TransformerDecoder": lambda: nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(W, H, 16, batch_first=True), 2
+    ),
+    **{f"transformers.{name}": partial(transformers_model, name, **more)
+       for name, more in FAMILIES.items()},
+    "transformers BertLayer": partial(transformers_layer, "bert.modeling_bert.BertLayer",
+                                      "BertConfig"),
+    "transformers GPT2Attention": partial(transformers_layer, "gpt2.modeling_gpt2.GPT2Attention",
+                                          "GPT2Config"),
+    "x_transformers.Attention": of("x_transformers", "Attention", W, heads=H, dim_head=8),
+    "x_transformers.Attention, flash": of("x_transformers", "Attention", W, heads=H, dim_head=8,
+                                          flash=True),
+    "x_transformers.Encoder": partial(stack, "Encoder"),
+    "x_transformers.Encoder, rotary": partial(stack, "Encoder", rotary_pos_emb=True),
+    "x_transformers.Decoder": partial(stack, "Decoder"),
+    "x_transformers.Decoder, ALiBi": partial(stack, "Decoder", alibi_pos_bias=True),
+    "x_transformers.TransformerWrapper": partial(wrapper, "TransformerWrapper", "Decoder"),
+    "x_transformers.ContinuousTransformerWrapper": partial(
+        wrapper, "ContinuousTransformerWrapper", "Encoder"
+    ),
+    "timm.layers.Attention": of("timm.layers", "Attention"),
+    "timm.layers.AttentionRope": of("timm.layers", "AttentionRope", W, num_heads=H),
+    "timm.layers.DiffAttention": of("timm.layers", "DiffAttention"),
+    "timm vision_transformer.Block": of("timm.models.vision_transformer", "Block", W, H),
+    "timm eva.EvaBlock": of("timm.models.eva", "EvaBlock", W, H),
+    "keras.layers.MultiHeadAttention": of("keras.layers", "MultiHeadAttention", H, 8),
+    "keras.layers.GroupQueryAttention": of("keras.layers", "GroupQueryAttention", 8, H, 1),
+    "keras.layers.Attention": of("keras.layers", "Attention", use_scale=True),
+    "keras.layers.AdditiveAttention": of("keras.layers", "AdditiveAttention", use_scale=True),
+    **{f"notebook {kind.__name__}": (lambda kind=kind: kind) for kind in strangers.STRANGERS},
+}  # fmt: skip
+
+
+def row(name: str, make: Make) -> list[str]:
+    """Return the cells of a layer: how it is called, laws held and failed, and the time."""
+    begin = time.perf_counter()
+    try:
+        thing = make()
+    except ImportError as error:
+        return [name, f"not installed: {error.name}", "", "", "", ""]
+    try:
+        layer = adopt(thing)
+    except Exception as error:
+        return [name, f"refused: {error}", "", "", "", ""]
+    verdicts = conform(layer)
+    counted = [sum(v.outcome == outcome for v in verdicts)
+               for outcome in ("holds", "fails", "does not apply")]  # fmt: skip
+    broken = "; ".join(f"{v.law}: {v.message}" for v in verdicts if v.outcome == "fails")
+    called = str(layer).partition(": ")[2]
+    return [name, called, *map(str, counted), broken, f"{time.perf_counter() - begin:.0f}"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="", help="the beginning of names")
+    options = parser.parse_args(arguments)
+    library = complete_torchvision()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    print("| layer | called | hold | fail | – | broken laws | s |")
+    print("|---|---|--:|--:|--:|---|--:|")
+    for name, make in LAYERS.items():
+        if name.startswith(options.only):
+            print("| " + " | ".join(cell.replace("|", "\\|") for cell in row(name, make)) + " |",
+                  flush=True)  # fmt: skip
+    del library  # whose operators live as long
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
