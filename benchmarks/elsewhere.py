@@ -78,9 +78,13 @@ def of(package: str, name: str, *given: Any, **settings: Any) -> Make:
 
 def stack(kind: str, **more: Any) -> Any:
     """Return layers of x_transformers."""
-    import x_transformers
+    import x_transformers  # type: ignore[import-untyped]
 
     return getattr(x_transformers, kind)(dim=W, depth=2, heads=H, attn_dim_head=8, **more)
+
+
+def _itself(thing: Any) -> Any:
+    return thing
 
 
 def wrapper(kind: str, layers: str) -> Any:
@@ -144,8 +148,17 @@ LAYERS: dict[str, Make] = {
     "keras.layers.GroupQueryAttention": of("keras.layers", "GroupQueryAttention", 8, H, 1),
     "keras.layers.Attention": of("keras.layers", "Attention", use_scale=True),
     "keras.layers.AdditiveAttention": of("keras.layers", "AdditiveAttention", use_scale=True),
-    **{f"notebook {kind.__name__}": (lambda kind=kind: kind) for kind in strangers.STRANGERS},
+    **{f"notebook {kind.__name__}": partial(_itself, kind) for kind in strangers.STRANGERS},
 }  # fmt: skip
+
+
+LISTS = ("keras.layers.Attention", "keras.layers.AdditiveAttention")
+
+
+def of_a_list(module: nn.Module, x: Any, memory: Any, allowed: Any) -> Any:
+    """Call a layer of keras that takes [queries, values] and masks of each."""
+    keys = x if memory is None else memory
+    return module([x, keys], mask=None if allowed is None else [None, allowed.any(1)])
 
 
 def row(name: str, make: Make) -> list[str]:
@@ -156,7 +169,7 @@ def row(name: str, make: Make) -> list[str]:
     except ImportError as error:
         return [name, f"not installed: {error.name}", "", "", "", ""]
     try:
-        layer = adopt(thing)
+        layer = adopt(thing, call=of_a_list if name in LISTS else "")
     except Exception as error:
         return [name, f"refused: {error}", "", "", "", ""]
     verdicts = conform(layer)

@@ -1,6 +1,7 @@
 """The interface of a layer for the laws, and its adapter of regard's own layers."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
@@ -51,6 +52,8 @@ class Layer:
     ordered: bool = False
     #: The maximum number of words, if limited.
     longest: int | None = None
+    #: Whether ``module.to(dtype)`` changes the dtype of its computation.
+    casts: bool = True
     #: Whether it is of another package, which promises nothing about NaN in padding.
     foreign: bool = False
 
@@ -282,15 +285,16 @@ class _Downcasts(TorchDispatchMode):
 
 def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> torch.dtype:
     """Return float32 if a module in float64 computes in float32 somewhere, or else float64."""
-    module = module.double().eval()
+    single, module = copy.deepcopy(module).float().eval(), module.double().eval()
     mode = _Downcasts()  # type: ignore[no-untyped-call]
-    with (
-        torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
-        contextlib.suppress(Exception),  # the laws report a module that does not run
-    ):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         x = torch.randn(1, 3, width, dtype=torch.float64)
-        call(module, x)  # the first call may build or compare something
-        with mode:
-            call(module, x)
+        try:
+            call(module, x)  # the first call may build or compare something
+            with mode:
+                call(module, x)
+        except Exception:  # a module that runs in no dtype is reported by the laws
+            with contextlib.suppress(Exception):
+                call(single, x.float())
+                return torch.float32
     return torch.float32 if mode.found else torch.float64

@@ -39,6 +39,7 @@ class Adopted(Layer):
         self.forms: dict[str, Form] = {}
         self.fixed: dict[str, Any] = {}
         self.function: Call | None = None
+        self.hides: set[str] = set()  # what masks of `function` can hide
         self.batch_first, self.embeds, self.needs_memory, self.place = True, False, False, 0
         self.unread: list[str] = []
         self.source = name  # how a program makes it
@@ -58,7 +59,7 @@ class Adopted(Layer):
     def _settled(self, module: nn.Module, width: int = 0) -> nn.Module:
         """Return a module whose parameters exist, after a first call if it makes them then."""
         lazy = any(map(is_lazy, module.parameters())) or getattr(module, "built", True) is False
-        if lazy and self.roles:
+        if lazy and self.width:
             with torch.no_grad():
                 self.run(module.eval(), torch.zeros(1, 2, width or self.width), None, None)
         return module.train()
@@ -151,7 +152,7 @@ class Adopted(Layer):
     def can(self) -> set[str]:
         """Return what its masks of words can hide: `KEYS`, `PAIRS`."""
         if self.function:
-            return {KEYS, PAIRS}
+            return self.hides
         found = {form.what for name, form in self.forms.items() if not of_memory(name)}
         return {KEYS, PAIRS} if BOTH in found else found
 
@@ -174,6 +175,8 @@ class Adopted(Layer):
     ) -> Any:
         """Call the module for queries (b, n, width) and allowed pairs (b, n, m)."""
         if self.function:
+            if allowed is not None and (missing := kinds(allowed).keys() - self.hides):
+                raise InapplicableError(f"call= hides no {min(missing)}")
             return self.function(module, x, memory, allowed)
         read = self._turned(x if memory is None else memory)
         values: dict[str, Any] = dict(self.fixed)
@@ -210,23 +213,17 @@ class Adopted(Layer):
         forms = {name: form for name, form in self.forms.items() if of_memory(name) == across}
         if across and not forms:
             forms = {name: form for name, form in self.forms.items() if not of_memory(name)}
-        keys = allowed.any(1, keepdim=True).expand_as(allowed)  # seen by any query
-        pairs = (allowed | ~keys).all(0, keepdim=True).expand_as(allowed)
-        needed = {KEYS: keys, PAIRS: pairs}
-        if not torch.equal(keys & pairs, allowed):  # other pairs in each text
-            needed = {BOTH: allowed}
         tables: dict[str, Tensor] = {}
-        for what, table in needed.items():
-            if bool(table.all()):
-                continue
+        for what, table in kinds(allowed).items():
             fitting = [name for kind in (what, BOTH) for name, form in forms.items()
                        if form.what == kind]  # fmt: skip
             if fitting:
                 name = fitting[0]
                 tables[name] = tables[name] & table if name in tables else table
             elif what == PAIRS and "causal" in self.roles:
-                return {**self._masks(x, keys, across=across), self.roles["causal"]: True}
-            elif self.modes != (True,) or not bool(keys[:, :, 0].all()):  # else padding is later
+                rest = allowed.any(1, keepdim=True).expand_as(allowed)
+                return {**self._masks(x, rest, across=across), self.roles["causal"]: True}
+            elif self.modes != (True,) or not bool(table[:, :, 0].all()):  # else padding is later
                 raise InapplicableError(f"it takes no mask of {what}")
         return {name: forms[name].write(table, self.heads, x.dtype)
                 for name, table in tables.items()}  # fmt: skip
@@ -285,6 +282,16 @@ class Adopted(Layer):
         ]
         by = f", called as in {self.convention}" if self.convention else ""
         return f"{self.name}{by}: {'; '.join(part for part in says if part)}"
+
+
+def kinds(allowed: Tensor) -> dict[str, Tensor]:
+    """Return what a table (b, n, m) hides, each as such a table: keys, pairs, or both in one."""
+    keys = allowed.any(1, keepdim=True).expand_as(allowed)  # seen by any query
+    pairs = (allowed | ~keys).all(0, keepdim=True).expand_as(allowed)
+    found = {KEYS: keys, PAIRS: pairs}
+    if not torch.equal(keys & pairs, allowed):  # other pairs in each text
+        found = {BOTH: allowed}
+    return {what: table for what, table in found.items() if not bool(table.all())}
 
 
 def parameters_of(module: nn.Module) -> Mapping[str, inspect.Parameter]:

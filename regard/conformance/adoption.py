@@ -23,11 +23,13 @@ from regard.conformance.adapters import (
 from regard.conformance.adopted import Adopted, Call, copied, merged, of_memory, parameters_of
 from regard.conformance.conventions import (
     ADDITIVE,
+    BOTH,
     CONVENTIONS,
     HIDDEN,
     HOMES,
     KEYS,
     LENGTHS,
+    MAY_LOOK,
     MEANINGS,
     PAIRS,
     REGARD,
@@ -95,6 +97,7 @@ def adopt(
             look_up(CONVENTIONS, call, "convention")
         asked = {"queries": queries, "keys": keys, "values": values, "memory": memory}
         find_roles(adopted, module, {role: word for role, word in asked.items() if word})
+    adopted.casts = not any(base.__module__.startswith("keras.") for base in type(module).__mro__)
     adopted.heads = heads or size_of(module, "heads") or 1
     settle(adopted, module, width, batch_first)
     adopted.longest = size_of(module, "length") or None
@@ -107,7 +110,11 @@ def adopt(
     probe = Probe(adopted, module)
     adopted.modes = (probe.is_causal() if causal is None else causal,)
     given = {key: parsed(key, text) for key, text in (masks or {}).items()}
-    if not adopted.function:
+    if adopted.function:
+        adopted.hides = {KEYS, PAIRS, BOTH}
+        adopted.hides = {what for what in (KEYS, PAIRS) if probe.hides(what)}
+        adopted.hides |= {BOTH} if PAIRS in adopted.hides else set()
+    else:
         probe.find_forms(given)
         turns = "causal" in adopted.roles and probe.has_flag()
         if not turns:
@@ -236,7 +243,7 @@ def settle(adopted: Adopted, module: nn.Module, width: int, batch_first: bool | 
         part.in_features if isinstance(part, nn.Linear) else part.normalized_shape[-1]
         for part in module.modules() if isinstance(part, nn.Linear | nn.LayerNorm)
     ), *(part.embedding_dim for part in embeddings), WIDTH]  # fmt: skip
-    declared = next((part.batch_first for part in module.modules()
+    declared: Any = next((part.batch_first for part in module.modules()
                      if isinstance(getattr(part, "batch_first", None), bool)), None)  # fmt: skip
     if batch_first is None:
         batch_first = declared
@@ -294,30 +301,43 @@ class Probe:
             self.x = torch.randn(BATCH, N, adopted.width)
             self.others = torch.randn(BATCH, N, adopted.width)
 
-    def output(self, x: Tensor, given: Mapping[str, Any] | None = None) -> Tensor | None:
+    def output(
+        self, x: Tensor, given: Mapping[str, Any] | None = None, allowed: Tensor | None = None
+    ) -> Tensor | None:
         """Return the output with these arguments; None if the module refuses them."""
         try:
             with torch.no_grad():
-                answer = self.adopted.run(self.module, x, None, None, given=given)
+                answer = self.adopted.run(self.module, x, None, allowed, given=given)
                 return self.adopted.output(answer, x).float()
         except Exception:  # whatever a user's code raises
             return None
 
-    def changes(self, given: Mapping[str, Any] | None = None) -> Tensor | None:
+    def changes(
+        self, given: Mapping[str, Any] | None = None, allowed: Tensor | None = None
+    ) -> Tensor | None:
         """Return how much each word j changes the output i of its text, (b, i, j), or None."""
-        plain = self.output(self.x, given)
+        plain = self.output(self.x, given, allowed)
         if plain is None or plain.shape[:2] != (BATCH, N):
             return None
         columns = []
         for j in range(N):
             changed = self.x.clone()
             changed[:, j] = self.others[:, j]
-            other = self.output(changed, given)
+            other = self.output(changed, given, allowed)
             if other is None:
                 return None
             gap = (other - plain).nan_to_num(0.0).abs().flatten(2).amax(-1)
             columns.append(gap)
         return torch.stack(columns, -1)
+
+    def hides(self, what: str) -> bool:
+        """Return whether the function of a call hides keys or pairs that are not allowed."""
+        allowed = tables(Form(MAY_LOOK, "b m" if what == KEYS else "n m"))
+        found = self.changes(allowed=allowed)
+        others = ~torch.eye(N, dtype=torch.bool)
+        return found is not None and bool(
+            found[~allowed & others].max() < 1e-3 * found[allowed & others].max()
+        )
 
     def is_causal(self) -> bool:
         """Return whether, without masks, no word changes an earlier output."""

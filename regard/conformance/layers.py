@@ -181,7 +181,8 @@ def weights(layer: Layer) -> Measurement:
         raise BrokenError(f"a weight is {weights.min().item():.2g}", least=weights.min().item())
     gaps = []
     for i, size in enumerate(valid):
-        zero("the weight of a hidden key", weights[i, ..., size:])
+        rows = weights[i, ..., :size, :] if layer.foreign else weights[i]  # of words, not padding
+        zero("the weight of a hidden key", rows[..., size:])
         sums = weights[i, ..., : int(size), :].sum(-1)
         gaps.append(near("the sum of a row differs from 1", sums, torch.ones_like(sums), CLOSE))
     return worst(gaps, CLOSE)
@@ -306,13 +307,19 @@ def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
     name = str(dtype).removeprefix("torch.")
 
     def check(layer: Layer) -> Measurement:
+        if not layer.casts:
+            raise InapplicableError("it has a dtype of its own, which module.to() does not change")
         module, (valid, batch) = build(layer, dtype=dtype), sizes_of(layer)
-        reference, x, gaps = copy.deepcopy(module).double(), tokens(layer, batch, dtype=dtype), []
+        reference, x, gaps = (
+            copy.deepcopy(module).to(layer.dtype),
+            tokens(layer, batch, dtype=dtype),
+            [],
+        )
         for is_causal in layer.modes:
             output = layer.call(module, x, valid, future=not is_causal)
             if output.dtype != dtype:
                 raise BrokenError(f"{name} inputs gave {str(output.dtype)[6:]} outputs")
-            exact = layer.call(reference, x.detach().double(), valid, future=not is_causal)
+            exact = layer.call(reference, x.detach().to(layer.dtype), valid, future=not is_causal)
             for i, n in enumerate(valid):
                 gaps.append(near(f"{name} differs from float64", output[i, :n], exact[i, :n], most))
             finite(f"gradients in {name}", *gradients(output, [x, *module.parameters()]))
