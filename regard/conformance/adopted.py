@@ -104,6 +104,7 @@ class Adopted(Layer):
                  and y.ndim > 2 and y.shape[0] == len(x) and y.shape[-2:] == (n, n)]  # fmt: skip
         if not found:
             raise InapplicableError("the layer does not return weights")
+        found.sort(key=lambda y: float(y.nan_to_num(0.0).min()) < 0)  # scores are no weights
         return self.output(answer, x), found[0]
 
     def across(

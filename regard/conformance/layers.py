@@ -361,11 +361,13 @@ def twice(layer: Layer) -> Measurement:
 
 def untouched(layer: Layer) -> Measurement:
     module, x = build(layer), tokens(layer).detach()
-    before = [y.clone() for y in (x, *module.parameters(), *module.buffers())]
+    named = {"x": x, **dict(module.named_parameters()), **dict(module.named_buffers())}
+    before = {name: y.clone() for name, y in named.items()}
     with torch.no_grad():
         layer.call(module, x, torch.tensor(SIZES), future=not layer.modes[0])
-    for y, was in zip((x, *module.parameters(), *module.buffers()), before, strict=True):
-        same("the call changed its input or the module's state in place", y, was)
+    named |= dict(module.named_buffers())  # also one that was replaced
+    for name, was in before.items():
+        same("the call changed its input or the module's state in place", named[name], was)
     return Measurement("input, parameters and buffers are unchanged")
 
 
