@@ -77,7 +77,7 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
 def ended(run: Run, how: str) -> str:
     """Return how the training ended, as a sentence. ``how``: its `Run.convergence`."""
     rows = run.metrics()
-    if run.config.entry.deterministic or not rows:
+    if run.config.entry.fitted or not rows:
         return "It was fitted, not trained in steps."
     share = "" if run.ended is None else ", by --end"
     return f"The training ended after {rows[-1]['step']:,} steps{share}: {how} ({MEANINGS[how]})."
