@@ -44,21 +44,16 @@ def trust_named(values: Iterable[object]) -> None:
 def trust_command(model: str) -> None:
     """Let this process and its workers run a model that is a command; other models are ignored."""
     if model.startswith(COMMAND):
-        _add(_text_fingerprint(model))
+        _add(hashlib.sha256(model.encode()).hexdigest())
 
 
 def must_be_given(command: str, where: Path) -> None:
     """Raise an error for a command, read from ``where``, that was not given in this process."""
-    if _text_fingerprint(command) not in _of_process():
+    if hashlib.sha256(command.encode()).hexdigest() not in _of_process():
         raise RegardError(
-            f"{where} names the command {command.removeprefix(COMMAND)!r}, which you have not "
-            "given. Training would execute it. Read it; if you trust it, give it by --arms or "
-            "--model (in Python: regard.Arm)"
+            f"{where} names the program {command!r}, which you have not given. Training would "
+            "execute it. Read it; if you trust it, give it by --arms, --model or regard.Arm"
         )
-
-
-def _text_fingerprint(text: str) -> str:
-    return hashlib.sha256(b"\0" + text.encode()).hexdigest()
 
 
 def remember(settings: Mapping[str, object]) -> None:

@@ -85,28 +85,22 @@ def train(
 
 
 def Arm(model: Any, name: str = "", **settings: Any) -> "declared.Arm":  # noqa: N802
-    """Return an arm of `compare` for any classifier, tagger or language model.
+    """Return an arm of `compare` for a model from elsewhere, with settings of its own.
 
-    ``model`` is
-
-    * a class or function ``build(vocabulary, labels, **settings)`` that returns an nn.Module, which
-      is called with token ids and trained like regard's own: `regard.lab.tasks.called.Called`;
-    * an estimator of scikit-learn's kind, which is fitted to texts, or a function that returns one;
-    * a folder with a pretrained encoder of Hugging Face, or a model that was loaded from one, which
-      is fine-tuned: the arm ``bert:weights=FOLDER``;
-    * a text, as on the command line: ``"command:python mine.py {train} {test} {out} {seed}"``.
+    ``model`` is a class or function ``build(vocabulary, labels, **settings)`` that returns an
+    nn.Module, trained like regard's own (`regard.lab.tasks.called.Called`); an estimator of
+    scikit-learn's kind, or a function that returns one; a folder of a Hugging Face encoder, or a
+    model loaded from one, which is fine-tuned; or a text as on the command line.
 
     What is defined at the top of a file runs in the workers, as ``FILE.py:Name``; any other object
-    runs in this process, after the other arms. ``settings`` are those of the arm.
-
-    Raises: an object of another kind.
+    runs in this process, after the other arms. Raises: an object of another kind.
 
     >>> Arm(lambda vocabulary, labels: None, "mine").name, Arm("cnn", widths=[2, 3]).name
     ('mine', 'cnn:widths=2,3')
     """
     from regard.lab.studies.arms import arm_of
 
-    return arm_of(model, name, pairs(on_disk(settings)))
+    return arm_of(model, name, settings)
 
 
 def compare(

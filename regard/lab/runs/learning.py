@@ -203,7 +203,7 @@ class Learner:
     def _fit(self, task: Task[Any]) -> Progress:
         """Fit the baseline, then write it, if it is kept, and its test predictions."""
         if self.config.model.startswith(COMMAND):
-            evaluation, progress = run_command(self.folder, self.config, task)
+            evaluation, progress = run_command(self.folder.path, self.config, task)
             self._log(progress)
             atomic_io.write_bytes(self.folder.predictions, evaluation.rows())
             return progress

@@ -336,8 +336,7 @@ class Run:
         self.must_be_complete()
         if not self.config.entry.kept:
             raise RegardError(
-                f"{self.folder.path} keeps the test predictions of {self.config.model} and no "
-                "model; predict with the program that they came from"
+                f"{self.folder.path} keeps the test predictions of {self.config.model} and no model"
             )
         atomic_io.read_folder(self.folder.baseline)
         load = self.config.entry.load

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import RegardError, look_up
-from regard.core.names import COMMAND, MEMORY, leading_name
-from regard.core.settings import key_of
+from regard.core.names import COMMAND, leading_name
+from regard.core.settings import key_of, pairs
 from regard.core.trusted import trust_command, trust_named
 from regard.lab.tasks import TASKS
 from regard.lab.tasks.elsewhere import entry_of, file_of, remembered
@@ -77,17 +77,19 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classificatio
     return Arm(f"{model}:{','.join(overrides)}" if overrides else model, model, overrides)
 
 
-def arm_of(model: Any, name: str = "", overrides: Sequence[str] = ()) -> Arm:
+def arm_of(model: Any, name: str, settings: Mapping[str, Any]) -> Arm:
     """Return the arm of a user's object or text: see `regard.Arm`."""
+    overrides = pairs(settings)
     place = str(model if isinstance(model, str | Path) else getattr(model, "name_or_path", ""))
     if Path(place).name != place and (Path(place) / "config.json").is_file():
-        model, overrides = "bert", (f"weights={place}", *overrides)
+        model, overrides = "bert", [f"weights={place}", *overrides]
     elif not isinstance(model, str):
         label = name or getattr(model, "__name__", type(model).__name__).strip("<>")
-        spec = file_of(model) or remembered(model, label)
-        entry_of(spec, model)  # its errors
-        name = name or (label if spec.startswith(MEMORY) else "")
-        model = spec
+        thing, model = model, file_of(model)
+        if not model:  # its settings are a part of it
+            name = name or ":".join([label, *([",".join(overrides)] if overrides else [])])
+            model, overrides = remembered(thing, label, settings), []
+        entry_of(model, thing)  # its errors
     trust_named([model])
     trust_command(model)
     text = f"{model}:{','.join(overrides)}" if overrides else model

@@ -1,7 +1,6 @@
 """Jobs of arms that only this process has, such as an estimator that was made in a notebook."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -12,10 +11,7 @@ from regard.lab.studies.launch import Event, Job, Launcher, Notify, Outcome, Wor
 
 
 class Here(Launcher):
-    """Gives the jobs whose model has a name to another launcher, then runs the rest itself.
-
-    They run one after another, with one thread like those of workers.
-    """
+    """Gives the jobs whose model has a name to another launcher, then runs the rest itself."""
 
     def __init__(self, others: Launcher) -> None:
         self.others = others
@@ -24,32 +20,25 @@ class Here(Launcher):
         """Run the jobs and return their outcomes, in the order of the jobs."""
         mine = [job for job in jobs if job.task.model.startswith(MEMORY)]
         outcomes = self.others.run([job for job in jobs if job not in mine], work, notify)
-        failed: set[str] = set()
         threads = torch.get_num_threads()
-        try:
-            for job in mine:
-                if job.arm not in failed:
-                    outcomes.append(_outcome(job, work, notify))
-                    failed |= {job.arm} if outcomes[-1].error else set()
-        finally:
-            torch.set_num_threads(threads)
-        places = {id(job): place for place, job in enumerate(jobs)}
-        return sorted(outcomes, key=lambda outcome: places[id(outcome.job)])
+        for job in mine:
+            if not any(one.error for one in outcomes if one.job.arm == job.arm):
+                outcomes.append(_outcome(job, work, notify))
+        torch.set_num_threads(threads)  # jobs have one
+        return sorted(outcomes, key=lambda outcome: jobs.index(outcome.job))
 
 
 def _outcome(job: Job, work: Work, notify: Notify) -> Outcome:
-    def tell(kind: Any, done: float, message: str) -> None:
-        notify(Event(kind, job.arm, job.seed, done, message))
-
     def report(done: float, message: str, warning: str = "", most: float = 1.0) -> None:
-        tell("warning" if warning else "progress", done, warning or message)
+        kind = "warning" if warning else "progress"
+        notify(Event(kind, job.arm, job.seed, done, warning or message))  # type: ignore[arg-type]
 
-    tell("started", 0.0, "")
+    notify(Event("started", job.arm, job.seed, 0.0))
     try:
         value = work(job.task, report)
     except Exception as error:
         says = str(error) if isinstance(error, RegardError) else one_line(error)
-        tell("failed", 1.0, says)
+        notify(Event("failed", job.arm, job.seed, 1.0, says))
         return Outcome(job, None, says)
-    tell("finished", 1.0, str(value))
+    notify(Event("finished", job.arm, job.seed, 1.0, str(value)))
     return Outcome(job, value)

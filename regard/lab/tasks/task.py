@@ -20,7 +20,6 @@ from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
-from regard.lab.data.predictions import PredictedRow
 from regard.lab.tasks.evaluation import Evaluation, read_rows
 from regard.nn.layers.device import evaluation_mode
 from regard.training.interface import Interface
@@ -150,11 +149,7 @@ class Task(Learnable[B]):
 
     def examples(self, split: Split) -> Sequence[Example]:
         """Return the examples of a split as texts. Raises: a task without such examples."""
-        raise RegardError(f"{type(self).__name__} has no examples that a command could read")
-
-    def given(self, row: PredictedRow, example: Example) -> Any:
-        """Return the answer to an example in a row of another program. Raises: an invalid one."""
-        raise NotImplementedError
+        raise RegardError(f"{type(self).__name__} has no texts with answers to give to a command")
 
     def restore(self, rows: bytes, name: str) -> Evaluation:
         """Rebuild an evaluation from its `Evaluation.rows`; ``name`` is the file, for errors.

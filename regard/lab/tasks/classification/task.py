@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from regard.core.errors import RegardError, look_up, no_such
+from regard.core.errors import RegardError, look_up
 from regard.lab.data.balance import ADVICE, imbalance
 from regard.lab.data.class_files import is_classes
 from regard.lab.data.data_source import NAMED, Columns
@@ -22,8 +22,6 @@ from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
 from regard.lab.data.files import read_examples
 from regard.lab.data.labels import parse_labels, rename
-from regard.lab.data.predictions import PredictedRow
-from regard.lab.data.spelling import label_of
 from regard.lab.data.texts import NAMES
 from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.tasks.classification.evaluation import (
@@ -32,13 +30,7 @@ from regard.lab.tasks.classification.evaluation import (
     label_numbers,
     predictions,
 )
-from regard.lab.tasks.classification.metrics import (
-    METRICS,
-    RANKED,
-    log_loss,
-    score_of_cuts,
-    scores,
-)
+from regard.lab.tasks.classification.metrics import METRICS, log_loss, score_of_cuts, scores
 from regard.lab.tasks.encoded import Batch
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.ranking import best_threshold
@@ -235,29 +227,6 @@ class Classification(TextTask):
             trained=trained,
             threshold=self.threshold,
         )
-
-    def given(self, row: PredictedRow, example: Example) -> NDArray[np.float64]:
-        """Return the probabilities in a row, by default 1 for the predicted label.
-
-        Raises: an unknown label; a metric that needs probabilities, without them.
-        """
-        predicted = label_of(row.predicted)
-        for name in (predicted, *row.probabilities):
-            if name not in self.labels:
-                raise RegardError(f"{row.where}: {no_such(name, self.labels, 'label')}")
-        if not row.probabilities and self.metric in RANKED:
-            raise RegardError(
-                f"{row.where}: lacks 'probabilities', which metric={self.settings.metric} needs; "
-                "write JSON lines with an object {label: probability}"
-            )
-        chances = row.probabilities or {predicted: 1.0}
-        likeliest = max(chances, key=chances.__getitem__)
-        if chances[predicted] < chances[likeliest]:
-            raise RegardError(
-                f"{row.where}: predicted {predicted!r}, but {likeliest!r} is more probable; leave "
-                "out 'predicted' or 'probabilities'"
-            )
-        return np.array([chances.get(label, 0.0) for label in self.labels])
 
     def read_row(self, row: Mapping[str, Any]) -> NDArray[np.float64]:
         """Return the probabilities of a row. Raises: they are not between 0 and 1."""

@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from torch import Tensor, nn
 
-from regard.core.errors import RegardError, no_such
+from regard.core.errors import RegardError
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
 from regard.lab.data.features import matrix
 from regard.lab.data.files import read_examples
 from regard.lab.data.label_lists import labels_in, with_lists
-from regard.lab.data.predictions import PredictedRow
 from regard.lab.data.spelling import counted
 from regard.lab.tasks.baselines import TfidfFeatures, joined
 from regard.lab.tasks.classification.evaluation import Prediction
@@ -101,14 +100,6 @@ class Multilabel(Classification):
     def numbered(self, examples: Sequence[Example]) -> NDArray[np.float32]:  # type: ignore[override]
         """Return 1 where an example has a label. Raises: an unknown label, by file:line."""
         return indicators(self.labels, examples).astype(np.float32)
-
-    def given(self, row: PredictedRow, example: Example) -> NDArray[np.float64]:
-        """Return 1 for each label in a row, written "a; b". Raises: an unknown label."""
-        labels = labels_in(row.predicted)
-        for name in labels:
-            if name not in self.labels:
-                raise RegardError(f"{row.where}: {no_such(name, self.labels, 'label')}")
-        return np.array([float(label in labels) for label in self.labels])
 
     def loss(self, model: nn.Module, batch: Batch) -> Float[Tensor, ""]:
         """Compute the mean binary cross entropy over texts and labels, in nats."""

@@ -19,7 +19,6 @@ from regard.lab.data.examples import Example
 from regard.lab.data.features import matrix
 from regard.lab.data.files import read_examples
 from regard.lab.data.labels import MOST
-from regard.lab.data.predictions import PredictedRow
 from regard.lab.tasks import unit_of
 from regard.lab.tasks.baselines import TfidfFeatures, joined
 from regard.lab.tasks.encoded import Batch
@@ -166,13 +165,6 @@ class Regression(TextTask):
     def evaluation(self, examples: Sequence[Example], answers: ArrayLike) -> Evaluation:
         """Evaluate predicted numbers."""
         return number_evaluation(self.metric, examples, answers, self.scale[0])
-
-    def given(self, row: PredictedRow, example: Example) -> float:
-        """Return the number in a row. Raises: it is none."""
-        try:
-            return self.read_row({"number": row.predicted})
-        except ValueError:
-            raise RegardError(f"{row.where}: {row.predicted!r:.40} is not a number") from None
 
     def read_row(self, row: Mapping[str, Any]) -> float:
         """Return the number of a row. Raises: it is not finite, or too large."""

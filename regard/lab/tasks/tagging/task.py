@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable, Forward, Scalar
-from regard.core.errors import RegardError, look_up
+from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words
 from regard.lab.data.data_source import NAMED, Columns, refuse
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
-from regard.lab.data.predictions import PredictedRow
 from regard.lab.data.sources import Corpus, in_order
 from regard.lab.data.tagged import (
     OUTSIDE,
@@ -372,17 +371,6 @@ class Tagging(TextTask):
     ) -> Evaluation:
         """Evaluate predicted tags."""
         return tag_evaluation(self.metric, examples, answers, self.commonest, self.scoring)
-
-    def given(self, row: PredictedRow, example: Example) -> list[str]:
-        """Return the tags in a row, separated by spaces. Raises: not one for each word."""
-        tags = row.predicted.split()
-        if len(tags) != len(example.words):
-            raise RegardError(
-                f"{row.where}: {len(tags)} tags for {len(example.words)} words; give one for each"
-            )
-        for tag in tags:
-            look_up(self.counts, tag, "tag")
-        return tags
 
     def read_row(self, row: Mapping[str, Any]) -> list[str]:
         """Return the predicted tags of a row."""
