@@ -40,10 +40,8 @@ class Called(nn.Module):
         super().__init__()
         if not isinstance(inner, nn.Module):
             raise RegardError(f"the model is {a(type(inner).__name__)}, not an nn.Module")
-        known, (first, *others) = (
-            LENGTHS | KEPT | HIDDEN,
-            inspect.signature(inner.forward).parameters.values(),
-        )
+        known = LENGTHS | KEPT | HIDDEN
+        first, *others = inspect.signature(inner.forward).parameters.values()
         self.takes = [one.name for one in others if one.name in known]
         needs = [x for x in others if x.default is x.empty and x.kind is x.POSITIONAL_OR_KEYWORD]
         if left := [one.name for one in needs if one.name not in known]:
@@ -54,19 +52,23 @@ class Called(nn.Module):
         self.inner = inner
 
     def forward(
-        self, tokens: Int[Tensor, "batch tokens"], lengths: Int[Tensor, " batch"]
+        self, tokens: Int[Tensor, "batch tokens"], lengths: Int[Tensor, " batch"] | None = None
     ) -> Float[Tensor, "batch ..."]:
         """Return the logits of a batch."""
+        if lengths is None:
+            lengths = tokens.new_full((len(tokens),), tokens.shape[1])
         kept = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        output: Any = self.inner(
-            tokens,
-            **{x: lengths if x in LENGTHS else kept if x in KEPT else ~kept for x in self.takes},
-        )
+        values = {**dict.fromkeys(LENGTHS, lengths), **dict.fromkeys(KEPT, kept)}
+        output: Any = self.inner(tokens, **{name: values.get(name, ~kept) for name in self.takes})
         if isinstance(output, tuple):
             output = next((one for one in output if isinstance(one, Tensor)), output)
         elif not isinstance(output, Tensor):
             output = output["logits"] if isinstance(output, dict) else output.logits
         return cast(Tensor, output)
+
+    def start(self, *_: Any) -> Any:
+        """Raise an error: the network has no states from which a text is continued."""
+        raise RegardError("a network from elsewhere is compared by its losses and writes no texts")
 
 
 def unset(estimator: Any) -> list[str]:

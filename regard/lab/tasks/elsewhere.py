@@ -28,8 +28,8 @@ VOCABULARY = "vocabulary", "vocab", "vocab_size", "vocabulary_size", "n_vocab", 
 LABELS = "labels", "num_labels", "n_labels", "classes", "num_classes", "n_classes", "num_outputs"
 PLACES = ("{train}", "{validation}", "{test}", "{out}", "{seed}", "{minutes}")
 WAYS = (
-    "give a class or function build(vocabulary, labels, **settings) that returns an nn.Module, or "
-    "a scikit-learn estimator, or a function without arguments that returns one"
+    "name a ModelEntry, a class or function build(vocabulary, labels, **settings) that returns an "
+    "nn.Module, a scikit-learn estimator, or a function without arguments that returns one"
 )
 _remembered: dict[str, Any] = {}
 

@@ -14,6 +14,7 @@ from regard.lab import runs
 from regard.lab.data.examples import Example, Input
 from regard.lab.data.files import read_examples
 from regard.lab.data.predictions import read_predictions
+from regard.lab.reports.run import write_run_report
 from regard.lab.runs.command import LOG, write_examples
 from regard.lab.runs.run import Run
 
@@ -188,6 +189,9 @@ def test_the_run_of_a_stranger_opens_and_executes_nothing(
     opened = runs.load(tmp_path / "run")
     assert opened.evaluate().n > 0
     assert opened.convergence == "converged"
+    page = write_run_report(opened).read_text()
+    assert "It was fitted, not trained in steps." in page
+    assert f"--model &#39;{model.split()[0]}" in page  # to train it again, one must give it
     with pytest.raises(RegardError, match=r"names the program .* which you have not given"):
         [*runs.load(tmp_path / "begun").train()]
     assert ran.read_text() == "x"

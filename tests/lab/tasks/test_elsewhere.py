@@ -1,5 +1,6 @@
 """Networks and estimators of others: how they are recognised, called, seeded and refused."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,18 @@ class Mean(nn.Module):
 def tagger(v, k):
     return nn.Sequential(nn.Embedding(v, 8), nn.Linear(8, k))
 
-def speaker(vocab, labels):
+def speaker(vocab):
     return nn.Sequential(nn.Embedding(vocab, 8), nn.Linear(8, vocab))
+
+def short(vocab):
+    return nn.Sequential(nn.Embedding(vocab, 8), nn.Linear(8, vocab - 1))
+
+class Peeks(nn.Module):
+    def __init__(self, vocab):
+        super().__init__()
+        self.inner = speaker(vocab)
+    def forward(self, ids):
+        return self.inner(ids.flip(1)).cumsum(1).flip(1)
 
 def wrong(vocab, labels):
     return nn.Sequential(nn.Embedding(vocab, 8), nn.Linear(8, labels + 1))
@@ -124,13 +135,29 @@ def test_a_tagger_and_a_network_of_the_wrong_size(nets: str, tmp_path: Path) -> 
         trained(tmp_path / "wrong", f"{nets}wrong")
 
 
+def test_a_language_model_returns_logits_of_words(nets: str, tmp_path: Path) -> None:
+    task, tiny = "language-modeling", ["data=reviews", "length=24", "batch_size=4", "steps=2"]
+    run = runs.open_or_start(tmp_path / "run", task, f"{nets}speaker", [*tiny, "threads=1"])
+    for _ in run.train():
+        pass
+    words = len(run.task.tokenizer)
+    assert run.network.inner[1].out_features == run.task.sizes["vocabulary"] >= words
+    assert 0.5 * math.log(words) < run.evaluate().summary["loss"] < 1.5 * math.log(words)
+    with pytest.raises(RegardError, match="is compared by its losses and writes no texts"):
+        run.predict("a film")
+    for name, says in (("short", "build it for vocabulary="), ("Peeks", "the network looks ahead")):
+        bad = runs.open_or_start(tmp_path / name, task, f"{nets}{name}", tiny)
+        with pytest.raises(RegardError, match=says):
+            [*bad.train()]
+
+
 def test_what_is_no_model_says_what_is_one() -> None:
     for thing, says in (
-        (nn.Linear(2, 2), "is built already, not once a seed; give a class or function build"),
+        (nn.Linear(2, 2), "is built already, not once a seed; name a ModelEntry, a class"),
         (lambda one, two, three: None, "needs one, two, three, which nobody gives"),
-        (lambda: 3, r"returns an int, not an estimator; give"),
+        (lambda: 3, r"returns an int, not an estimator; name"),
         (lambda: 1 / 0, r"does not run: ZeroDivisionError"),
-        (3, "an int, cannot be called; give a class"),
+        (3, "an int, cannot be called; name"),
     ):
         with pytest.raises(RegardError, match=says):
             entry_of("mine", thing)
