@@ -14,7 +14,7 @@ from typing import Any
 from regard.core.errors import RegardError, no_such
 from regard.core.reading import read_json
 from regard.core.trusted import must_be_given
-from regard.lab.data.examples import Example, as_json
+from regard.lab.data.examples import Example, as_json, texts_of
 from regard.lab.data.label_lists import labels_in
 from regard.lab.data.predictions import PredictedRow, align, read_predictions
 from regard.lab.data.spelling import label_of
@@ -106,7 +106,8 @@ def _answers(task: Any, path: Path) -> list[Any]:
             "wrote no file {out}; write a row with 'predicted' for each of the "
             f"{len(test):,} rows of {{test}}, as CSV or JSON lines"
         )
-    wanted = [PredictedRow("", "", x.source, ("", "", str(x.text)), "", {}) for x in test]
+    firsts = [texts_of(example.text)[0] for example in test]  # the column text
+    wanted = [PredictedRow("", "", "", ("", "", text), "", {}) for text in firsts]
     rows = align(read_predictions(path, blind=True), wanted, "{out}", "{test}")
     return [_answer(task, row) for row in rows]
 

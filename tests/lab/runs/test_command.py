@@ -121,6 +121,18 @@ with open(out, "w", newline="") as file:
     assert turned.correct.tolist() == in_order.correct.tolist()
 
 
+def test_two_texts_are_matched_by_the_first(tmp_path: Path) -> None:
+    rows = [f"{i} is {'big' if i % 2 else 'small'},{i} it is,{'xy'[i % 2]}" for i in range(90)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["one,two,label", *rows]))
+    body = """
+pairs = [(row["text"], "xy"["big" in row["text"]]) for row in rows[2] if row["second"]][::-1]
+with open(out, "w", newline="") as file:
+    csv.writer(file).writerows([["text", "predicted"], *pairs])
+"""
+    settings = (f"data={tmp_path / 'pairs.csv'}", "text=one,two")
+    assert trained(tmp_path / "run", program(tmp_path, body), *settings).evaluate().value == 1.0
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [

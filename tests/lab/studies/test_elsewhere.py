@@ -152,6 +152,7 @@ def test_a_dry_run_and_a_search_leave_a_command_out(
 def test_objects_of_this_process_run_here_and_named_ones_in_workers(tmp_path: Path) -> None:
     """`Mean` stands at the top of a module of a package, so no worker can read it by its file."""
     threads = torch.get_num_threads()
+    torch.set_num_threads(2)
     nb = make_pipeline(CountVectorizer(), MultinomialNB())
     arms = [
         "nb-svm",
@@ -168,7 +169,8 @@ def test_objects_of_this_process_run_here_and_named_ones_in_workers(tmp_path: Pa
     assert (mine.seeds, mean.seeds, small.seeds) == (1, 2, 2)
     words = (mean.parameters - 2) // 4 - 2  # (words + labels) · width + labels
     assert small.parameters == (words + 2) * 6 + 2
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(threads)
     again = compare(
         "classification", [*arms[:3], Arm(nb.set_params(multinomialnb__alpha=9), "other")],
         seeds=2, out=tmp_path, workers=1, progress=False, examples=200, steps=4, threads=1,

@@ -105,6 +105,24 @@ def test_masks_and_lengths_go_by_their_names_and_logits_come_out(form: Any) -> N
     assert Called(Told(form))(ids, lengths).tolist() == [[6, 7, 8], [7, 1, 1]]
 
 
+def test_networks_of_hugging_face_are_networks() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"initializer_range": 0.5}
+
+    def build(vocab_size: int, num_labels: int) -> Any:
+        config = transformers.BertConfig(vocab_size=vocab_size, num_labels=num_labels, **sizes)
+        return transformers.BertForSequenceClassification(config)
+
+    entry = entry_of("hf", build)
+    network = entry.build(entry.configure(), vocabulary=50, labels=3).eval()
+    ids, lengths = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0]]), torch.tensor([4, 2])
+    logits = network(ids, lengths)
+    assert logits.shape == (2, 3)
+    torch.testing.assert_close(logits[1:], network(ids[1:, :2], lengths[1:]))  # padding is masked
+    assert (logits[1:] - network(ids[1:, :4], torch.tensor([4]))).abs().max() > 1e-4
+
+
 def test_a_forward_that_nobody_can_call() -> None:
     class Asks(nn.Module):
         def forward(self, ids: Tensor, styles: Tensor) -> Tensor:
