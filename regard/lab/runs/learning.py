@@ -261,6 +261,7 @@ class Learner:
         config, folder, task = self.config, self.folder, self._task()
         if config.entry.baseline:
             self._write_environment(task)
+            remember(config.named)
             yield self._fit(task)
             return
         model, environment = yield from self._learn(task, end)

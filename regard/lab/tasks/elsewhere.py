@@ -9,6 +9,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,9 @@ class Models(Table[ModelEntry]):
             words_of(name)
             return _fitted(name, "a program", "{seed}" in name)
         if name.startswith(MEMORY):
-            known = name in _remembered
-            return (
-                entry_of(name, _remembered[name]) if known else _fitted(name, "of another process")
-            )
+            if name not in _remembered:
+                return _fitted(name, "a model of another process")
+            return entry_of(name, _remembered[name])
         return super().__getitem__(name)
 
     def _checked(self, name: str, loaded: Any) -> ModelEntry:
@@ -88,7 +88,7 @@ def remembered(thing: Any, label: str, settings: Mapping[str, Any]) -> str:
         text = repr((type(thing), thing.get_params() if is_estimator(thing) else thing))
     text = re.sub(r" at 0x[0-9a-f]+", "", f"{text} {settings}")
     name = f"{MEMORY}{label}@{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    _remembered[name] = partial(thing, **settings) if settings else thing
+    _remembered[name] = partial(thing, **settings) if settings else deepcopy(thing)
     return name
 
 

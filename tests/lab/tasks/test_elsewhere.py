@@ -191,6 +191,10 @@ def test_objects_of_this_process_differ_by_their_content() -> None:
     one, two, three = (make_pipeline(CountVectorizer(), MultinomialNB(alpha=x)) for x in (1, 1, 2))
     names = [remembered(thing, "mine", {}) for thing in (one, two, three)]
     assert names[0] == names[1] != names[2]
+    three.set_params(multinomialnb__alpha=3)  # after it was named
+    entry = Models({})[names[2]]
+    estimator = entry.build(entry.configure(), vocabulary=0, labels=2)
+    assert estimator.model.get_params()["multinomialnb__alpha"] == 2
     assert Models({})[names[2]].deterministic
     with pytest.raises(RegardError, match="an object of Python in the process that made it"):
         Models({})["python:other@12345678"].build(NoSettings(), vocabulary=3, labels=2)
@@ -231,3 +235,18 @@ def test_an_unset_random_state_gets_the_seed_of_the_run(tmp_path: Path) -> None:
     )
     assert three == named != other
     assert not (tmp_path / "a" / "model").exists()
+
+
+def test_a_run_of_an_estimator_in_a_file_opens_in_a_later_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "from sklearn.dummy import DummyClassifier\ndef mine():\n    return DummyClassifier()\n"
+    )
+    trained(tmp_path / "run", f"{path}:mine")
+    monkeypatch.setenv(trusted.VARIABLE, "")
+    assert runs.load(tmp_path / "run").evaluate().is_constant
+    path.write_text(path.read_text() + "# edited\n")
+    with pytest.raises(RegardError, match="a Python file that you have not trained with"):
+        runs.load(tmp_path / "run")
