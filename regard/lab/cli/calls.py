@@ -157,7 +157,8 @@ def compare(
         ladder=ladder,
         search=command.search_of(tune, sampler, tune_seed, tune_space),
     )
-    launcher = Here(parse_launcher(launch or "local", workers))
+    launcher = parse_launcher(launch or "local", workers)
+    launcher = launcher if launch == "none" else Here(launcher)
     study = replace(study, out=Path(out or command.usual_folder(study)))
     if out is None:
         say(f"runs: {study.out}", quiet=True)

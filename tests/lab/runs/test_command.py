@@ -3,7 +3,9 @@
 import csv
 import json
 import math
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from regard.lab.data.examples import Example, Input
 from regard.lab.data.files import read_examples
 from regard.lab.data.predictions import read_predictions
 from regard.lab.reports.run import write_run_report
+from regard.lab.runs import command
 from regard.lab.runs.command import LOG, write_examples
 from regard.lab.runs.run import Run
 
@@ -180,6 +183,25 @@ def test_a_command_ends_after_twice_its_minutes(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=r"was ended after 0\.02 minutes, 2 times its"):
         trained(tmp_path / "run", model, "minutes=0.01")
     assert (tmp_path / "run" / LOG).read_text().splitlines()[1] == "0.01"
+
+
+def test_a_command_ends_with_its_worker(tmp_path: Path) -> None:
+    beats = tmp_path / "beats"
+    beat = f"import time\nwhile True: open({str(beats)!r}, 'a').write('.'); time.sleep(0.02)"
+    between = [sys.executable, "-I", "-S", str(Path(command.__file__).with_name("measured.py"))]
+    words = [*between, str(tmp_path / "cost"), "60", sys.executable, "-S", "-c", beat]
+    worker = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess; subprocess.run({words}, start_new_session=1)"]
+    )
+    until = time.monotonic() + 30
+    while not beats.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    worker.kill()
+    worker.wait()
+    time.sleep(1)
+    count = beats.stat().st_size
+    time.sleep(0.5)
+    assert beats.stat().st_size == count > 0
 
 
 def test_a_program_that_is_missing(tmp_path: Path) -> None:

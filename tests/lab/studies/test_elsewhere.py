@@ -171,6 +171,12 @@ def test_objects_of_this_process_run_here_and_named_ones_in_workers(tmp_path: Pa
     assert small.parameters == (words + 2) * 6 + 2
     assert torch.get_num_threads() == 2
     torch.set_num_threads(threads)
+    arms += [Arm(lambda vocabulary, labels: Mean(vocabulary, labels, 5), "new")]
+    none = compare(
+        "classification", arms, seeds=2, out=tmp_path, progress=False, launch="none",
+        examples=200, steps=4, threads=1,
+    )  # fmt: skip
+    assert [failure.arm for failure in none.failures] == ["new", "new"]
     again = compare(
         "classification", [*arms[:3], Arm(nb.set_params(multinomialnb__alpha=9), "other")],
         seeds=2, out=tmp_path, workers=1, progress=False, examples=200, steps=4, threads=1,
