@@ -90,8 +90,10 @@ class Estimator:
         self.model = clone(estimator).set_params(**dict.fromkeys(unset(estimator), seed))
         self.labels, self.arrays = labels, dict[str, NDArray[np.float32]]()  # nothing is stored
 
-    def fit(self, texts: Sequence[str], answers: Any, weights: Any = None) -> Self:
-        """Fit to label numbers, indicators or numbers. Raises: weights of labels."""
+    def fit(self, texts: Sequence[str], answers: Any = None, weights: Any = None) -> Self:
+        """Fit to label numbers, indicators or numbers. Raises: weights; a task of other inputs."""
+        if answers is None or not isinstance(texts[0], str):
+            raise RegardError("an estimator labels texts or predicts numbers; give a network here")
         if weights is not None:
             raise RegardError("give class_weight to the estimator, and leave class_weights out")
         self.model.fit([*map(str, texts)], answers)

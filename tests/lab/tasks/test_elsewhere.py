@@ -221,6 +221,13 @@ def test_an_estimator_answers_with_probabilities_or_labels() -> None:
         labels.fit(TEXTS, ANSWERS, np.ones(2))
 
 
+@pytest.mark.parametrize("task", ["tagging", "reverse"])
+def test_an_estimator_for_other_tasks_is_refused(task: str, tmp_path: Path) -> None:
+    name = remembered(make_pipeline(CountVectorizer(), MultinomialNB()), "nb", {})
+    with pytest.raises(RegardError, match="an estimator labels texts or predicts numbers"):
+        trained(tmp_path / task, name, task=task)
+
+
 def test_an_unset_random_state_gets_the_seed_of_the_run(tmp_path: Path) -> None:
     random = remembered(make_pipeline(CountVectorizer(), SGDClassifier(loss="log_loss")), "sgd", {})
     fixed = remembered(
