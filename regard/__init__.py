@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.attention.attend import attend
     from regard.conformance import adopt
     from regard.core.trusted import trust
-    from regard.lab.cli.calls import compare, suggest, train
+    from regard.lab.cli.calls import Arm, compare, suggest, train
     from regard.lab.reports.notebook import html, look
     from regard.lab.reports.plots import plot
     from regard.lab.runs import load
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Arm",
     "Attended",
     "Attention",
     "KernelRegression",
@@ -59,6 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Arm": "regard.lab.cli.calls",
     "KernelRegression": "regard.lab.runs.kernel_estimator",
     "MultilabelClassifier": "regard.lab.runs.estimators",
     "TextClassifier": "regard.lab.runs.estimators",

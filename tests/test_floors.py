@@ -35,7 +35,7 @@ for name in regard.__all__:
 assert not any(name.startswith("regard.lab.") for name in sys.modules)
 """
 OF_THE_LABORATORY = {
-    "KernelRegression", "MultilabelClassifier", "TextClassifier", "TextRegressor", "compare",
+    "Arm", "KernelRegression", "MultilabelClassifier", "TextClassifier", "TextRegressor", "compare",
     "html", "load", "look", "plot", "suggest", "train",
 }  # fmt: skip
 

@@ -6,7 +6,8 @@
     row   = ROW | FILE.py:Name              of a table, or a file       `is_part`, `located`
 
 For example ``rotary-base-500000*3/none`` or ``window-64+own.py:near-2``. A name that more follows,
-such as settings, ends at a colon (`leading_name`).
+such as settings, ends at a colon (`leading_name`). ``command:TEXT`` and ``python:NAME``, models
+from elsewhere, are one name each: nothing in them is split.
 """
 
 import re
@@ -17,6 +18,8 @@ from typing import Any
 from regard.core.errors import RegardError
 
 NUMBER = re.compile(r"\d+(\.\d+)?(e\d+)?")
+COMMAND = "command:"  # a program that reads examples and writes predictions
+MEMORY = "python:"  # an object of this process, which no file names
 
 
 def is_part(spec: str) -> bool:
@@ -25,7 +28,16 @@ def is_part(spec: str) -> bool:
     >>> is_part("examples/my_score.py:Laplacian"), is_part("scaled-dot")
     (True, False)
     """
-    return ".py:" in spec or spec.endswith(".py")
+    return (".py:" in spec or spec.endswith(".py")) and not is_elsewhere(spec)
+
+
+def is_elsewhere(spec: str) -> bool:
+    """Return whether a name is a command or an object in memory.
+
+    >>> is_elsewhere("command:python mine.py"), is_elsewhere("mine.py:Net")
+    (True, False)
+    """
+    return spec.strip().startswith((COMMAND, MEMORY))
 
 
 def located(spec: str) -> tuple[str, str]:
@@ -44,6 +56,8 @@ def leading_name(text: str) -> tuple[str, str, str]:
     >>> leading_name("own.py:bag:heads=2"), leading_name("rnn")
     (('own.py:bag', ':', 'heads=2'), ('rnn', '', ''))
     """
+    if is_elsewhere(text):
+        return text.strip(), "", ""
     name, colon, rest = text.partition(":")
     if colon and is_part(name.strip()):
         part, colon, rest = rest.partition(":")
@@ -105,7 +119,7 @@ def parts_of(spec: str) -> list[str]:
     >>> parts_of("window-64+own.py:near"), parts_of("dot")
     (['window-64', 'own.py:near'], ['dot'])
     """
-    whole = "+" not in spec or (is_part(spec) and _file(spec).exists())
+    whole = "+" not in spec or is_elsewhere(spec) or (is_part(spec) and _file(spec).exists())
     return [spec.strip()] if whole else [part.strip() for part in spec.split("+")]
 
 
@@ -183,7 +197,9 @@ def _file(spec: str) -> Path:
 def short(name: str) -> str:
     """Return a name as a part of a folder's: of ``FILE.py:NAME`` the NAME.
 
-    >>> short("examples/my_model.py:bag"), short("rnn")
-    ('bag', 'rnn')
+    >>> short("examples/my_model.py:bag"), short("rnn"), short("command:python mine.py")
+    ('bag', 'rnn', 'command')
     """
+    if is_elsewhere(name):
+        return name.partition(":")[0]
     return located(name)[1] or name if is_part(name) else name

@@ -4,6 +4,9 @@ A run folder may come from a stranger, and its ``config.toml`` may name ``FILE.p
 score, a data set or another part. Such a file runs only if the user named it in this process (as a
 setting, by ``--trust FILE.py`` or by `trust`), or trained with it on this machine before. Trust is
 bound to a file's path and content: an edited or copied file must be trusted again.
+
+A model ``command:TEXT`` runs only if its text was given in this process or the process that
+launched it. Opening such a run executes nothing.
 """
 
 import hashlib
@@ -14,7 +17,7 @@ from pathlib import Path
 
 from regard.core.atomic_io import configuration
 from regard.core.errors import RegardError
-from regard.core.names import files_of
+from regard.core.names import COMMAND, files_of
 
 VARIABLE = "REGARD_TRUSTED"  # fingerprints; child processes inherit them
 
@@ -36,6 +39,21 @@ def trust_named(values: Iterable[object]) -> None:
     for path in files_of(values).values():
         with suppress(RegardError):
             trust(path)
+
+
+def trust_command(model: str) -> None:
+    """Let this process and its workers run a model that is a command; other models are ignored."""
+    if model.startswith(COMMAND):
+        _add(hashlib.sha256(model.encode()).hexdigest())
+
+
+def must_be_given(command: str, where: Path) -> None:
+    """Raise an error for a command, read from ``where``, that was not given in this process."""
+    if hashlib.sha256(command.encode()).hexdigest() not in _of_process():
+        raise RegardError(
+            f"{where} names the program {command!r}, which you have not given. Training would "
+            "execute it. Read it; if you trust it, give it by --arms, --model or regard.Arm"
+        )
 
 
 def remember(settings: Mapping[str, object]) -> None:

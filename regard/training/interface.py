@@ -22,7 +22,7 @@ class Interface:
     ``form`` is the signature: "reads" for ``network(tokens, lengths)``; "on" for
     ``network(tokens)``, which continues a text; "another" for ``network(source, lengths, tokens)``.
     The network returns a row of outputs for each text or each token (``each``). ``outputs`` is the
-    size of a row: "labels", "vocabulary" (the network then returns states and has
+    size of a row: "labels", "vocabulary" (the network then returns logits, or states and has
     ``logit_parts``), or "" if unknown. ``left_to_right``: each token's row may depend only on the
     tokens up to it, since the later ones are predicted.
     """
@@ -55,7 +55,7 @@ class Interface:
             shape, due = tuple(outputs.shape), (*rows, count)
         else:
             parts = getattr(network, "logit_parts", None)
-            words = count if parts is None else len(parts(outputs)[1])
+            words = outputs.shape[-1] if parts is None else len(parts(outputs)[1])
             shape, due = (*outputs.shape[:-1], words), (*rows, count)
         if shape == due:
             return ""

@@ -15,7 +15,7 @@ from regard.lab.data.frames import Frame, is_frame
 
 if TYPE_CHECKING:
     from regard.lab.runs import Run
-    from regard.lab.studies.arms import Arm
+    from regard.lab.studies import arms as declared
     from regard.lab.studies.result import Comparison
     from regard.lab.studies.suggest import Suggestion
 
@@ -84,9 +84,28 @@ def train(
     return run
 
 
+def Arm(model: Any, name: str = "", **settings: Any) -> "declared.Arm":  # noqa: N802
+    """Return an arm of `compare` for a model from elsewhere, with settings of its own.
+
+    ``model`` is a class or function ``build(vocabulary, labels, **settings)`` that returns an
+    nn.Module, trained like regard's own (`regard.lab.tasks.called.Called`); an estimator of
+    scikit-learn's kind, or a function that returns one; a folder of a Hugging Face encoder, or a
+    model loaded from one, which is fine-tuned; or a text as on the command line.
+
+    What is defined at the top of a file runs in the workers, as ``FILE.py:Name``; any other object
+    runs in this process, after the other arms. Raises: an object of another kind.
+
+    >>> Arm(lambda vocabulary, labels: None, "mine").name, Arm("cnn", widths=[2, 3]).name
+    ('mine', 'cnn:widths=2,3')
+    """
+    from regard.lab.studies.arms import arm_of
+
+    return arm_of(model, name, settings)
+
+
 def compare(
     task: str,
-    arms: "str | Sequence[str | Arm]",
+    arms: "str | Sequence[str | declared.Arm]",
     *,
     data: Data = "",
     seeds: int | str = 3,
@@ -106,10 +125,10 @@ def compare(
 ) -> "Comparison":
     """Train every arm with every seed like ``regard compare`` and return the comparison.
 
-    ``arms`` is "mean,transformer:heads=2" or a list of such; ``settings`` apply to every arm whose
-    model has them; the other arguments are the options of the command. ``out`` defaults to
-    ``runs/compare-TASK-DATA``, which is printed; it holds the runs, ``comparison.json`` and
-    ``report.html``. The same call resumes an interrupted comparison. In a script, call it below
+    ``arms`` is "mean,transformer:heads=2" or a list of such and of `Arm`; ``settings`` apply to
+    every arm whose model has them; the other arguments are the options of the command. ``out``
+    defaults to ``runs/compare-TASK-DATA``, which is printed; it holds the runs, ``comparison.json``
+    and ``report.html``. The same call resumes an interrupted comparison. In a script, call it below
     ``if __name__ == "__main__":``, since every worker imports the script.
 
     Raises: unknown names and settings; a folder with other runs; all arms fail.
@@ -121,6 +140,7 @@ def compare(
     from regard.lab.studies.arms import parse_arms
     from regard.lab.studies.budget import parse_seeds
     from regard.lab.studies.compare import compare as run
+    from regard.lab.studies.here import Here
     from regard.lab.studies.launchers import parse_launcher
     from regard.lab.studies.study import Study
 
@@ -138,6 +158,7 @@ def compare(
         search=command.search_of(tune, sampler, tune_seed, tune_space),
     )
     launcher = parse_launcher(launch or "local", workers)
+    launcher = launcher if launch == "none" else Here(launcher)
     study = replace(study, out=Path(out or command.usual_folder(study)))
     if out is None:
         say(f"runs: {study.out}", quiet=True)

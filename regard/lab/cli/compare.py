@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.core.errors import RegardError, look_up
-from regard.core.names import short
+from regard.core.names import COMMAND, short
 from regard.core.settings import key_of
 from regard.lab.cli import completion
 from regard.lab.cli.console import (
@@ -69,7 +69,10 @@ def compare(
             help="Comma-separated models: mean,transformer,tfidf, or for tasks that write text "
             "gru,bahdanau,transformer. Settings of one arm follow a colon: "
             "transformer:score=additive,heads=2 (a comma before key=value continues the arm, a "
-            "semicolon always ends it). Repeatable.",
+            "semicolon always ends it). Repeatable. FILE.py:NAME is your own network, or an "
+            "estimator of scikit-learn; 'command:PROGRAM {train} {test} {out} {seed}' reads CSV "
+            "files and writes one with 'predicted', up to the next semicolon. It is ended after "
+            "twice its {minutes}: those of --budget, or 60.",
             autocompletion=completion.models,
         ),
     ] = None,
@@ -462,6 +465,7 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
     planned = [
         Planned(arm.name, mine[0].task, len(mine), first=min(len(mine), study.looks[0]))
         for arm in study.arms
+        if not arm.model.startswith(COMMAND)
         for mine in [[job for job in jobs if job.arm == arm.name]]
     ]
     rows: list[dict[str, Any]] = []
@@ -489,6 +493,9 @@ def _forecast(study: "Study", workers: int | None, json: bool) -> None:
             f"{row['name']:<{wide}}  {_times(row)} × {ahead(row['seconds'], row['most_seconds'])}, "
             f"{row['steps']:,} steps, {row['parameters']:,} parameters, {row['memory_mb']:,.0f} MB"
         )
+    for arm in study.arms:
+        if arm.model.startswith(COMMAND):
+            say(f"{arm.name}: not run, so its time is unknown and not in the sum")
     for name, warning in ((row["name"], text) for row in rows for text in row["warnings"]):
         say(f"{name}: {warning}")
     early = any(row["steps"] < row["most_steps"] for row in rows)

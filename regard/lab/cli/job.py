@@ -27,7 +27,7 @@ def job(
     It trains one run with one thread and stores its score. A finished job returns at once, an
     interrupted one resumes from its last checkpoint, and only one process may write to a folder.
     """
-    from regard.core.trusted import trust_named
+    from regard.core.trusted import trust_command, trust_named
     from regard.lab.studies.progress import ProgressWriter, progress_path
     from regard.lab.studies.spec import JobSpec
 
@@ -35,6 +35,7 @@ def job(
         raise RegardError("a job needs --model and --out; regard compare … --jobs prints them")
     pairs = tuple(settings or ())
     trust_named([task, model, *(pair.partition("=")[2] for pair in pairs)])
+    trust_command(model)
     spec = JobSpec(str(folder), task, model, pairs, trial)
     if spec.finished():
         say(f"{folder} is already complete")

@@ -8,7 +8,7 @@ from regard.core.atomic_io import MANIFEST
 from regard.core.errors import RegardError, look_up
 from regard.core.names import short
 from regard.core.settings import described
-from regard.core.trusted import trust_named
+from regard.core.trusted import trust_command, trust_named
 from regard.lab.cli import completion
 from regard.lab.cli.console import say
 from regard.lab.runs.places import default_folder
@@ -103,6 +103,7 @@ class TrainRequest:
         if named := next((pair for pair in self.settings if pair.startswith("model=")), ""):
             raise RegardError(f"{named} is an option: write --model {named[6:]}")
         trust_named((self.task, self.model))
+        trust_command(self.model)
         after = "bert" if self.pretrain_on else runs.model_after(self.init, self.task)
         overrides = [*self.pairs, *([f"init={self.init}"] if self.init else [])]
         if self.config:

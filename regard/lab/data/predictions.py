@@ -39,18 +39,24 @@ class PredictedRow:
     probabilities: Mapping[str, float]
 
 
-def read_predictions(path: Path) -> list[PredictedRow]:
+def read_predictions(path: Path, *, blind: bool = False) -> list[PredictedRow]:
     """Return all rows of a .jsonl, .csv or .tsv file (plain or .gz), in order.
+
+    A program that is ``blind`` has not seen the true labels, which are "" then, and may write its
+    answers as ``label``; that the file has JSON lines is told by its first character.
 
     Raises, with file:line: a row without true label or prediction, or with values that are neither
     strings nor numbers; probabilities that are not numbers from 0 to 1, do not sum to 1 or lack a
     label; a file without rows or over 1 GB.
     """
     kind = kind_of(path)
+    if blind:
+        with path.open("rb") as file:
+            kind = "jsonl" if file.read(64).lstrip().startswith(b"{") else kind
     with open_binary(path) as file:
         lines = Lines(file, path.name, most=MOST)
         rows = _with_usual_names(_named(records(lines, kind)))
-        predictions = [_row(here, row) for here, row in rows]
+        predictions = [_row(here, row, blind) for here, row in rows]
     if not predictions:
         raise RegardError(f"{path}: contains no predictions")
     return predictions
@@ -83,7 +89,9 @@ def _with_usual_names(rows: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[tu
         yield here, dict(zip(names, row.values(), strict=True))
 
 
-def _row(here: str, row: Mapping[str, Any]) -> PredictedRow:
+def _row(here: str, row: Mapping[str, Any], blind: bool = False) -> PredictedRow:
+    if blind:
+        row = {**({"predicted": row["label"]} if "label" in row else {}), **row, "label": ""}
     truth = next((name for name in TRUTH if name in row), "")
     if not truth or not {"predicted", "probabilities"} & row.keys():
         lacks = "the true label ('label')" if not truth else "the prediction ('predicted')"
@@ -92,7 +100,7 @@ def _row(here: str, row: Mapping[str, Any]) -> PredictedRow:
     label = _written(here, truth, row[truth])
     prediction = row["predicted"] if "predicted" in row else max(chances, key=chances.__getitem__)
     predicted = _written(here, "predicted", prediction)
-    for name in (label, predicted) if chances else ():
+    for name in (predicted if blind else label, predicted) if chances else ():
         if name not in chances:
             raise RegardError(f"{here}: 'probabilities' has no entry for the label {name!r:.60}")
     keys = tuple(_written(here, key, row.get(key, "")) for key in KEYS)

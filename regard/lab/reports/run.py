@@ -8,7 +8,7 @@ from typing import Any
 from regard.analysis.layer_attention import LayerAttention
 from regard.core.atomic_io import write_bytes
 from regard.core.errors import RegardError
-from regard.core.names import short
+from regard.core.names import COMMAND, short
 from regard.lab.reports.findings import Table, machine
 from regard.lab.reports.markup import Html, join, tag
 from regard.lab.reports.mistakes import confusion_drawn
@@ -32,7 +32,8 @@ def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = Non
 
     Raises: the run is not complete; the texts do not fit; the disk is full.
     """
-    chosen = list(texts) or ([] if needs_trees(run) else examples(run))
+    none = needs_trees(run) or not run.config.entry.kept  # no model to show texts with
+    chosen = list(texts) or ([] if none else examples(run))
     share = (LIMIT - FRAME) // max(len(chosen), 1)
     looks = [look(run, text, share) for text in chosen]
     path = out or run.folder.path / "report.html"
@@ -77,7 +78,7 @@ def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
 def ended(run: Run, how: str) -> str:
     """Return how the training ended, as a sentence. ``how``: its `Run.convergence`."""
     rows = run.metrics()
-    if run.config.entry.deterministic or not rows:
+    if run.config.entry.fitted or not rows:
         return "It was fitted, not trained in steps."
     share = "" if run.ended is None else ", by --end"
     return f"The training ended after {rows[-1]['step']:,} steps{share}: {how} ({MEANINGS[how]})."
@@ -114,6 +115,7 @@ def train_again(run: Run) -> str:
     """Return the command that trains a run with the same settings."""
     folder = place(run.folder.path)
     words = ["regard", "train", run.config.task, "--config", folder, "--out", f"{folder}-again"]
+    words += ["--model", run.config.model] if run.config.model.startswith(COMMAND) else []
     return shlex.join([*words, *(run.repeat or "").split()])
 
 

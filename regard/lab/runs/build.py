@@ -175,7 +175,7 @@ def small(config: Config) -> Callable[[], nn.Module]:
     """Return a function that builds the network for a vocabulary of eight words."""
     settings = config.network.model_dump()
     # The width of pretrained vectors is not known yet: use any that is divisible by heads.
-    width = 4 * settings.get("heads", 1) if settings.get("vectors") else settings["width"]
+    width = 4 * settings.get("heads", 1) if settings.get("vectors") else settings.get("width")
     return partial(build_network, config, vocabulary=8, labels=2, width=width)
 
 

@@ -11,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from regard.core.errors import RegardError
 from regard.core.memory import forget_peak, peak_mb
+from regard.core.names import COMMAND
 from regard.lab.runs.build import begin, prepare
 from regard.lab.runs.config import Config
 from regard.lab.runs.fitting import Fitting
@@ -88,6 +90,8 @@ def forecast(
     config, begun = Config.make(task, model, overrides), clock()
     prepared = prepare(config)
     forget_peak()  # measure the memory of each arm separately
+    if config.model.startswith(COMMAND):
+        raise RegardError(f"{config.model} is not run by --dry-run, so its time is unknown")
     if config.entry.baseline:
         return _of_baseline(config, prepared, clock)
     if config.entry.frozen:

@@ -14,9 +14,11 @@ from regard.attention.kernels.choose import Constants, constants_from, using
 from regard.core import atomic_io
 from regard.core.errors import RegardError
 from regard.core.memory import peak_mb
+from regard.core.names import COMMAND
 from regard.core.plugins import digests
 from regard.core.trusted import remember
 from regard.lab.runs.build import begin, prepare
+from regard.lab.runs.command import run_command
 from regard.lab.runs.config import Config, weights_of
 from regard.lab.runs.environment import environment
 from regard.lab.runs.fitting import Fitting
@@ -26,7 +28,7 @@ from regard.lab.runs.track import tracking
 from regard.lab.tasks.task import Task
 from regard.nn.models.classifiers import Classifier
 from regard.training.checkpoints import weights
-from regard.training.loop import Progress, train, using_threads
+from regard.training.loop import Progress, seeded, train, using_threads
 from regard.training.precision import Precision
 from regard.training.ranks import ranks
 from regard.training.settings import TrainingSettings
@@ -164,7 +166,8 @@ class Learner:
         A head on pretrained vectors is then fitted again, to both splits. Also return what the task
         chose on the validation split.
         """
-        baseline = self.config.entry.build(self.config.network, **task.sizes)
+        with seeded(self.config.training.seed):
+            baseline = self.config.entry.build(self.config.network, **task.sizes)
         tokens = int(task.lengths("train", 0, 0).sum())
         begun = time.monotonic()  # as for a network: without reading, tokenizing and evaluating
         task.fit(baseline)
@@ -188,21 +191,31 @@ class Learner:
             best=validation,
             peak_mb=peak_mb(),
         )
+        self._log(progress)
+        return baseline, decision, progress
+
+    def _log(self, progress: Progress) -> None:
+        """Log the only step of a fitted model."""
         MetricsLog(self.folder.metrics).add(progress)
         with tracking(self.folder.path, self.config) as track:
             track(progress)
-        return baseline, decision, progress
 
     def _fit(self, task: Task[Any]) -> Progress:
-        """Fit the baseline, then write it and its test predictions."""
+        """Fit the baseline, then write it, if it is kept, and its test predictions."""
+        if self.config.model.startswith(COMMAND):
+            evaluation, progress = run_command(self.folder.path, self.config, task)
+            self._log(progress)
+            atomic_io.write_bytes(self.folder.predictions, evaluation.rows())
+            return progress
         baseline, decision, progress = self._fitted(task)
-        with TemporaryDirectory() as aside:
-            baseline.save(Path(aside))
-            files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
-        atomic_io.remove_folder(
-            self.folder.baseline
-        )  # left by a process that was killed after this
-        atomic_io.write_folder(self.folder.baseline, files)
+        if self.config.entry.kept:
+            with TemporaryDirectory() as aside:
+                baseline.save(Path(aside))
+                files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
+            atomic_io.remove_folder(
+                self.folder.baseline
+            )  # left by a process that was killed after this
+            atomic_io.write_folder(self.folder.baseline, files)
         answers = decided(task, decision).answer(baseline).rows()
         atomic_io.write_bytes(self.folder.predictions, answers)
         if decision:
@@ -248,6 +261,7 @@ class Learner:
         config, folder, task = self.config, self.folder, self._task()
         if config.entry.baseline:
             self._write_environment(task)
+            remember(config.named)
             yield self._fit(task)
             return
         model, environment = yield from self._learn(task, end)

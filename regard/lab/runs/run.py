@@ -94,7 +94,7 @@ class Run:
             return
         if end and not self.folder.checkpoints.steps():
             raise RegardError(NOTHING)
-        if ranks().world > 1 and self.config.entry.deterministic:
+        if ranks().world > 1 and self.config.entry.fitted:
             raise RegardError(
                 f"{self.config.model} cannot be trained by several processes; start only one"
             )
@@ -283,11 +283,13 @@ class Run:
         """Return whether the run is evaluated on texts that it was not trained on."""
         return bool(self.config.unread_task.held_out)
 
-    def size(self, texts: Sequence[str]) -> tuple[int, int | None]:
+    def size(self, texts: Sequence[str]) -> tuple[int | None, int | None]:
         """Return parameters, and operations of a forward pass for the text of median length.
 
-        For a baseline, return the number of stored values and None.
+        For a baseline, return the number of stored values and None; without a kept model, neither.
         """
+        if not self.config.entry.kept:
+            return None, None
         if self.config.entry.baseline:
             return sum(array.size for array in self.baseline.arrays.values()), None
         return count_parameters(self.network), self.task.operations(self.network, texts)
@@ -304,7 +306,7 @@ class Run:
         every test example never learned; nor did one whose validation stopped improving at the
         score of a guess that ignores the input (`Evaluation.learned`).
         """
-        if self.config.entry.deterministic:
+        if self.config.entry.fitted:
             return CONVERGED
         evaluation = self.evaluate()
         if evaluation.is_constant:
@@ -332,6 +334,10 @@ class Run:
     def baseline(self) -> Any:
         """Return the fitted baseline. Raises: the model is a network."""
         self.must_be_complete()
+        if not self.config.entry.kept:
+            raise RegardError(
+                f"{self.folder.path} keeps the test predictions of {self.config.model} and no model"
+            )
         atomic_io.read_folder(self.folder.baseline)
         load = self.config.entry.load
         if load is None:

@@ -4,12 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 from regard.core.errors import RegardError, look_up
-from regard.core.names import leading_name
-from regard.core.settings import key_of
-from regard.core.trusted import trust_named
+from regard.core.names import COMMAND, leading_name
+from regard.core.settings import key_of, pairs
+from regard.core.trusted import trust_command, trust_named
 from regard.lab.tasks import TASKS
+from regard.lab.tasks.elsewhere import entry_of, file_of, remembered
 from regard.lab.tasks.models import ModelEntry
 
 LONGEST = 200  # characters of a folder's name; file systems take 255 bytes
@@ -63,6 +66,7 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classificatio
     name = text.strip()
     model, colon, rest = leading_name(name)
     trust_named([model])
+    trust_command(model)
     look_up(models, model, "model")
     overrides = tuple(_pairs(rest))
     if colon and not overrides:
@@ -71,6 +75,25 @@ def parse_arm(text: str, models: Mapping[str, ModelEntry] = TASKS["classificatio
         if "=" not in pair:
             raise RegardError(f"arm {name!r}: settings are written key=value, not {pair!r}")
     return Arm(f"{model}:{','.join(overrides)}" if overrides else model, model, overrides)
+
+
+def arm_of(model: Any, name: str, settings: Mapping[str, Any]) -> Arm:
+    """Return the arm of a user's object or text: see `regard.Arm`."""
+    overrides = pairs(settings)
+    place = str(model if isinstance(model, str | Path) else getattr(model, "name_or_path", ""))
+    if Path(place).name != place and (Path(place) / "config.json").is_file():
+        model, overrides = "bert", [f"weights={place}", *overrides]
+    elif not isinstance(model, str):
+        label = name or getattr(model, "__name__", type(model).__name__).strip("<>")
+        thing, model = model, file_of(model)
+        if not model:  # its settings are a part of it
+            name = name or ":".join([label, *([",".join(overrides)] if overrides else [])])
+            model, overrides = remembered(thing, label, settings), []
+        entry_of(model, thing)  # its errors
+    trust_named([model])
+    trust_command(model)
+    text = f"{model}:{','.join(overrides)}" if overrides else model
+    return Arm(name or text, model, tuple(overrides))
 
 
 def _pairs(text: str) -> list[str]:
@@ -109,12 +132,15 @@ def parse_arms(arms: str | Sequence[str | Arm], task: str = "classification") ->
     """Parse the arms of a comparison from texts with commas or semicolons, keeping their order.
 
     A semicolon ends an arm. A comma ends it too, unless ``key=value`` follows, or a number or
-    ``LABEL:NUMBER`` that continues a list; these belong to the arm before the comma.
+    ``LABEL:NUMBER`` that continues a list; these belong to the arm before the comma. A
+    ``command:`` reaches to the next semicolon: its commas, colons and ``=`` belong to it.
 
     Raises: an unknown task; as `parse_arm` and `check_arms`.
 
     >>> [arm.name for arm in parse_arms("mean,transformer:heads=2,score=dot,cnn:widths=2,3")]
     ['mean', 'transformer:heads=2,score=dot', 'cnn:widths=2,3']
+    >>> [arm.name for arm in parse_arms("mean,command:a --n=1,2 {test} {out};cnn")]
+    ['mean', 'command:a --n=1,2 {test} {out}', 'cnn']
     """
     models, parsed = models_of(task), list[Arm]()
     for item in [arms] if isinstance(arms, str) else arms:
@@ -129,13 +155,15 @@ def _names(text: str) -> list[str]:
     names: list[str] = []
     for group in text.split(";"):
         fresh = True
-        for part in filter(None, map(str.strip, group.split(","))):
+        others, *command = re.split(rf"(?:^|,)\s*(?={COMMAND})", group, maxsplit=1)
+        for part in filter(None, map(str.strip, others.split(","))):
             setting = "=" in part and ":" not in part.partition("=")[0]
             if not fresh and (setting or (LISTED.fullmatch(part) and "=" in names[-1])):
                 names[-1] += ("," if ":" in names[-1] else ":") + part
             else:
                 names.append(part)
             fresh = False
+        names += command
     return names
 
 

@@ -163,7 +163,7 @@ def train_and_score(job: RunTask, report: Report) -> str:
     """
     import torch
 
-    from regard.core.memory import forget_peak, keep_freed_memory, peak_mb
+    from regard.core.memory import forget_peak, keep_freed_memory
     from regard.lab import runs
 
     torch.set_num_threads(1)
@@ -175,7 +175,7 @@ def train_and_score(job: RunTask, report: Report) -> str:
         raise RegardError(f"{folder}: {run.notes[0]}; remove the folder, or give another --out")
     peak = 0.0
     for progress in run.train():
-        peak = peak_mb()
+        peak = progress.peak_mb
         done = 0.98 * share(progress)  # the rest is the test
         message = _message(progress, run.validates)
         report(done, message, progress.few_updates, at_most(progress))
@@ -206,7 +206,7 @@ def _score(run: "Run", peak: float) -> RunScore:
         clusters=clusters_of(evaluation.groups),
         trivial=dict(evaluation.trivial),
         scores=scores_of(evaluation.per_example, evaluation.correct),
-        steps=int(rows[-1]["steps"]) if rows and not run.config.entry.deterministic else None,
+        steps=int(rows[-1]["steps"]) if rows and not run.config.entry.fitted else None,
         timed=run.repeat is not None,
         batch_tokens=int(rows[-1].get("batch_tokens", 0)) if rows else 0,
     )

@@ -249,7 +249,7 @@ def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
     from regard.lab.tasks import TASKS
 
     entry = TASKS[task].models[arm.model]
-    if entry.deterministic:
+    if entry.fitted:
         return (entry.settings,)
     return (entry.settings, TrainingSettings, TASKS[task].settings)
 

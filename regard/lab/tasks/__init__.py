@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.core.settings import Settings, build
 from regard.core.tables import Table, load
+from regard.lab.tasks.elsewhere import Models
 from regard.lab.tasks.models import DECODERS, ENCODERS, MODELS, TEXT_BASELINES, WRITERS, ModelEntry
 from regard.lab.tasks.multilabel import LABELERS, MultilabelSettings
 from regard.lab.tasks.regression import REGRESSORS, RegressionSettings
@@ -56,9 +57,8 @@ class TaskEntry:
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.models, Table):
-            table = Table(self.models, "regard.models", ModelEntry, "model")
-            object.__setattr__(self, "models", table)
+        if not isinstance(self.models, Models):
+            object.__setattr__(self, "models", Models(self.models))
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """Build the task's settings from its defaults and the overrides."""

@@ -61,6 +61,10 @@ class ModelEntry:
     pretrained: bool = False
     #: Number of special tokens that the model adds to a text; they count towards its length.
     symbols: int = 0
+    #: Whether a run keeps the fitted model; otherwise it keeps predictions alone.
+    kept: bool = True
+    #: Whether a fitted model depends on the seed.
+    seeded: bool = False
 
     @property
     def baseline(self) -> bool:
@@ -68,9 +72,14 @@ class ModelEntry:
         return self.load is not None
 
     @property
-    def deterministic(self) -> bool:
-        """Return whether all seeds give the same model, because it is fitted, not trained."""
+    def fitted(self) -> bool:
+        """Return whether it is fitted at once, not trained step by step."""
         return self.baseline or self.frozen
+
+    @property
+    def deterministic(self) -> bool:
+        """Return whether all seeds give the same model."""
+        return self.fitted and not self.seeded
 
     def configure(self, overrides: Mapping[str, Any] | None = None) -> Settings:
         """Return the model's settings: its defaults, updated by the overrides.

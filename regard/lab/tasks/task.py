@@ -147,6 +147,10 @@ class Task(Learnable[B]):
     def read_row(self, row: Mapping[str, Any]) -> Any:
         """Return the answer in a row that `Evaluation.row` wrote. Raises: a malformed row."""
 
+    def examples(self, split: Split) -> Sequence[Example]:
+        """Return the examples of a split as texts. Raises: a task without such examples."""
+        raise RegardError(f"{type(self).__name__} has no texts with answers to give to a command")
+
     def restore(self, rows: bytes, name: str) -> Evaluation:
         """Rebuild an evaluation from its `Evaluation.rows`; ``name`` is the file, for errors.
 

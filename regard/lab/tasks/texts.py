@@ -114,6 +114,11 @@ class TextTask(Task[Batch]):
         """Return the test split."""
         return self._encoded(self.corpus.test)
 
+    def examples(self, split: Split) -> Sequence[Example]:
+        """Return the examples of a split as texts."""
+        train, validation = self._split_examples
+        return {"train": train, "validation": validation, "test": self.corpus.test}[split]
+
     def split(self, name: str) -> Encoded:
         """Return a split by name: train, validation or test."""
         must_be_split(name)

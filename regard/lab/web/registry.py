@@ -178,7 +178,7 @@ def _tested(folder: Path) -> dict[str, str]:
         if not run.complete or is_pretrained(folder):
             return {"test": "", "ended": ""}
         how = run.convergence
-        ended = "" if run.config.entry.deterministic else f"{how}: {MEANINGS[how]}"
+        ended = "" if run.config.entry.fitted else f"{how}: {MEANINGS[how]}"
         return {
             "test": f"{'test' if run.held_out else 'train'} {run.evaluate().line()}",
             "ended": run.notes[0] if run.ended is not None else ended,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -48,7 +49,12 @@ def word_loss(
     wanted: Int[Tensor, " rows"],
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Return `vocabulary_cross_entropy` for the output matrix of a model (its ``logit_parts``)."""
+    """Return `vocabulary_cross_entropy` for the output matrix of a model (its ``logit_parts``).
+
+    Without it, the ``states`` are logits.
+    """
+    if not hasattr(model, "logit_parts"):
+        return F.cross_entropy(states.float(), wanted, label_smoothing=smoothing)
     return vocabulary_cross_entropy(*parts_of(model, states), wanted, smoothing)
 
 

@@ -113,6 +113,8 @@ def label_evaluation(
     truth, chances = label_numbers(labels, examples), np.asarray(probabilities)
     predicted, name = metrics.decided(chances, threshold), metrics.METRICS[metric]
     scores, nats = metrics.scores(chances, truth, threshold), metrics.losses(chances, truth)
+    if np.isin(chances, (0, 1)).all():  # labels alone: they have no order and no log loss
+        scores = {key: x for key, x in scores.items() if key == name or key not in metrics.RANKED}
     low, high = metrics.interval(metric, chances, truth, threshold)
     trivial = metrics.trivial(metric, trained, truth) if len(trained) else {}
     guesses = (f"{guess} {written(name, x, 1)}" for guess, x in trivial.items())

@@ -29,6 +29,8 @@ METRICS: Final = {
     "average-precision": "average precision",
     "log-loss": "log loss",
 }
+#: Metrics of probabilities, which labels alone do not have.
+RANKED: Final = frozenset({"average precision", "log loss"})
 MOST_NATS: Final = 12 * float(np.log(10))  # log loss of the clipped probability 1e-12
 
 

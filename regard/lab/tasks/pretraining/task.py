@@ -390,10 +390,11 @@ def token_losses(
     model: nn.Module, states: Float[Tensor, "predicted width"], wanted: Int[Tensor, " predicted"]
 ) -> tuple[Float[Tensor, " predicted"], Bool[Tensor, " predicted"]]:
     """Compute each token's loss in nats, and whether it is the most probable, in blocks of rows."""
-    x, matrix, bias = parts_of(model, states)
+    plain = not hasattr(model, "logit_parts")  # the states are logits
+    x, matrix, bias = (states, states.T, None) if plain else parts_of(model, states)
     nats, right = torch.empty(len(wanted), device=states.device), torch.empty_like(wanted).bool()
     for rows in rows_at_a_time(len(wanted), len(matrix)):
-        logits = F.linear(x[rows], matrix, bias).float()
+        logits = (x[rows] if plain else F.linear(x[rows], matrix, bias)).float()
         nats[rows] = F.cross_entropy(logits, wanted[rows], reduction="none")
         right[rows] = logits.argmax(-1) == wanted[rows]
     return nats, right
