@@ -22,17 +22,14 @@ from regard.attention.kernels.summary import Summary
 from regard.core.errors import RegardError
 
 Weigh = Callable[[slice], Tensor]  # from some queries to their weights (batch, heads, rows, keys)
-COMPOSITE, VIEWS = (
-    torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.ADInplaceOrView
-)  # fmt: skip
-FLEX, SDPA = "flex_attention", "scaled_dot_product_attention"
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+VIEWS = torch._C.DispatchKey.ADInplaceOrView
+FLEX = "flex_attention"
 #: Attributes in which modules hold their number of heads.
 HEADS = ("num_heads", "heads", "n_heads", "num_attention_heads", "n_head", "nhead", "h")
 #: Operations after which weights are still weights; matrix products, by their first factor.
-CARRY = frozenset(
-    "mul mul_ where masked_fill native_dropout _to_copy clone add sub nan_to_num convolution "
-    "copy_".split()
-)
+CARRY = {"mul", "mul_", "where", "masked_fill", "native_dropout", "_to_copy", "clone", "add",
+         "sub", "nan_to_num", "convolution", "copy_"}  # fmt: skip
 PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1}
 
 
@@ -132,6 +129,10 @@ class Watch(TorchDispatchMode):
 
     supports_higher_order_operators = True  # such as flex_attention
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True imports the compiler, which takes seconds
+
     def __init__(
         self, recording: Recording, long: int, top: int, off: Mapping[str, Sequence[int]]
     ) -> None:
@@ -195,7 +196,7 @@ class Watch(TorchDispatchMode):
         if not self._running or torch._C._current_graph_task_id() != -1:  # in a backward pass
             return result
         if name in ("_softmax", "_safe_softmax"):
-            self._softmax(self._name(), result, args[1])
+            self._softmax(result, args[1])
         elif name in PRODUCTS:
             self._product(args[PRODUCTS[name]], args[PRODUCTS[name] + 1], result)
         elif name in CARRY:
@@ -208,8 +209,9 @@ class Watch(TorchDispatchMode):
             self._fused(result[0], *fused(func, args, kwargs))
         return result
 
-    def _softmax(self, name: str, numbers: Tensor, axis: int) -> None:
+    def _softmax(self, numbers: Tensor, axis: int) -> None:
         """Follow a softmax, and switch its heads off."""
+        name = self._name()
         lengths, grid = numbers.movedim(axis, -1).shape[:-1], (1, 1)
         if len(lengths) == 2:
             grid = lengths[0] // max(heads := self._heads(lengths[0]), 1), heads
@@ -259,14 +261,13 @@ class Watch(TorchDispatchMode):
         inputs = [x for x in args if isinstance(x, Tensor) and x.numel() == result.numel()]
         if name in ("_to_copy", "clone") and ref(args[0]) in self._parameters:
             self._parameters.add(ref(result))
-        carried = tuple(dict.fromkeys(y for x in inputs for y in self._flow.get(ref(x), ())))
-        if carried:
-            self._flow[ref(result)] = carried
+        if carried := dict.fromkeys(y for x in inputs for y in self._flow.get(ref(x), ())):
+            self._flow[ref(result)] = tuple(carried)
 
     def _name(self) -> str:
         """Return a name for a call: that of the innermost module which is more than a softmax."""
-        name = next((x for x, y in reversed(self._running) if not isinstance(y, nn.Softmax)), "")
-        name = name or "model"
+        names = (x for x, y in reversed(self._running) if not isinstance(y, nn.Softmax))
+        name = next(names, "") or "model"
         self._names[name] = count = self._names.get(name, 0) + 1
         return name if count == 1 else f"{name}:{count}"
 
@@ -301,7 +302,7 @@ def ref(x: Tensor) -> StorageWeakRef:
 
 def fused(func: Any, args: Any, kwargs: Any) -> tuple[str, list[Tensor], Weigh]:
     """Return the name of a fused kernel, what its weights depend on, and the weights."""
-    name, flex = SDPA, not isinstance(func, torch._ops.OpOverload)
+    flex, name = described(func)[0] == FLEX, "scaled_dot_product_attention"
     if flex:
         name, bias, causal = FLEX, None, False
         q, k, _, score_mod, block_mask, scale, _, *buffers = args

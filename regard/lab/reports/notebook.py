@@ -67,8 +67,8 @@ def look(
     text: Any,
     *,
     tokenizer: Any = None,
-    tokens: Sequence[str] | None = None,
-    asking: Sequence[str] | None = None,
+    tokens: Sequence[str] = (),
+    asking: Sequence[str] = (),
 ) -> AttentionView:
     """Return the attention of every head of a run on a text, to show in a notebook or to `save`.
 
@@ -91,11 +91,7 @@ def look(
 
 
 def _observed(
-    model: nn.Module,
-    inputs: Any,
-    tokenizer: Any,
-    tokens: Sequence[str] | None,
-    asking: Sequence[str] | None,
+    model: nn.Module, inputs: Any, tokenizer: Any, tokens: Sequence[str], asking: Sequence[str]
 ) -> dict[str, Any]:
     """Return the attention of a model of any package on a text, or on arguments of its forward."""
     if isinstance(inputs, str):
@@ -119,7 +115,7 @@ def _observed(
         layers = looked(recording, ())
     if not layers:
         raise RegardError(f"no attention was observed in {type(model).__name__}")
-    layers = [_named(layer, tokens or (), asking or ()) for layer in layers]
+    layers = [_named(layer, tokens, asking) for layer in layers]
     return {"text": " ".join(tokens or layers[0].tokens), **pack_below(with_rollout(layers), ROOM)}
 
 
