@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 from regard.analysis.layer_attention import looked
 from regard.analysis.maps import entropy
@@ -380,6 +381,7 @@ def test_unknown_heads_and_layers() -> None:
 def test_a_failed_pass_is_forgotten() -> None:
     layer, x = nn.MultiheadAttention(8, 2, batch_first=True), inputs()
     with observe(layer) as recording:
+        layer(x, x, x)
         with pytest.raises(AssertionError):
             layer(torch.zeros(3, 5, 7), x, x)
         layer(x, x, x)
@@ -403,6 +405,42 @@ def test_long_texts_are_summed_up() -> None:
 def test_strips_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.analysis.observe.LONG", 2 * 30)
     test_long_texts_are_summed_up()
+
+
+def test_strips_of_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.analysis.observe.LONG", 8)
+    q, k, bias = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 5, 4), torch.randn(3, 5)
+    model = Fused()
+    with torch.no_grad(), observe(model, long=1) as recording:
+        model(q, k, k, bias)
+    ((_, summary),) = recording.layers
+    assert_close(table(summary), (q @ k.mT / 2 + bias).softmax(-1))
+
+
+def test_what_a_backward_pass_computes_again_is_no_call() -> None:
+    class Checkpointed(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = checkpoint(super().forward, x, use_reentrant=False)
+            return output
+
+    model = Checkpointed(Notebook())
+    with observe(model) as recording:
+        model(inputs()).sum().backward()
+    assert [name for name, _ in recording.layers] == ["0"]
+
+
+def test_heads_one_after_the_other() -> None:
+    class Loop(nn.Module):
+        num_heads = 3
+
+        def forward(self, x: Tensor) -> Tensor:
+            heads = x.unflatten(-1, (2, 4)).unbind(2)
+            return torch.cat([(h @ h.mT).softmax(-1) @ h for h in heads], -1)
+
+    with observe(model := Loop()) as recording:
+        model(torch.randn(6, 5, 8))
+    shapes = {name: tuple(table(seen).shape) for name, seen in recording.layers}
+    assert shapes == {"model": (6, 1, 5, 5), "model:2": (6, 1, 5, 5)}
 
 
 @pytest.mark.parametrize("fullgraph", [False, True])
