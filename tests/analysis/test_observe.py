@@ -385,6 +385,7 @@ def test_a_failed_pass_is_forgotten() -> None:
         with pytest.raises(AssertionError):
             layer(torch.zeros(3, 5, 7), x, x)
         layer(x, x, x)
+        layer(x, x, x)
     assert only(recording).shape == (3, 2, 5, 5)
 
 
@@ -420,13 +421,24 @@ def test_strips_of_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_backward_pass_computes_again_is_no_call() -> None:
     class Checkpointed(nn.Sequential):
         def forward(self, x: Tensor) -> Tensor:
-            output: Tensor = checkpoint(super().forward, x, use_reentrant=False)
+            output: Tensor = checkpoint(super().forward, x, use_reentrant=True)
             return output
 
     model = Checkpointed(Notebook())
     with observe(model) as recording:
-        model(inputs()).sum().backward()
+        model(inputs().requires_grad_()).sum().backward()
     assert [name for name, _ in recording.layers] == ["0"]
+
+
+def test_weights_of_two_products_are_one_call() -> None:
+    class Placed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            weights = (x @ x.mT).softmax(-1)
+            return weights @ x + weights @ x.sin()
+
+    with observe(model := Placed()) as recording:
+        model(inputs())
+    assert only(recording).shape == (3, 1, 5, 5)
 
 
 def test_heads_one_after_the_other() -> None:
