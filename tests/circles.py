@@ -25,7 +25,7 @@ DEEP = (
     "::test_compiled_strips_are_the_eager_ones",
     "tests/lab/runs/test_export", "tests/interop/test_ctranslate2", "tests/interop/test_marian",
     # models of Hugging Face
-    "tests/interop/encoders", "tests/interop/tiny",
+    "tests/interop/encoders", "tests/interop/tiny", "tests/analysis/test_observe_peers",
     "tests/interop/test_huggingface", "tests/interop/test_attention_interface",
     "tests/interop/test_eager", "tests/interop/test_pretrained", "tests/interop/test_hub",
     "tests/interop/test_docs", "tests/interop/test_sentences_peers",

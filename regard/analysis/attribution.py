@@ -189,7 +189,7 @@ def attention_gradients(model: nn.Module, scalar: Scalar) -> list[tuple[str, NDA
     with torch.enable_grad(), _embedded(scalar, one), _values(model) as values:
         with record(model) as recording:
             output = scalar.forward(1).sum()
-        layers = recording.layers
+        layers = recording.layers if values else []  # those of regard
         outputs = [each.output for _, each in layers if isinstance(each, Attended)]
         if len(outputs) < len(layers):
             raise RegardError("this text is too long for attention × gradient; shorten it")

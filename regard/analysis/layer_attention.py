@@ -84,5 +84,5 @@ def _size(seen: Attended | Summary) -> int:
 
 def heads(weights: Tensor) -> NDArray[np.float32]:
     """Return the weights (heads, queries, keys) of the first row of a batch."""
-    first = weights.float()[0]
+    first = weights[0].float().cpu()
     return np.asarray(first.reshape(-1, *first.shape[-2:]).numpy(), dtype=np.float32)

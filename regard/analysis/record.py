@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from regard.attention import Attended, Attention
+from regard.attention import Attended, Attention, Mechanism
 from regard.attention.kernels.summary import Summary
 
 #: Queries × keys above which a layer is stored as a summary and its inputs are released.
@@ -31,7 +31,8 @@ class Recording:
 def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Recording]:
     """Record, in this context, the output of every `Attention` layer of the model.
 
-    Warn if a model has attention layers of other packages and no regard layer was called.
+    A model without layers of regard is observed, see `regard.analysis.observe.observe`. Warn if a
+    model has attention layers and nothing was recorded.
 
     A layer with more than ``long`` queries × keys is summarised by the ``top`` keys of each query,
     so that recording a model on a long text takes O(n) memory.
@@ -44,7 +45,11 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
     >>> [(name, tuple(attended.weights.shape)) for name, attended in recording.layers]
     [('attention', (3, 2, 5, 5))]
     """
+    from regard.analysis.observe import Watch  # which records
+
     recording = Recording()
+    foreign = not any(isinstance(x, Attention | Mechanism) for x in model.modules())
+    watch = Watch(recording, long, top, {}).on(model) if foreign else nullcontext()
     calls = []
 
     def begin(*_: Any) -> None:
@@ -57,15 +62,18 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
         if isinstance(layer, Attention) and layer.compress is None:
             handles.append(layer.register_forward_hook(_keep(recording, name, long, top)))
     try:
-        yield recording
+        with watch:
+            yield recording
     finally:
         for handle in handles:
             handle.remove()
-    if calls and not recording.layers and (foreign := others(model)):
+    if foreign and any(isinstance(x, Attention) for x in model.modules()):  # since the first call
+        recording.layers.clear()
+    if calls and not recording.layers and (classes := others(model)):
         warnings.warn(
-            f"nothing was recorded of {type(model).__name__}: {foreign[0]} is not an attention "
-            "layer of regard, or had none before this call, as after register(); record again, or "
-            "call regard.interop.attention_interface.replace(model) before",
+            f"nothing was recorded of {type(model).__name__}: {classes[0]} calls a kernel outside "
+            "torch, or had no layer of regard before this call, as after register(); record again, "
+            "or call regard.interop.attention_interface.replace(model) before",
             stacklevel=3,
         )
 

@@ -96,9 +96,15 @@ def test_a_recording_of_nothing_warns():
         model(words)
     assert len(recording.layers) == 1
     peer = nn.MultiheadAttention(4, 2, batch_first=True)
-    with pytest.warns(UserWarning, match="MultiheadAttention is not an attention layer of regard"):  # noqa: SIM117
-        with record(peer):
-            peer(*[torch.zeros(1, 2, 4)] * 3)
+    with warnings.catch_warnings(), record(peer) as recording:  # observed
+        warnings.simplefilter("error")
+        peer(*[torch.zeros(1, 2, 4)] * 3)
+    ((name, attended),) = recording.layers
+    assert (name, attended.weights.tolist()) == ("model", [[[[0.5, 0.5]] * 2] * 2])
+    hidden = type("HiddenAttention", (nn.Linear,), {})(2, 2)
+    with pytest.warns(UserWarning, match="HiddenAttention calls a kernel outside torch"):  # noqa: SIM117
+        with record(hidden):
+            hidden(torch.zeros(1, 2))
     with warnings.catch_warnings(), record(nn.Linear(2, 2)) as recording:  # no attention at all
         warnings.simplefilter("error")
         nn.Linear(2, 2)(torch.zeros(1, 2))

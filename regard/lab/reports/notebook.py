@@ -3,14 +3,16 @@
 User input is escaped; the page's script cannot reach anything outside the frame.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.analysis.layer_attention import LayerAttention
+from regard.analysis.layer_attention import LayerAttention, at_most, looked
+from regard.analysis.record import record
 from regard.attention import Attended, Mask
 from regard.attention.positions.sines import Sinusoidal
 from regard.core.atomic_io import write_bytes
@@ -18,7 +20,7 @@ from regard.core.errors import RegardError
 from regard.lab.reports.findings import Table
 from regard.lab.reports.maps import heat_map, mask_map
 from regard.lab.reports.markup import Html, tag
-from regard.lab.reports.packed import pack_below
+from regard.lab.reports.packed import pack_below, with_rollout
 from regard.lab.reports.page import page
 from regard.lab.reports.run import look as packed_look
 from regard.lab.reports.run import run_page, sandboxed, stored
@@ -26,10 +28,12 @@ from regard.lab.runs import Run, load
 from regard.lab.studies.result import Comparison
 from regard.lab.tasks.classification.evaluation import Prediction
 from regard.lab.tasks.evaluation import Evaluation
+from regard.nn.layers.device import device_of, evaluation_mode
 
 PLACES = 24  # positions of a mask that are drawn
 MASKS = 4  # batch rows of a mask that are drawn
 ROWS = 12  # batch rows of weights that can be selected
+CROSS = re.compile("cross|enc_?dec|encoder_attn|memory|multihead_attn", re.IGNORECASE)
 WAVES = 96  # sinusoidal positions that are drawn
 ROOM = 2_000_000  # bytes of weights in one notebook cell
 MOST = 20_000_000  # maximum weights of a batch that are computed for a view
@@ -58,15 +62,73 @@ class AttentionView:
         return sandboxed(self.page(), 900)
 
 
-def look(run: Run | Path | str, text: str) -> AttentionView:
+def look(
+    run: Run | Path | str | nn.Module,
+    text: Any,
+    *,
+    tokenizer: Any = None,
+    tokens: Sequence[str] = (),
+    asking: Sequence[str] = (),
+) -> AttentionView:
     """Return the attention of every head of a run on a text, to show in a notebook or to `save`.
 
+    ``run`` may be a PyTorch model of any package, which `regard.analysis.record.record` observes;
+    ``text`` then is a tensor, tuple or dict of its forward's arguments, or a text for a model of
+    Hugging Face and its ``tokenizer``. The view has the first row of the batch; ``tokens`` names
+    its positions (default: 0, 1, …), ``asking`` those of a decoder.
+
+    >>> layer, x = nn.MultiheadAttention(6, 2), torch.ones(3, 1, 6)
+    >>> look(layer, (x, x, x), tokens=["not", "bad", "at all"])
+    <AttentionView MultiheadAttention: 2 heads on 'not bad at all'>
     >>> look("runs/none", "a text")
     Traceback (most recent call last):
     regard.core.errors.RegardError: ...
     """
+    if isinstance(run, nn.Module):
+        return AttentionView(type(run).__name__, _observed(run, text, tokenizer, tokens, asking))
     loaded = run if isinstance(run, Run) else load(run)
     return AttentionView(loaded.folder.path.name, packed_look(loaded, text, ROOM))
+
+
+def _observed(
+    model: nn.Module, inputs: Any, tokenizer: Any, tokens: Sequence[str], asking: Sequence[str]
+) -> dict[str, Any]:
+    """Return the attention of a model of any package on a text, or on arguments of its forward."""
+    if isinstance(inputs, str):
+        if tokenizer is None:
+            raise RegardError(
+                "a text needs tokenizer=, that of the model; or give forward's tensors"
+            )
+        inputs = tokenizer(inputs, return_tensors="pt").to(device_of(model))
+        name = tokenizer.convert_ids_to_tokens
+        config: Any = getattr(model, "config", None)
+        if getattr(config, "is_encoder_decoder", False):
+            start = config.decoder_start_token_id
+            inputs["decoder_input_ids"] = torch.full_like(inputs["input_ids"][:, :1], start)
+            asking = asking or name([start])
+        tokens = tokens or name(inputs["input_ids"][0].tolist())
+    with torch.no_grad(), evaluation_mode(model), record(model) as recording, at_most(MOST):
+        if isinstance(inputs, Mapping):
+            model(**inputs)
+        else:
+            model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
+        layers = looked(recording, ())
+    if not layers:
+        raise RegardError(f"no attention was observed in {type(model).__name__}")
+    layers = [_named(layer, tokens, asking) for layer in layers]
+    return {"text": " ".join(tokens or layers[0].tokens), **pack_below(with_rollout(layers), ROOM)}
+
+
+def _named(layer: LayerAttention, tokens: Sequence[str], asking: Sequence[str]) -> LayerAttention:
+    """Name keys and queries by what fits: a decoder's self-attention has the queries' names."""
+    queries, keys = layer.weights.shape[1:]
+    across = queries != keys or (asking and CROSS.search(layer.layer))
+    sides = [tokens, asking] if across or "decoder" not in layer.layer else [asking, tokens]
+    columns, rows = (
+        next((list(x) for x in order if len(x) == size), [str(i) for i in range(size)])
+        for order, size in ((sides, keys), (sides[::-1], queries))
+    )
+    return layer._replace(tokens=columns, asking=rows if across else None)
 
 
 def html(thing: object) -> str:

@@ -276,6 +276,7 @@ class TextTask(Task[Batch]):
                 tokens=framed if each.weights.shape[-1] == len(framed) else ["[CLS]", *tokens]
             )
             for each in layers
+            if each.weights.shape[-1] in (len(framed), len(tokens) + 1)  # else a model's own keys
         ]
 
     def explainable(self, model: nn.Module, text: str) -> Explainable:

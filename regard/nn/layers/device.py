@@ -74,10 +74,11 @@ def without_numbers() -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Set the model to evaluation mode, and restore its mode at the end."""
-    training = model.training
+    """Set the model to evaluation mode, and restore the mode of each module at the end."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training

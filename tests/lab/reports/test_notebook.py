@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 import regard
 from regard.attention import (
@@ -193,6 +195,55 @@ def test_a_look_is_seen_and_saved(trained: Path, tmp_path: Path) -> None:
     assert repr(seen).startswith("<AttentionView run: ")
     assert "not a bad film" in framed(seen._repr_html_())
     assert seen.save(tmp_path / "look.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_a_look_at_any_module(tmp_path: Path) -> None:
+    module, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 4, 8)
+    module.train()
+    seen = regard.look(module, (x, x, x), tokens=["not", "a", "bad", "film"])
+    assert repr(seen) == "<AttentionView MultiheadAttention: 2 heads on 'not a bad film'>"
+    assert seen.look["axes"] == [["not", "a", "bad", "film"]]
+    ((heads, _),) = [(layer["packed"], 0) for layer in seen.look["layers"]]
+    data = zlib.decompress(base64.b64decode(heads[1]))
+    scales = np.frombuffer(data[:16], "<f4")
+    shown = np.frombuffer(data[16:], np.uint8).reshape(4, 4) / 255 * scales[:, None]
+    expected = module(x, x, x, average_attn_weights=False)[1][0, 1].detach().numpy()
+    np.testing.assert_allclose(shown, expected, atol=1 / 500)
+    assert module.training
+    assert seen.save(tmp_path / "look.html").read_text("utf-8").startswith("<!doctype html>")
+    named = regard.look(module, {"query": x, "key": x, "value": x})
+    assert named.look["axes"] == [["0", "1", "2", "3"]]
+
+
+def test_a_look_at_an_encoder_and_decoder() -> None:
+    module = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    texts = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
+    seen = regard.look(module, texts, tokens=["a", "b", "c"], asking=["x", "y", "z"])
+    kinds = [
+        (layer["path"], layer["kind"], layer["keys"], layer["queries"])
+        for layer in seen.look["layers"]
+    ]
+    assert seen.look["axes"] == [["a", "b", "c"], ["x", "y", "z"]]
+    assert kinds == [
+        ("encoder.layers.0.self_attn", "self", 0, 0),
+        ("decoder.layers.0.self_attn", "self", 1, 1),
+        ("decoder.layers.0.multihead_attn", "cross", 0, 1),
+    ]
+
+
+def test_a_look_at_a_module_with_bad_input() -> None:
+    with pytest.raises(RegardError, match=r"a text needs tokenizer="):
+        regard.look(nn.Linear(2, 2), "a text")
+    with pytest.raises(RegardError, match="no attention was observed in Linear"):
+        regard.look(nn.Linear(2, 2), torch.zeros(1, 2))
+    q = torch.zeros(1, 1, 5000, 1)
+    module = type(
+        "Long", (nn.Module,), {"forward": lambda self, x: F.scaled_dot_product_attention(x, x, x)}
+    )()
+    with pytest.raises(
+        RegardError, match="at most 20,000,000 attention weights here, not 25,000,000"
+    ):
+        regard.look(module, q)
 
 
 def test_what_a_run_gives_says_what_it_is(trained: Path) -> None:
