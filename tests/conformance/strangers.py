@@ -112,7 +112,7 @@ class Letters(nn.Module):
 
 
 class Einops(nn.Module):
-    """Self- or cross-attention with Boolean masks of keys, True for words that may be seen."""
+    """Self- or cross-attention by einsum, with masks of keys (b, j), True for words to be seen."""
 
     def __init__(self, dim, heads=3, dim_head=4, dropout=0.0):
         super().__init__()
@@ -123,17 +123,14 @@ class Einops(nn.Module):
         self.to_out = nn.Linear(heads * dim_head, dim)
 
     def forward(self, x, context=None, mask=None):
-        from einops import rearrange
-
         context = x if context is None else context
         q, (k, v) = self.to_q(x), self.to_kv(context).chunk(2, dim=-1)
-        q, k, v = (rearrange(t, "b n (h d) -> b h n d", h=self.heads) for t in (q, k, v))
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k, v))
         dots = torch.einsum("b h i d, b h j d -> b h i j", q, k) * self.scale
         if mask is not None:
-            mask = rearrange(mask, "b j -> b 1 1 j")
-            dots = dots.masked_fill(~mask, -torch.finfo(dots.dtype).max)
+            dots = dots.masked_fill(~mask[:, None, None, :], -torch.finfo(dots.dtype).max)
         out = torch.einsum("b h i j, b h j d -> b h i d", self.dropout(dots.softmax(-1)), v)
-        return self.to_out(rearrange(out, "b h n d -> b n (h d)"))
+        return self.to_out(out.transpose(1, 2).flatten(2))
 
 
 class TimeFirst(nn.Module):
