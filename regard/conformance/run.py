@@ -176,7 +176,7 @@ def find(spec: str, corrections: Mapping[str, str] | None = None) -> Subject:
     >>> find("sparsemax").name
     'sparsemax'
     """
-    if is_part(spec) or DOTTED.fullmatch(spec):
+    if is_part(spec) or (spec not in LAYERS and DOTTED.fullmatch(spec)):
         thing = load_object(spec) if is_part(spec) else imported(spec)
         return layer_of(thing, spec, corrections) if corrections else subject_of(thing, spec)
     if corrections:

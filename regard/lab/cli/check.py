@@ -61,7 +61,7 @@ def check(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check your own score, mask, normaliser or layer, or one of any package.
+    """Check a score, mask, normaliser, or a layer of any package.
 
     Tests every law, then measures time and memory. A ✗ shows the measured value and what the law
     requires. The file is executed like an import. Exit code 1 if a law fails.

@@ -27,7 +27,7 @@ COMMANDS = {
     "compare": "Train models with several seeds and test which one is better.",
     "ranks": "Compare the same arms over several data sets.",
     "job": "Run one job of a comparison, as compare --jobs prints it.",
-    "check": "Check your own score, mask, normaliser or layer.",
+    "check": "Check a score, mask, normaliser, or a layer of any package.",
     "suggest": "Name the method that suits your labelled texts.",
     "init": "Write a commented configuration file for your data.",
     "train": "Train a model on a task and evaluate it on the test split.",
