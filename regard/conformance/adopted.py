@@ -16,7 +16,7 @@ from regard.conformance.adapters import (
     STEPS,
     Layer,
 )
-from regard.conformance.conventions import BOTH, KEYS, PAIRS, Form
+from regard.conformance.conventions import ADDITIVE, BOTH, KEYS, PAIRS, Form
 from regard.conformance.law import InapplicableError
 from regard.core.errors import RegardError
 from regard.core.plugins import one_line
@@ -226,6 +226,9 @@ class Adopted(Layer):
                 return {**self._masks(x, rest, across=across), self.roles["causal"]: True}
             elif self.modes != (True,) or not bool(table[:, :, 0].all()):  # else padding is later
                 raise InapplicableError(f"it takes no mask of {what}")
+        for name, table in tables.items():
+            if forms[name].meaning == ADDITIVE and not bool(table.any(-1).all()):
+                raise InapplicableError("an additive mask, of numbers of the caller, hides not all")
         return {name: forms[name].write(table, self.heads, x.dtype)
                 for name, table in tables.items()}  # fmt: skip
 
