@@ -1,7 +1,6 @@
 """The interface of a layer for the laws, and its adapter of regard's own layers."""
 
 import contextlib
-import copy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
@@ -134,7 +133,7 @@ class Regard(Layer):
         self.one_attention = type(module) is MultiHeadAttention  # a subclass may do anything
         self.positions = not self.one_attention or uses_positions(module)
         self.ordered = bool(getattr(module, "ordered", False))
-        self.dtype = precision(module, self.call, self.width)
+        self.dtype = precision(self.build, self.call, self.width)
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         return self.make(dropout=dropout) if dropout else self.make()
@@ -283,9 +282,11 @@ class _Downcasts(TorchDispatchMode):
         return result
 
 
-def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> torch.dtype:
+def precision(
+    build: Callable[[], nn.Module], call: Callable[..., Tensor], width: int
+) -> torch.dtype:
     """Return float32 if a module in float64 computes in float32 somewhere, or else float64."""
-    single, module = copy.deepcopy(module).float().eval(), module.double().eval()
+    module = build().double().eval()
     mode = _Downcasts()  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         x = torch.randn(1, 3, width, dtype=torch.float64)
@@ -295,6 +296,6 @@ def precision(module: nn.Module, call: Callable[..., Tensor], width: int) -> tor
                 call(module, x)
         except Exception:  # a module that runs in no dtype is reported by the laws
             with contextlib.suppress(Exception):
-                call(single, x.float())
+                call(build().float().eval(), x.float())
                 return torch.float32
     return torch.float32 if mode.found else torch.float64

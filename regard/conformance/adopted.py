@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from regard.attention import Mask, Packing
@@ -327,11 +328,6 @@ def copied(module: nn.Module) -> nn.Module:
         if isinstance(value, Tensor) and not value.is_leaf
     }
     return copy.deepcopy(module, kept_results)
-
-
-def is_lazy(parameter: object) -> bool:
-    """Return whether a parameter has no shape yet."""
-    return isinstance(parameter, nn.parameter.UninitializedParameter)
 
 
 def of_memory(name: str) -> bool:

@@ -40,6 +40,7 @@ from regard.conformance.conventions import (
     Form,
     parsed,
 )
+from regard.conformance.law import LONG
 from regard.conformance.subjects import nudge
 from regard.core.errors import RegardError, look_up
 from regard.core.plugins import one_line
@@ -85,8 +86,8 @@ def adopt(
     float64
     """
     make = Maker(thing)
-    adopted = Adopted(make, make.named, name or make.name)
     module = make()
+    adopted = Adopted(make, make.named, name or make.name)
     adopted.source = make.source
     if callable(call):
         adopted.function = call
@@ -100,7 +101,8 @@ def adopt(
     adopted.casts = not any(base.__module__.startswith("keras.") for base in type(module).__mro__)
     adopted.heads = heads or size_of(module, "heads") or 1
     settle(adopted, module, width, batch_first)
-    adopted.longest = size_of(module, "length") or None
+    if isinstance(thing, nn.Module):
+        must_be_independent(adopted, thing, module)
     leaves = {type(part) for part in module.modules() if not [*part.children()]}
     adopted.one_attention = not adopted.embeds and all(
         issubclass(kind, nn.Linear | nn.Dropout | nn.Identity) or kind is type(module)
@@ -122,9 +124,28 @@ def adopt(
     if adopted.modes == (False,) and (PAIRS in adopted.can or "causal" in adopted.roles):
         adopted.modes = (False, True)
     probe.find_memory()
+    adopted.longest = probe.longest(size_of(module, "length") or max(LONG))
     adopted.positions = probe.uses_positions()
-    adopted.dtype = precision(copied(adopted.build()), adopted.call, adopted.width)
+    adopted.dtype = precision(adopted.build, adopted.call, adopted.width)
     return adopted
+
+
+def must_be_independent(adopted: Adopted, original: nn.Module, module: nn.Module) -> None:
+    """Raise an error if a copy calls modules of the original, which a function in it holds."""
+    used: list[bool] = []
+    hooks = [part.register_forward_pre_hook(lambda *_: used.append(True))
+             for part in original.modules()]  # fmt: skip
+    try:
+        with torch.no_grad():
+            adopted.run(module, torch.zeros(1, 2, adopted.width), None, None)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if used:
+        raise RegardError(
+            f"a copy of {adopted.name} calls modules of the original, which a function in it "
+            "holds; name a class, or a function without arguments that builds it"
+        )
 
 
 class Maker:
@@ -138,7 +159,7 @@ class Maker:
         self.name = type(thing).__name__ if isinstance(thing, nn.Module) else str(
             getattr(thing, "__name__", "module")
         )  # fmt: skip
-        self.source = self.name
+        self.source = ""  # an instance, by the name of its variable
         self.parameters: Mapping[str, inspect.Parameter] = {}
         if isinstance(thing, type):
             self.parameters = merged(thing, "__init__")
@@ -170,11 +191,13 @@ class Maker:
             arguments = ", ".join(map(str, self.parameters.values()))
             raise RegardError(
                 f"{self.name}({arguments}) cannot be built as {self.name}({written}): "
-                f"{one_line(error)}; name an instance instead, or adopt(lambda: {self.name}(…))"
+                f"{one_line(error)}; name an instance instead: mine = {self.name}(…)"
             ) from error
         if not isinstance(module, nn.Module):
             raise RegardError(f"{self.name} made {type(module).__name__}, not an nn.Module")
         self.source = f"{self.name}({written})"
+        if self.name == "<lambda>":
+            self.name, self.source = type(module).__name__, ""
         return module if dropout else with_dropout(module, 0.0)
 
 
@@ -219,9 +242,9 @@ def find_roles(adopted: Adopted, module: nn.Module, asked: Mapping[str, str]) ->
         if not is_mask(word):
             own = ", ".join(map(str, parameters.values()))
             raise RegardError(
-                f"{adopted.name} is called as forward({own}), and {word} has no known role; name "
-                "it, adopt(module, keys=…), or give call=, a function call(module, x, memory, "
-                "allowed)"
+                f"{adopted.name} is called as forward({own}), and {word} has no known role; say "
+                f"which: keys={word}, values={word} or memory={word} on the command line, or "
+                f"adopt(module, keys={word!r}); or give call=, call(module, x, memory, allowed)"
             )
         adopted.fixed[word] = None
     if "decoder_input_ids" in parameters:
@@ -338,6 +361,20 @@ class Probe:
         return found is not None and bool(
             found[~allowed & others].max() < 1e-3 * found[allowed & others].max()
         )
+
+    def longest(self, most: int) -> int | None:
+        """Return the longest text that the module takes; None for as long as those of the laws."""
+
+        def takes(n: int) -> bool:
+            return self.output(torch.randn(1, n, self.adopted.width)) is not None
+
+        least, most = N, min(most, max(LONG)) + 1
+        if takes(most - 1):
+            return None if most > max(LONG) else most - 1
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if takes(middle) else (least, middle)
+        return least
 
     def is_causal(self) -> bool:
         """Return whether, without masks, no word changes an earlier output."""

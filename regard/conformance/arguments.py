@@ -50,6 +50,7 @@ def memory(layer: Layer) -> Measurement:
         plain = layer.across(module, x, keys, None)
         if torch.equal(layer.across(module, x, tokens(layer, 2, m), None), plain):
             raise BrokenError(f"a memory of {m} words has no effect on {N} queries")
+        gaps += padded_memory(layer, module, x, keys)
         if not (layer.one_attention or layer.mechanism):
             continue  # its queries may attend to each other
         changed = x.clone()
@@ -58,6 +59,17 @@ def memory(layer: Layer) -> Measurement:
         what = "with a memory, other queries changed the output of a query"
         gaps.append(near(what, after, plain[:, :4], CLOSE))
     return worst(gaps, CLOSE)
+
+
+def padded_memory(layer: Layer, module: nn.Module, x: Tensor, keys: Tensor) -> list[float]:
+    """Return how much words of a memory that are padding change outputs; none if unsupported."""
+    m = keys.shape[1]
+    other, valid = keys.clone(), torch.tensor([m - 2, m])
+    other[0, m - 2 :] = torch.randn_like(other[0, m - 2 :])
+    with contextlib.suppress(InapplicableError):  # it takes no mask of a memory
+        plain, changed = (layer.across(module, x, words, valid) for words in (keys, other))
+        return [near("padding of the memory changed an output", changed, plain, CLOSE)]
+    return []
 
 
 def mask(layer: Layer, n: int = N, words: Sequence[int] = range(N)) -> Measurement:

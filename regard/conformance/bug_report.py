@@ -4,6 +4,7 @@ The program needs torch and the layer's package alone. It has the smallest text 
 and is run once before it is written, so that the report has what it printed.
 """
 
+import contextlib
 import importlib.metadata
 import inspect
 import platform
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from regard.conformance.adapters import Layer
 from regard.conformance.adopted import Adopted, of_memory
@@ -189,13 +191,11 @@ def program(
     """Return the text of a program that prints the largest difference of a check."""
     source = textwrap.dedent(inspect.getsource(check))
     source = source.replace(": Call", "").replace(": Tensor", "").replace(" -> Tensor", "")
-    dtype = str(layer.dtype)
+    dtype, name = str(layer.dtype), module.rpartition(" ")[2]
+    lazy = any(map(is_lazy, layer.make().parameters()))
     return (
         "import math\n\nimport torch\nfrom torch.utils._pytree import tree_leaves\n\n"
-        f"{module}\n\ntorch.manual_seed(0)\n"
-        f"module = {layer.source}.to({dtype}).eval()\n"
-        "for parameter in module.parameters():\n"
-        "    torch.nn.init.normal_(parameter, std=0.3)\n\n\n"
+        f"{module}\n\n\n"
         "def call(x, valid=None, causal=False):\n"
         "    allowed = torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool)\n"
         "    allowed = allowed.tril() if causal else allowed\n"
@@ -207,7 +207,11 @@ def program(
         "    found = [y for y in tree_leaves(answer) if torch.is_floating_point(y)]\n"
         f"    return found[{layer.place}]{'' if layer.batch_first else '.transpose(0, 1)'}\n\n\n"
         f"{source}\n\n"
+        f"torch.manual_seed(0)\nmodule = {layer.source or name}.to({dtype}).eval()\n"
         f"x = torch.randn(1, {words}, {layer.width}, dtype={dtype})\n"
+        f"{'call(x)  # makes its parameters' + chr(10) if lazy else ''}"
+        "for parameter in module.parameters():\n"
+        "    torch.nn.init.normal_(parameter, std=0.3)\n"
         f"print({check.__name__}(call, x).abs().max().item())  # 0 expected\n"
     )
 
@@ -265,6 +269,8 @@ def run(text: str, folder: Path) -> str:
         done = subprocess.run(  # noqa: S603
             [sys.executable, path], capture_output=True, text=True, timeout=SECONDS
         )
-    lines = (done.stdout if not done.returncode else done.stderr).strip().splitlines()
+    lines = done.stdout.strip().splitlines()
     last = lines[-1] if lines else ""
-    return "" if last == "0.0" else last
+    with contextlib.suppress(ValueError):  # an error of another kind
+        return last if float(last) != 0.0 else ""
+    return ""

@@ -1,6 +1,5 @@
 """Laws of layers and models."""
 
-import copy
 import math
 
 import torch
@@ -117,7 +116,7 @@ def large_words(layer: Layer) -> Measurement:
     whole = layer.call(module, x, valid, future=not layer.modes[0])
     for i, size in enumerate(valid):
         alone = layer.call(module, x[i : i + 1, :size], future=not layer.modes[0])
-        what = "padding changed the output of words of size 1e6; hide keys by -inf, not by a number"
+        what = "with words of size 1e6 (hide them by -inf, not a number) padding changed an output"
         gaps.append(near(what, whole[i : i + 1, :size], alone, CLOSE))
     return worst(gaps, CLOSE)
 
@@ -302,6 +301,13 @@ def inference(layer: Layer) -> Measurement:
     return worst(gaps, CLOSE)
 
 
+def _again(layer: Layer, module: nn.Module) -> nn.Module:
+    """Return another module in the layer's dtype with the same parameters and buffers."""
+    other = layer.build().to(layer.dtype).train(module.training)
+    other.load_state_dict(module.state_dict(), strict=False)  # a call may make buffers
+    return other
+
+
 def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
     """Return the law that results in a dtype are close to float64, with finite gradients."""
     name = str(dtype).removeprefix("torch.")
@@ -311,7 +317,7 @@ def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
             raise InapplicableError("it has a dtype of its own, which module.to() does not change")
         module, (valid, batch) = build(layer, dtype=dtype), sizes_of(layer)
         reference, x, gaps = (
-            copy.deepcopy(module).to(layer.dtype),
+            _again(layer, module),
             tokens(layer, batch, dtype=dtype),
             [],
         )

@@ -204,3 +204,52 @@ def test_planted_bugs_with_other_signatures(bug):
 @pytest.mark.parametrize("kind", planted_elsewhere.RIGHT, ids=lambda kind: kind.__name__)
 def test_right_modules_with_other_signatures(kind):
     assert planted_elsewhere.failures(kind) == {}
+
+
+class Short(strangers.Small):
+    """Takes at most 64 words."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = self.bias[:64, :64]
+
+
+def test_a_longest_text_is_no_fault():
+    layer = adopt(Short())
+    assert layer.longest == 64
+    assert not [v for v in conform(Short()) if v.outcome == "fails"]
+    assert adopt(strangers.Small()).longest is None
+
+
+class Holding(nn.Module):
+    """Holds its layer in a function, as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 12)
+        self.apply_layer = lambda x: self.layer(x)
+
+    def forward(self, x):
+        return self.apply_layer(x)
+
+
+def test_a_copy_that_uses_the_original_is_refused():
+    with pytest.raises(RegardError, match="a copy of Holding calls modules of the original"):
+        adopt(Holding())
+    built = adopt(lambda: Holding())
+    assert str(built).startswith("Holding: forward(x=x)")
+    assert not [v for v in conform(built, long=False) if v.outcome == "fails"]
+
+
+class ForgetsContext(strangers.Einops):
+    """Does not read the mask of a context."""
+
+    def forward(self, x, context=None, mask=None):
+        return super().forward(x, context, mask if context is None else None)
+
+
+def test_padding_of_a_memory_is_padding():
+    found = {v.law for v in conform(ForgetsContext(12), long=False) if v.outcome == "fails"}
+    assert "memory" in found
+    right = {v.law for v in conform(strangers.Einops(12), long=False) if v.outcome == "fails"}
+    assert "memory" not in right

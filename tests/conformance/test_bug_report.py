@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -94,3 +95,18 @@ def test_what_has_no_program_says_the_command():
         "",
     )
     assert bug_report(layer, LAWS["layer"], [], "") == "Letters: no law fails.\n"
+
+
+def test_lazy_modules_and_instances_have_a_program():
+    what = f"{BOOK}:Book"
+    text, printed = reproduction(find(what), "sees nothing", what)
+    assert "call(x)  # makes its parameters" in text
+    assert float(printed) > 0.01
+
+
+def test_an_instance_is_made_by_its_name(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(Path(BOOK).read_text() + "\n\nmine = Annotated(3, 12)\n")
+    text, printed = reproduction(find(f"{file}:mine"), "large words", f"{file}:mine")
+    assert "module = mine.to(torch.float64).eval()" in text
+    assert float(printed) > 1.0

@@ -84,7 +84,7 @@ def test_a_model_of_ones_own_is_trained_opened_compared_and_checked(tmp_path: Pa
     assert subject is not None
     assert [v for v in conform(subject) if v.outcome == "fails"] == []
     with pytest.raises(
-        RegardError, match="Bag needs settings, vectors, which nobody gives; name a ModelEntry"
+        RegardError, match="Bag needs settings, vectors, which has no default; name a ModelEntry"
     ):
         runs.start(tmp_path / "other", "classification", f"{EXAMPLES / 'my_model.py'}:Bag", TINY)
 

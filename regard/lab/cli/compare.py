@@ -354,7 +354,11 @@ def show_comparison(comparison: "Comparison") -> None:
         for name, chosen in best_settings(tuning).items():
             say(f"best settings of {name}: {chosen}")
     if not comparison.verdicts:
-        say(f"nothing to compare with: the reference {comparison.reference} has no result")
+        finished = [result.arm.name for result in comparison.arms]
+        says = f"the reference {comparison.reference} has no result"
+        if comparison.reference in finished:
+            says = f"no arm besides {comparison.reference} has a result"
+        say(f"nothing to compare: {says}")
     models = models_of(comparison.task) if comparison.task in TASKS else {}
     baselines = [name for name, entry in models.items() if entry.baseline]
     if baselines and not any(result.arm.model in baselines for result in comparison.arms):

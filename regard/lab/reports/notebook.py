@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from regard.analysis.layer_attention import LayerAttention, at_most, looked
 from regard.analysis.record import record
@@ -107,14 +108,19 @@ def _observed(
             inputs["decoder_input_ids"] = torch.full_like(inputs["input_ids"][:, :1], start)
             asking = asking or name([start])
         tokens = tokens or name(inputs["input_ids"][0].tolist())
+    words = inputs if isinstance(inputs, Mapping) else {}
+    values = () if words else inputs if isinstance(inputs, tuple | list) else (inputs,)
+    with torch.no_grad(), evaluation_mode(model):
+        if any(map(is_lazy, model.parameters())):
+            model(*values, **words)  # makes its parameters
     with torch.no_grad(), evaluation_mode(model), record(model) as recording, at_most(MOST):
-        if isinstance(inputs, Mapping):
-            model(**inputs)
-        else:
-            model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
+        model(*values, **words)
         layers = looked(recording, ())
     if not layers:
         raise RegardError(f"no attention was observed in {type(model).__name__}")
+    sizes = {size for layer in layers for size in layer.weights.shape[1:]}
+    if wrong := [names for names in (tokens, asking) if names and len(names) not in sizes]:
+        raise RegardError(f"{len(wrong[0])} names for {', '.join(map(str, sorted(sizes)))} tokens")
     layers = [_named(layer, tokens, asking) for layer in layers]
     return {"text": " ".join(tokens or layers[0].tokens), **pack_below(with_rollout(layers), ROOM)}
 

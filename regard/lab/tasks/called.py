@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.special import logit
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from regard.core.errors import RegardError
 from regard.core.plugins import a
@@ -50,6 +51,9 @@ class Called(nn.Module):
                 f"name them as one of {', '.join(sorted(known))}, or give them a default"
             )
         self.inner = inner
+        if any(map(is_lazy, inner.parameters())):  # the optimizer needs them
+            with torch.no_grad():
+                self(torch.ones(1, 8, dtype=torch.long))
 
     def forward(
         self, tokens: Int[Tensor, "batch tokens"], lengths: Int[Tensor, " batch"] | None = None

@@ -25,7 +25,10 @@ from regard.lab.tasks.baseline_settings import NoSettings
 from regard.lab.tasks.models import ModelEntry
 
 #: Names of parameters that take the number of tokens, and the number of labels or tags.
-VOCABULARY = "vocabulary", "vocab", "vocab_size", "vocabulary_size", "n_vocab", "num_embeddings"
+VOCABULARY = (
+    "vocabulary", "vocab", "vocab_size", "vocabulary_size", "num_tokens", "n_vocab",
+    "num_embeddings",
+)  # fmt: skip
 LABELS = "labels", "num_labels", "n_labels", "classes", "num_classes", "n_classes", "num_outputs"
 PLACES = ("{train}", "{validation}", "{test}", "{out}", "{seed}", "{minutes}")
 WAYS = (
@@ -138,7 +141,7 @@ def entry_of(name: str, thing: Any) -> ModelEntry:
         raise RegardError(f"{name}() returns {a(type(made).__name__)}, not an estimator; {WAYS}")
     sizes = needed if not any(sizes) and len(needed) == 2 else sizes
     if left := [key for key in needed if key not in sizes]:
-        raise RegardError(f"{name} needs {', '.join(left)}, which nobody gives; {WAYS}")
+        raise RegardError(f"{name} needs {', '.join(left)}, which has no default; {WAYS}")
     plain = {key: x for key, x in usual.items() if isinstance(x, bool | int | float | str)}
     fields: dict[str, Any] = {key: (type(x), x) for key, x in plain.items() if key not in sizes}
     own = {} if name.startswith(MEMORY) else fields  # another process does not know them

@@ -342,3 +342,21 @@ def test_a_comparison_shows_its_table_whatever_its_arms_are_called(tmp_path: Pat
 def test_what_has_no_picture_says_so() -> None:
     with pytest.raises(RegardError, match="list has no HTML view"):
         regard.html([])
+
+
+class Lazy(nn.Module):
+    """Attention whose projections are made by the first call, as in d2l.ai."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ask, self.key = nn.LazyLinear(4), nn.LazyLinear(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.ask(x) @ self.key(x).mT).softmax(-1) @ x
+
+
+def test_a_lazy_module_is_looked_at_and_names_must_fit() -> None:
+    seen = regard.look(Lazy(), torch.randn(1, 3, 6), tokens=["a", "b", "c"])
+    assert seen.look["text"] == "a b c"
+    with pytest.raises(RegardError, match="2 names for 3 tokens"):
+        regard.look(Lazy(), torch.randn(1, 3, 6), tokens=["a", "b"])

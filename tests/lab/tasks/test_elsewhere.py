@@ -172,7 +172,7 @@ def test_a_language_model_returns_logits_of_words(nets: str, tmp_path: Path) -> 
 def test_what_is_no_model_says_what_is_one() -> None:
     for thing, says in (
         (nn.Linear(2, 2), "is built already, not once a seed; name a ModelEntry, a class"),
-        (lambda one, two, three: None, "needs one, two, three, which nobody gives"),
+        (lambda one, two, three: None, "needs one, two, three, which has no default"),
         (lambda: 3, r"returns an int, not an estimator; name"),
         (lambda: 1 / 0, r"does not run: ZeroDivisionError"),
         (3, "an int, cannot be called; name"),
@@ -257,3 +257,19 @@ def test_a_run_of_an_estimator_in_a_file_opens_in_a_later_process(
     path.write_text(path.read_text() + "# edited\n")
     with pytest.raises(RegardError, match="a Python file that you have not trained with"):
         runs.load(tmp_path / "run")
+
+
+class Lazy(nn.Module):
+    """A bag of words whose last layer is made by the first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(9, 4), nn.LazyLinear(2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        output: Tensor = self.head(self.embed(ids).mean(1))
+        return output
+
+
+def test_lazy_layers_are_made_before_the_optimizer() -> None:
+    assert sum(p.numel() for p in Called(Lazy()).parameters()) == 9 * 4 + 4 * 2 + 2

@@ -30,6 +30,7 @@ from regard.lab.labs.replications.outcomes import (
     fails,
     member,
     over_seeds,
+    same,
     solves,
 )
 from regard.lab.studies.arms import Arm
@@ -114,7 +115,7 @@ HYBRID = member(
                 better("1 of 4", "none"), ("1 of 4", "none")),
         Finding("one layer of full attention in four recalls as much as four", "Wang et al. 2025 "
                 "(2507.06457)", "little gain beyond one in three to six",
-                better("all", "1 of 4"), ("all", "1 of 4")),
+                same("all", "1 of 4"), ("all", "1 of 4")),
     ],
     pairs=[("all", "1 of 4")],
     differs="72 models of 340 million and 1.3 billion there; 4 layers of width {width} here",

@@ -220,7 +220,7 @@ def better(a: str, b: str, *, at_budget: bool = False) -> Judge:
         if same:
             return EQUAL if at_budget or all(arm["trained"] for arm in arms) else UNTRAINED
         if not p < 0.05:
-            return UNDECIDED
+            return UNDECIDED if at_budget or any(arm["trained"] for arm in arms) else UNTRAINED
         loser = b if gap > 0 else a
         stuck = {TRIVIAL, ONE_LABEL} & {*result.arm(loser).get("ended", ())}
         if stuck or not (at_budget or settled(result, loser, abs(gap))):

@@ -101,6 +101,17 @@ def test_equivalent_arms_are_a_verdict_of_their_own() -> None:
     rising = [arm("a", 0.5), arm("b", 0.5, trained=False)]
     assert better("a", "b")(result(rising, [same])) == UNTRAINED
     assert better("a", "b", at_budget=True)(result(rising, [same])) == EQUAL
+    both = [arm("a", 0.5, trained=False), arm("b", 0.5, trained=False)]
+    close = {**verdict("a", "b", 0.002, 0.8), "verdict": "undecided"}
+    assert better("a", "b")(result(rising, [close])) == UNDECIDED
+    assert better("a", "b")(result(both, [close])) == UNTRAINED, "more seeds decide nothing"
+
+
+def test_a_hybrid_that_recalls_less_disagrees() -> None:
+    arms = [arm("none", 0.2), arm("1 of 4", 0.24), arm("2 of 4", 0.5), arm("all", 1.0)]
+    verdicts = [verdict("1 of 4", "none", 0.04, 0.01), verdict("all", "1 of 4", 0.76, 0.001)]
+    told, _ = outcomes(findings.HYBRID, arms, verdicts)
+    assert [one["verdict"] for one in told] == [AGREES, DISAGREES]
 
 
 def test_the_worst_of_several_statements_decides() -> None:
@@ -173,7 +184,7 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
             "verdicts": [verdict("delta", "linear", 0.4, 0.01)],
         },
     )
-    assert asked(rising) == {"2 layers", "linear", "retention"}
+    assert asked(rising) == set(), "more seeds decide nothing"
     page = findings.RECALL.lab.page
     assert page
     described = findings.RECALL.lab.findings(seen).described(page)
