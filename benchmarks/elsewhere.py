@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
@@ -36,8 +37,7 @@ Make = Callable[[], Any]
 
 def transformers_model(kind: str, **more: Any) -> Any:
     """Return a small model of transformers with random weights."""
-    import transformers
-
+    transformers = import_module("transformers")
     model = getattr(transformers, kind)
     config = getattr(transformers, model.config_class.__name__)
     return model(config(**{**SMALL, **more}))
@@ -45,14 +45,10 @@ def transformers_model(kind: str, **more: Any) -> Any:
 
 def transformers_layer(path: str, config: str, *index: Any, **more: Any) -> Any:
     """Return a layer of a model of transformers."""
-    import importlib
-
-    import transformers
-
     home, _, name = path.rpartition(".")
-    settings = getattr(transformers, config)(**{**SMALL, **more})
+    settings = getattr(import_module("transformers"), config)(**{**SMALL, **more})
     settings._attn_implementation = "eager"
-    return getattr(importlib.import_module(f"transformers.models.{home}"), name)(settings, *index)
+    return getattr(import_module(f"transformers.models.{home}"), name)(settings, *index)
 
 
 def complete_torchvision() -> Any:
@@ -68,9 +64,7 @@ def of(package: str, name: str, *given: Any, **settings: Any) -> Make:
     """Return a function that imports a class and builds it; without settings, the class."""
 
     def make() -> Any:
-        import importlib
-
-        kind = getattr(importlib.import_module(package), name)
+        kind = getattr(import_module(package), name)
         return kind(*given, **settings) if given or settings else kind
 
     return make
@@ -78,7 +72,7 @@ def of(package: str, name: str, *given: Any, **settings: Any) -> Make:
 
 def stack(kind: str, **more: Any) -> Any:
     """Return layers of x_transformers."""
-    import x_transformers  # type: ignore[import-untyped]
+    x_transformers = import_module("x_transformers")
 
     return getattr(x_transformers, kind)(dim=W, depth=2, heads=H, attn_dim_head=8, **more)
 
@@ -89,8 +83,7 @@ def _itself(thing: Any) -> Any:
 
 def wrapper(kind: str, layers: str) -> Any:
     """Return a network of x_transformers."""
-    import x_transformers
-
+    x_transformers = import_module("x_transformers")
     if kind == "TransformerWrapper":
         return x_transformers.TransformerWrapper(
             num_tokens=30, max_seq_len=640, attn_layers=stack(layers)
