@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -23,6 +24,7 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 import torch
 from torch import nn
 
+from regard.analysis.record import record
 from regard.conformance import adopt, conform
 from tests.conformance import strangers
 
@@ -160,17 +162,29 @@ def row(name: str, make: Make) -> list[str]:
     try:
         thing = make()
     except ImportError as error:
-        return [name, f"not installed: {error.name}", "", "", "", ""]
+        return [name, f"not installed: {error.name}", "", "", "", "", ""]
     try:
         layer = adopt(thing, call=of_a_list if name in LISTS else "")
     except Exception as error:
-        return [name, f"refused: {error}", "", "", "", ""]
+        return [name, f"refused: {error}", "", "", "", "", ""]
     verdicts = conform(layer)
     counted = [sum(v.outcome == outcome for v in verdicts)
                for outcome in ("holds", "fails", "does not apply")]  # fmt: skip
+    module, x = layer.build().eval(), torch.randn(2, 5, layer.width)
+    with torch.no_grad(), record(module) as recording:
+        layer.call(module, x)
+    seen = ", ".join(f"{count} × {kind}" for kind, count in Counter(
+        getattr(one, "seen", "own") for _, one in recording.layers).items())  # fmt: skip
     broken = "; ".join(f"{v.law}: {v.message}" for v in verdicts if v.outcome == "fails")
     called = str(layer).partition(": ")[2]
-    return [name, called, *map(str, counted), broken, f"{time.perf_counter() - begin:.0f}"]
+    return [
+        name,
+        called,
+        seen or "none",
+        *map(str, counted),
+        broken,
+        f"{time.perf_counter() - begin:.0f}",
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -181,8 +195,8 @@ def main(arguments: list[str] | None = None) -> int:
     library = complete_torchvision()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print("| layer | called | hold | fail | – | broken laws | s |")
-    print("|---|---|--:|--:|--:|---|--:|")
+    print("| layer | called | observed | hold | fail | – | broken laws | s |")
+    print("|---|---|---|--:|--:|--:|---|--:|")
     for name, make in LAYERS.items():
         if name.startswith(options.only):
             print("| " + " | ".join(cell.replace("|", "\\|") for cell in row(name, make)) + " |",
