@@ -15,7 +15,7 @@ from regard.lab.tasks import unit_of
 
 KINDS = {
     "attention": "attention arm",
-    "network": "network without attention",
+    "network": "other network",
     "baseline": "baseline",
 }
 

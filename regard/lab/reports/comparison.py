@@ -240,7 +240,7 @@ def _forest(story: Story) -> Html:
 
 
 LEGEND = (
-    "Blue circles: models with attention; green diamonds: networks without attention; orange "
+    "Blue circles: models with attention; green diamonds: other networks; orange "
     "squares: baselines without a network. A hollow mark means that training did not converge. "
     "Time: training of one seed, excluding the run that init= continues. MFLOP: one forward pass "
     "over a text of median length."
