@@ -5,6 +5,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -70,8 +71,7 @@ class Adopted(Layer):
             raise InapplicableError("it is not one attention with a dropout setting")
 
     def takes(self, name: str) -> bool:
-        known = name in self.roles or (name == "packing" and "packing" in self.roles)
-        return known and name in ("positions", "packing") and self.one_attention
+        return name in ("positions", "packing") and name in self.roles and self.one_attention
 
     def call(
         self,
@@ -133,11 +133,10 @@ class Adopted(Layer):
         cache = self.roles.get("cache")
         if not cache or self.modes != (True,) or self.function or not self.batch_first:
             raise InapplicableError("the layer has no cache")
-        whole = "return_hiddens" in parameters_of(module)  # x-transformers: of the full text
-        use, past, start, parts = (
-            {key: True for key in ("use_cache", "return_hiddens")
-             if key in parameters_of(module)}, None, 0, list[Tensor](),
-        )  # fmt: skip
+        flags = ("use_cache", "return_hiddens")
+        use = {key: True for key in flags if key in parameters_of(module)}
+        whole = "return_hiddens" in use  # x-transformers: of the full text
+        past, start, parts = None, 0, list[Tensor]()
         for size in [sizes[0], *[1] * sum(sizes[1:])] if whole else sizes:
             at = slice(start, start := start + size)
             shown = x[:, :start] if whole else x[:, at]
@@ -172,7 +171,6 @@ class Adopted(Layer):
         *,
         weights: bool = False,
         positions: Tensor | None = None,
-        causal: bool = False,
         given: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call the module for queries (b, n, width) and allowed pairs (b, n, m)."""
@@ -195,8 +193,6 @@ class Adopted(Layer):
             values[self.roles["weights"]] = weights
         if isinstance(positions, Tensor):
             values[self.roles["positions"]] = positions[None] if positions.ndim < 2 else positions
-        if causal:
-            values[self.roles["causal"]] = True
         if allowed is not None:
             values |= self._masks(x, allowed, across=memory is not None)
         values |= given or {}
@@ -301,10 +297,16 @@ def kinds(allowed: Tensor) -> dict[str, Tensor]:
 
 def parameters_of(module: nn.Module) -> Mapping[str, inspect.Parameter]:
     """Return the arguments of a call: of ``forward``, or of keras' ``call``."""
-    keras = any(base.__module__.startswith("keras.") for base in type(module).__mro__)
-    return merged(type(module), "call" if keras else "forward")
+    kind: Any = type(module)
+    return merged(kind, "call" if is_keras(module) else "forward")
 
 
+def is_keras(module: nn.Module) -> bool:
+    """Return whether a module is a layer or a model of keras."""
+    return any(base.__module__.startswith("keras.") for base in type(module).__mro__)
+
+
+@lru_cache(maxsize=64)  # the arguments are read at every call
 def merged(kind: type, method: str) -> Mapping[str, inspect.Parameter]:
     """Return the arguments of a method; those of its bases too, if it passes ``**kwargs`` on."""
     found: dict[str, inspect.Parameter] = {}

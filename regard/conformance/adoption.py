@@ -20,7 +20,15 @@ from regard.conformance.adapters import (
     precision,
     with_dropout,
 )
-from regard.conformance.adopted import Adopted, Call, copied, merged, of_memory, parameters_of
+from regard.conformance.adopted import (
+    Adopted,
+    Call,
+    copied,
+    is_keras,
+    merged,
+    of_memory,
+    parameters_of,
+)
 from regard.conformance.conventions import (
     ADDITIVE,
     BOTH,
@@ -98,7 +106,7 @@ def adopt(
             look_up(CONVENTIONS, call, "convention")
         asked = {"queries": queries, "keys": keys, "values": values, "memory": memory}
         find_roles(adopted, module, {role: word for role, word in asked.items() if word})
-    adopted.casts = not any(base.__module__.startswith("keras.") for base in type(module).__mro__)
+    adopted.casts = not is_keras(module)
     adopted.heads = heads or size_of(module, "heads") or 1
     settle(adopted, module, width, batch_first)
     if isinstance(thing, nn.Module):
@@ -203,8 +211,7 @@ class Maker:
 
 def has_default(parameter: inspect.Parameter) -> bool:
     """Return whether an argument may be left out."""
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return parameter.default is not inspect.Parameter.empty or parameter.kind in kinds
+    return parameter.default is not inspect.Parameter.empty
 
 
 def size_of(module: nn.Module, role: str) -> int:
@@ -277,15 +284,14 @@ def settle(adopted: Adopted, module: nn.Module, width: int, batch_first: bool | 
             adopted.embeds, x = embeds, torch.randn(BATCH, N, size)
             try:
                 with torch.no_grad():
-                    answer = adopted.run(module.eval(), x, None, None)
+                    tensors = adopted.tensors(adopted.run(module.eval(), x, None, None))
             except Exception as error:  # whatever a user's code raises
                 first = first or error
                 continue
-            found = [i for i, y in enumerate(adopted.tensors(answer))
-                     if y.ndim > 2 and y.shape[:2] == axes]  # fmt: skip
-            plain = [i for i in found if adopted.tensors(answer)[i].shape[-2:] != (N, N)]
+            found = [i for i, y in enumerate(tensors) if y.ndim > 2 and y.shape[:2] == axes]
+            plain = [i for i in found if tensors[i].shape[-2:] != (N, N)]
             if not found:
-                shapes = ", ".join(str(tuple(y.shape)) for y in adopted.tensors(answer))
+                shapes = ", ".join(str(tuple(y.shape)) for y in tensors)
                 first = first or RegardError(f"inputs {tuple(x.shape)} gave {shapes or 'none'}")
                 continue
             adopted.width, adopted.place = size, (plain or found)[0]
@@ -413,11 +419,11 @@ class Probe:
     def find_forms(self, given: Mapping[str, Form]) -> None:
         """Find the form of each mask of words."""
         adopted = self.adopted
-        for name, p in parameters_of(self.module).items():
+        for name in parameters_of(self.module):
             if name in given:
                 adopted.forms[name] = given[name]
                 continue
-            if not is_mask(name) or name in adopted.roles.values() or p.kind is p.VAR_KEYWORD:
+            if not is_mask(name) or name in adopted.roles.values():
                 continue
             stated = CONVENTIONS.get(adopted.convention, {}).get(name)
             if of_memory(name):

@@ -1,4 +1,4 @@
-"""How layers elsewhere are written: names of arguments and settings, and forms of masks."""
+"""Names of arguments and settings in other packages, and the forms of their masks."""
 
 import math
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ REGARD: Final = "a Mask of regard"
 
 @dataclass(frozen=True)
 class Form:
-    """How a mask is written: its meaning, and its shape in letters, as "b 1 1 m".
+    """The form of a mask: its meaning, and its shape in letters, as "b 1 1 m".
 
     b: texts, h: heads, n: queries, m: keys; "bh n m" joins texts and heads. ``lowest``: additive
     masks hide by the lowest number, not by −∞.

@@ -316,11 +316,8 @@ def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
         if not layer.casts:
             raise InapplicableError("it has a dtype of its own, which module.to() does not change")
         module, (valid, batch) = build(layer, dtype=dtype), sizes_of(layer)
-        reference, x, gaps = (
-            _again(layer, module),
-            tokens(layer, batch, dtype=dtype),
-            [],
-        )
+        reference, x = _again(layer, module), tokens(layer, batch, dtype=dtype)
+        gaps = []
         for is_causal in layer.modes:
             output = layer.call(module, x, valid, future=not is_causal)
             if output.dtype != dtype:

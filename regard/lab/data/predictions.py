@@ -43,7 +43,7 @@ def read_predictions(path: Path, *, blind: bool = False) -> list[PredictedRow]:
     """Return all rows of a .jsonl, .csv or .tsv file (plain or .gz), in order.
 
     A program that is ``blind`` has not seen the true labels, which are "" then, and may write its
-    answers as ``label``; that the file has JSON lines is told by its first character.
+    answers as ``label``; a file that begins with { has JSON lines.
 
     Raises, with file:line: a row without true label or prediction, or with values that are neither
     strings nor numbers; probabilities that are not numbers from 0 to 1, do not sum to 1 or lack a
