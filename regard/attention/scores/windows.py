@@ -12,7 +12,23 @@ NARROW = 8  # columns
 
 
 class WindowAcceleration(Acceleration):
-    """The acceleration of a `Window`."""
+    """The acceleration of a `Window`: column by column, 2 to 4 times faster on a processor."""
+
+    def fast_compare(
+        self,
+        score: "Window",  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared,
+        positions: Positions,
+    ) -> Tensor:
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        differences = (
+            q[..., :, None] - k[..., None, :]
+            for q, k in zip(queries.unbind(-1), keys.unbind(-1), strict=True)
+        )
+        squares = sum((x.square() for x in differences), start=queries.new_zeros(()))
+        return score.kernel(score.inverse_width.square() * squares)
 
     def numbers_per_pair(self, score: Score, keys: Prepared) -> int:
         # With few columns a compiled function is no faster, and compiling takes seconds.
@@ -65,12 +81,7 @@ class Window(Score):
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
-        # Column by column, which is 2 to 4 times faster than one tensor of all differences.
-        differences = (
-            q[..., :, None] - k[..., None, :]
-            for q, k in zip(queries.unbind(-1), keys.unbind(-1), strict=True)
-        )
-        squares = sum((x.square() for x in differences), start=queries.new_zeros(()))
+        squares = (queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1)
         return self.kernel(self.inverse_width.square() * squares)
 
     def kernel(self, squares: Tensor) -> Tensor:

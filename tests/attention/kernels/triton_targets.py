@@ -42,6 +42,7 @@ class Compiling:
         def launched(*arguments: Any, **constants: Any) -> None:
             names = list(inspect.signature(self.kernel.fn).parameters)
             given = dict(zip(names, arguments, strict=False))
+            constants.pop("num_warps")
             constants["IP"] = "tf32x3" if constants["DOT"] == kernels.tl.float32 else "ieee"
             signature = {n: signature_of(given[n]) if n in given else "constexpr" for n in names}
             fixed = {(names.index(n),): value for n, value in constants.items()}

@@ -24,6 +24,27 @@ HEAD = '''"""Written by regard from a score; delete it as you like."""
 import triton
 import triton.language as tl
 
+
+@triton.jit
+def reciprocal(x, IP: tl.constexpr):
+    if IP == "ieee":
+        return 1.0 / x
+    else:  # on a GPU one instruction, within one unit in the last place
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+
+
+@triton.jit
+def tanh(x, DOT: tl.constexpr, IP: tl.constexpr):
+    if DOT == tl.float32:
+        return 1.0 - 2.0 * reciprocal(1.0 + tl.exp(2.0 * x), IP)
+    else:  # within 2^-11, as the inputs
+        return tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+
+
 '''
 PARAMETERS = (
     "T, K, z, r, c, n, m, BR: tl.constexpr, BC: tl.constexpr, DOT: tl.constexpr, IP: tl.constexpr"
@@ -40,8 +61,8 @@ TEXT = {
     "minimum": "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
     "exp": "tl.exp({})", "log": "tl.log({})", "sqrt": "tl.sqrt({})", "rsqrt": "(1.0 / tl.sqrt({}))",
     "sin": "tl.sin({})", "cos": "tl.cos({})", "erf": "tl.erf({})", "abs": "tl.abs({})",
-    "floor": "tl.floor({})", "tanh": "(1.0 - 2.0 / (1.0 + tl.exp(2.0 * {0})))",
-    "sigmoid": "(1.0 / (1.0 + tl.exp(-{0})))", "relu": "tl.where({0} < 0.0, 0.0, {0})",
+    "floor": "tl.floor({})", "tanh": "tanh({}, DOT, IP)",
+    "sigmoid": "(0.5 + 0.5 * tanh(0.5 * {}, DOT, IP))", "relu": "tl.where({0} < 0.0, 0.0, {0})",
     "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
     "remainder": "((({0}) % ({1}) + ({1})) % ({1}))",
     "floordiv": "(({0} - (({0}) % ({1}) + ({1})) % ({1})) // ({1}))",
@@ -200,6 +221,9 @@ class Writer:
         """Compute a sum of products of rows' and columns' numbers; return whether it is one."""
         symbol = node.data[0]
         parts = factors(node.args[0])
+        # A factor of the whole sum is applied to it: it would round the numbers of the product.
+        whole_sum = [x for x in parts if symbol not in x.symbols]
+        parts = [x for x in parts if symbol in x.symbols]
         of_rows = [x for x in parts if "c" not in x.symbols]
         of_columns = [x for x in parts if "c" in x.symbols]
         if any("r" in x.symbols for x in of_columns) or not of_columns:
@@ -213,6 +237,10 @@ class Writer:
         two = self.factor(of_columns, Layout({"c": "c", symbol: down}), "[{}, BC]", symbol)
         self.write(f"{one} = tl.where({across}_in, {one}, 0.0)", 2)
         self.dot(total, one, two)
+        if whole_sum:
+            self.write(
+                " * ".join([f"{total} = {total}", *(self.name(x, self.top) for x in whole_sum)])
+            )
         self.top.names[id(node)] = total
         return True
 

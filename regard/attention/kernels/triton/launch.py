@@ -21,8 +21,8 @@ from regard.core.errors import RegardError
 
 #: Normalisers that the kernels compute, by name.
 KINDS = {"softmax": 0, "sparsemax": 1, "entmax15": 2}
-#: Rows and columns of a tile, and the widest values; not tuned on a GPU.
-BLOCK, WIDEST = 64, 256
+#: Rows and columns of a tile, its warps, and the widest values.
+BLOCK, WARPS, WIDEST = 64, 4, 256
 
 
 def refusal(call: Call) -> str | None:
@@ -130,6 +130,7 @@ class Launch:
             "PADDED": max(16, 1 << (width - 1).bit_length()),
             "BR": BLOCK,
             "BC": BLOCK,
+            "num_warps": WARPS,
             **precision(of, values.device),
         }
         return cls(job, values.contiguous(), contiguous, read, sizes or (1,), constants)
