@@ -142,8 +142,8 @@ class Mask:
         """Return for each block of queries × keys whether some pair may be allowed, and all are."""
         if self._reach is not None:
             return self._reach(rows, columns)
-        size = (len(rows.low), len(columns.low))
-        return Reach(torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.bool))
+        some = torch.ones(len(rows.low), len(columns.low), dtype=torch.bool, device="cpu")
+        return Reach(some, ~some)
 
     def must_fit(self, keys: int) -> None:
         """Raise a RegardError if the mask needs more keys than those at positions 0 … keys − 1."""
@@ -302,7 +302,7 @@ def extremes(numbers: Int[Tensor, "... n"], size: int) -> tuple[Tensor, Tensor]:
     (tensor([1, 1, 5]), tensor([3, 4, 5]))
     """
     if not numbers.numel():
-        zeros = torch.zeros(-(-numbers.shape[-1] // size), dtype=numbers.dtype)
+        zeros = torch.zeros(-(-numbers.shape[-1] // size), dtype=numbers.dtype, device="cpu")
         return zeros, zeros
     numbers = numbers.reshape(-1, numbers.shape[-1])
     low, high = numbers.amin(0).cpu(), numbers.amax(0).cpu()

@@ -114,7 +114,7 @@ def _seen(allows: Callable[[Tile], Tensor], rows: Tensor, columns: Tensor) -> Te
     for row in range(0, n, step):
         part = allows(Tile(slice(row, row + step), slice(None))).any(-2)
         seen = part if seen is None else seen | part
-    return torch.zeros(m, dtype=torch.bool) if seen is None else seen
+    return columns.new_zeros(m, dtype=torch.bool) if seen is None else seen
 
 
 def over_heads(positions: Tensor, heads: int | None) -> Tensor:

@@ -17,6 +17,7 @@ from regard.attention import (
     global_tokens,
     lengths,
     lengths_per_query,
+    named_mechanism,
     others,
     prefix,
     use,
@@ -273,3 +274,24 @@ def test_a_cache_may_be_shorter_than_the_texts_and_a_prefix_longer_than_all():
     assert torch.equal(
         attend(x, x, x, "dot", causal() | prefix(9)).output, attend(x, x, x, "dot").output
     )
+
+
+@pytest.mark.parametrize("attention", ["multi-head", "moba-16-2", "dsa-9"])
+@pytest.mark.parametrize("mask", ["window", "bigbird", "dense", "rotary"])
+def test_tensors_of_a_call_do_not_follow_the_default_device(attention, mask):
+    """On a GPU the default device may be ``cuda``, while blocks of a mask are on the CPU."""
+    thirds = torch.arange(200 * 200).view(200, 200) % 3 > 0
+    made = {
+        "window": window(9) & causal(),
+        "bigbird": bigbird(200, block=16),
+        "dense": dense(thirds),
+        "rotary": causal(),
+    }
+    position = "rotary" if mask == "rotary" else "none"
+    layer = named_mechanism(attention)(16, 2, position=position).eval()
+    x = torch.randn(2, 200, 16)
+    with use("tiled"):
+        expected = layer(x, mask=made[mask])
+        with torch.device("meta"):
+            found = layer(x, mask=made[mask])
+    assert torch.equal(found, expected)

@@ -338,12 +338,12 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: boo
 
 
 def _nowhere(rows: Blocks, columns: Blocks) -> Reach:
-    none = torch.zeros(len(rows.low), len(columns.low), dtype=torch.bool)
+    none = torch.zeros(len(rows.low), len(columns.low), dtype=torch.bool, device="cpu")
     return Reach(none, none)
 
 
 def _anywhere(rows: Blocks, columns: Blocks) -> Reach:
-    some = torch.ones(len(rows.low), len(columns.low), dtype=torch.bool)
+    some = torch.ones(len(rows.low), len(columns.low), dtype=torch.bool, device="cpu")
     return Reach(some, ~some)
 
 

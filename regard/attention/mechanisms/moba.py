@@ -267,7 +267,8 @@ def chosen_blocks(table: Tensor, places: Tensor) -> Mask:
         at = torch.arange(places.shape[-1], device=places.device) // columns.size
         held[at.expand(places.shape), places] = True
         may = asked.any(1).float() @ held.float().T > 0
-        return Reach(may.cpu(), torch.zeros(may.shape, dtype=torch.bool))
+        may = may.cpu()
+        return Reach(may, torch.zeros_like(may))
 
     return Placed(answer, reach=reach, over_heads=True, made=(chosen_blocks, (table, places)))
 

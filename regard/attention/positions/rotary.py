@@ -92,7 +92,7 @@ class Rotary(Wrapper):
         """Return x with the columns of each row rotated by its position."""
         x = per_positions(x, positions)
         width = int(self.part * x.shape[-1])
-        speeds = self.speeds(width // 2 * 2).to(x.device)
+        speeds = self.speeds(width // 2 * 2).to(x.device, non_blocking=True)
         longer = 0.1 * math.log(self.factor) + 1.0 if self.scaling == "yarn" else 1.0
         turned = rotate(x[..., :width], positions, speeds, longer)
         return torch.cat([turned, x[..., width:]], -1) if width < x.shape[-1] else turned
@@ -108,7 +108,7 @@ class Rotary(Wrapper):
             low = math.floor(self._column(FAST, width))
             high = math.ceil(self._column(SLOW, width))
             low, high = max(low, 0), min(high, width - 1)
-            steps = torch.arange(width // 2, dtype=torch.float64) - low
+            steps = torch.arange(width // 2, dtype=torch.float64, device="cpu") - low
             slow = (steps / (high - low if high > low else 0.001)).clamp(0, 1)
             return speeds / self.factor * slow + speeds * (1 - slow)
         if self.scaling == "llama3":
@@ -136,7 +136,7 @@ def speeds_of(width: int, base: float = 10_000.0) -> Float[Tensor, " pairs"]:
     [1.0, 0.01]
     """
     half = width // 2
-    return torch.pow(base, -torch.arange(half, dtype=torch.float64) / max(half, 1))
+    return torch.pow(base, -torch.arange(half, dtype=torch.float64, device="cpu") / max(half, 1))
 
 
 def rotate(
@@ -191,7 +191,7 @@ class XPos(Wrapper):
     def decay(self, width: int) -> Float[Tensor, " pairs"]:
         """Return ln ζ of each pair of columns."""
         half = width // 2
-        columns = torch.arange(half, dtype=torch.float64) / max(half, 1)
+        columns = torch.arange(half, dtype=torch.float64, device="cpu") / max(half, 1)
         return ((columns + XPOS_LEAST) / (1 + XPOS_LEAST)).log()
 
     def _scaled(self, x: Tensor, positions: Tensor, sign: int) -> Tensor:
@@ -201,7 +201,7 @@ class XPos(Wrapper):
                 "rotary"
             )
         x = per_positions(x, positions)
-        decay = sign * self.decay(x.shape[-1]).to(x.device) / XPOS_STEPS
+        decay = sign * self.decay(x.shape[-1]).to(x.device, non_blocking=True) / XPOS_STEPS
         return rotate(x, positions, factors=(positions[..., None].double() * decay).exp())
 
 
