@@ -180,7 +180,7 @@ def check(
     score.check(queries.shape[-1], keys.shape[-1])
     if heads is None:
         return
-    if score.heads not in (None, heads):
+    if score.heads is not None and score.heads != heads:
         raise RegardError(f"the score has heads={score.heads}, but the call has heads={heads}")
     if min(queries.ndim, keys.ndim, values.ndim) < 3 or queries.shape[-3] != heads:
         raise RegardError(

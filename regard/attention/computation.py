@@ -241,10 +241,14 @@ def no_triton_tile(call: Call) -> str | None:
     if not available(device) or not readable(call.values) or asked not in (None, "triton"):
         return None
     if asked is None:
-        served = call.score.acceleration.inner_product and call.normalizer.name == "softmax"
-        if served and not call.dropout and call.context.kind != "pairs":
-            return None
-        if call.context.shape.numel() <= choose.constants().on(device).exact_pairs:
+        pairs, known = call.context.shape.numel(), choose.constants().on(device)
+        acceleration, plain = call.score.acceleration, call.normalizer.name == "softmax"
+        if plain and not call.dropout:
+            if acceleration.inner_product and call.context.kind != "pairs":
+                return None
+            if acceleration.linear and not acceleration.inner_product and pairs <= known.bias_pairs:
+                return None
+        if pairs <= known.exact_pairs:
             return None
     from regard.attention.kernels.triton import launch  # loads torch's tracer
 

@@ -27,9 +27,10 @@ EMPTY = "there is nothing to compare"
 class Constants:
     """Machine-dependent constants of the plan, measured on a machine with two cores.
 
-    Those that begin with ``gpu`` are for CUDA, where they were not measured.
-    ``regard bench attention --calibrate`` measures them again, those of a GPU with
-    ``--device cuda``; a run keeps those it started with.
+    Those that begin with ``gpu`` are for CUDA and were measured on an H200, where larger ones won
+    too: they bound the memory, and beyond ``gpu_exact_pairs`` Triton serves. ``regard bench
+    attention --calibrate`` measures them again, those of a GPU with ``--device cuda``; a run keeps
+    those it started with.
     """
 
     #: Maximum keys for which plain matrix products beat torch's fused kernel in bfloat16 on a CPU
@@ -45,10 +46,14 @@ class Constants:
     #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
     #: compiling pays; 0 = never compile.
     compile_hidden: int = 2**27
-    #: The same three on a GPU, where a strip of 4 MB would be too little work for a launch.
+    #: Maximum pairs over the batch for which torch's fused kernel gets the bias of a score as its
+    #: mask: never, since strips are faster on a CPU.
+    bias_pairs: int = 0
+    #: The same four on a GPU, where a strip of 4 MB would be too little work for a launch.
     gpu_exact_pairs: int = 2**20
-    gpu_fused_pairs: int = 2**24
-    gpu_strip_numbers: int = 2**25
+    gpu_fused_pairs: int = 2**26
+    gpu_strip_numbers: int = 2**26
+    gpu_bias_pairs: int = 2**27
 
     def on(self, device: str) -> "Constants":
         """Return the constants that apply to a type of device.
@@ -63,6 +68,7 @@ class Constants:
             exact_pairs=self.gpu_exact_pairs,
             fused_pairs=self.gpu_fused_pairs,
             strip_numbers=self.gpu_strip_numbers,
+            bias_pairs=self.gpu_bias_pairs,
         )
 
 
@@ -160,6 +166,8 @@ def plan(of: Properties) -> Plan:
         memory = pairs // (n * m) * (n + m) * of.hidden * 4e-6
     elif kernel != "fused":
         memory = pairs * size * (2 + per_pair)
+    elif not of.inner_product:
+        memory = 2 * pairs * size
     elif of.mask == "pairs":
         memory = 2 * n * m * size
     return Plan(kernel, why, memory, compiled, sizes)
@@ -173,7 +181,8 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
     if of.asked == "exact":
         return "exact", "requested by use()"
     tiles = None
-    if not of.inner_product:
+    with_bias = of.linear and pairs <= known.bias_pairs
+    if not (of.inner_product or with_bias):
         tiles = "the score is not an inner product"
     elif of.normalize != "softmax":
         tiles = f"torch's kernels support only softmax, not {of.normalize}"
@@ -187,6 +196,8 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
         return of.asked, "requested by use()"
     if of.asked not in (None, "triton") and not tiles:
         return of.asked, "requested by use()"
+    if not tiles and not of.inner_product:
+        return "fused", "an inner product with a bias: torch's kernel, the bias as its mask"
     if tiles and pairs <= known.exact_pairs and of.asked is None:
         return "exact", f"{tiles}, and the whole table is no larger than a strip"
     if tiles:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.call import Call
-from regard.attention.prepared import repeat_kv
+from regard.attention.prepared import as_tuple, repeat_kv
 from regard.attention.tracing import on_cpu, without_numbers
 from regard.core.errors import RegardError
 
@@ -28,11 +28,10 @@ ON_GPUS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacken
 
 def sides_of(call: Call) -> tuple[Tensor, Tensor, Tensor, float]:
     """Return queries, keys and values with all heads, and the scale of the product."""
-    queries, heads = call.queries, call.context.heads
-    assert isinstance(queries, Tensor)
-    assert isinstance(call.keys, Tensor)
-    scale = call.score.acceleration.scale(call.score, queries.shape[-1])
-    return queries, repeat_kv(call.keys, heads), repeat_kv(call.values, heads), scale
+    score, heads, keys = call.score, call.context.heads, as_tuple(call.keys)[0]
+    queries = score.acceleration.product_queries(score, call.queries)
+    scale = score.acceleration.scale(score, queries.shape[-1])
+    return queries, repeat_kv(keys, heads), repeat_kv(call.values, heads), scale
 
 
 def plain(call: Call) -> Tensor:
@@ -48,17 +47,24 @@ def plain(call: Call) -> Tensor:
 
 
 def fused(call: Call) -> Tensor:
-    """Compute softmax(scale · q kᵀ) v by scaled_dot_product_attention, in O(n) memory plus a mask.
+    """Compute softmax(scale · q kᵀ + bias) v by scaled_dot_product_attention.
 
-    A causal mask is the kernel's own. On a CPU the fused kernel needs 4-D inputs of equal width, so
+    Memory is O(n), plus a mask and the bias of the score, as a table. A causal mask without a bias
+    is the kernel's own. On a CPU the fused kernel needs 4-D inputs of equal width, so
     others are reshaped and padded with zeros.
     """
     queries, keys, values, scale = sides_of(call)
-    causal = call.context.kind == "causal"
-    allowed = None if causal else call.context.allowed
     bias = empty = None
+    if not call.score.acceleration.inner_product:
+        positions = call.context.positions
+        bias = call.score.acceleration.bias(call.score, call.queries, positions)
+    causal = call.context.kind == "causal" and bias is None
+    allowed = None if causal else call.context.allowed
     if allowed is not None:
-        bias, empty = bias_of(allowed, queries.dtype)
+        hidden, empty = bias_of(allowed, queries.dtype)
+        bias = hidden if bias is None else bias.to(queries.dtype) + hidden
+    elif bias is not None:
+        bias = bias.to(queries.dtype)
     batch = queries.shape[:-2]
     width = max(queries.shape[-1], values.shape[-1], NARROWEST if queries.shape[-2] > 1 else 1)
     if not keys.shape[:-2] == values.shape[:-2] == batch:

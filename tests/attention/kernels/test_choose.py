@@ -1,7 +1,10 @@
 """The plan is a pure function of the call."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
+from torch.testing import assert_close
 
 from regard.attention import SCORES, attend, causal, explain, make_score, window
 from regard.attention.kernels.choose import (
@@ -16,6 +19,7 @@ from regard.attention.kernels.choose import (
     using,
 )
 from regard.core.errors import RegardError
+from tests.attention.parts import MASKS, inputs, score_of
 
 
 def kernel(**call):
@@ -138,3 +142,20 @@ def test_constants_of_this_machine(tmp_path, monkeypatch):
         assert kernel(inner_product=False, shape=(2, 2, 3)) == "tiled"
     finally:
         load_constants.cache_clear()
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "lengths", "causal & lengths", "dense"])
+@pytest.mark.parametrize("position", ["alibi", "kerple", "t5-bias", "relative-keys"])
+def test_a_bias_in_the_fused_kernel_computes_the_formula(position, mask):
+    """As on a GPU, where the bias of a score is the mask of torch's kernel."""
+    given, score = inputs(9, 9), score_of("scaled-dot", position)
+    allowed, found = MASKS[mask](9, 9), []
+    for kernel in (None, "exact"):
+        with using(Constants(bias_pairs=2**20)), use(kernel) if kernel else nullcontext():
+            assert kernel or explain(*given, score, allowed).kernel == "fused"
+            output = attend(*given, score, allowed).output
+            of = [*given, *score.parameters()]
+            parts = torch.autograd.grad(output.cos().sum(), of, allow_unused=True)
+            found.append([output, *(x for x in parts if x is not None)])
+    for fused, exact in zip(*found, strict=True):
+        assert_close(fused, exact, atol=1e-10, rtol=1e-10)
