@@ -16,7 +16,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS: dict[str, Benchmark] = {
     "attention": Benchmark(
-        "attend against dense formulas, KeOps, SDPA, entmax and FlexAttention: time and memory",
+        "every part as a multiple of SDPA; rows=peers: KeOps, entmax, FlexAttention, dense",
         "benchmarks.attention",
     ),
     "cells": Benchmark(

@@ -1,6 +1,8 @@
 """``regard bench attention``: attend and its peers on this machine, in one run.
 
-Each row of the table is an aim of regard: a case, a peer, and a bound. Both sides
+Each row of a table is an aim of regard: a case, a peer, and a bound. ``rows=parts``, the default,
+has every score, position, normaliser, mask and mechanism beside torch's kernel (`multiples`);
+``rows=peers`` the calls that other packages have too (`attention_cases`). Both sides
 get the same tensors; if they compute the same function, outputs and gradients are compared first.
 Times are medians of calls that take turns; memory is measured in fresh processes."""
 
@@ -9,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from benchmarks import attention_gpu, cold, memory
+from benchmarks import attention_gpu, cold, memory, multiples
 from benchmarks.attention_cases import table
 from benchmarks.case import Case
 from regard.analysis import timing
@@ -26,13 +28,16 @@ class AttentionSettings(Settings):
     """Settings: the rows, selected by words in their names, and how long to measure them.
 
     ``seconds`` limits the time of a pair of sides after the first calls; ``rounds`` sets the number
-    of turns instead. ``device=cuda`` takes other rows, on the GPU: times are of its own events,
-    memory is that allocated by torch there. ``memory=0`` measures none; ``prompt=1`` measures it
-    while freed memory is returned to the system at once (see `regard.analysis.memory`).
+    of turns instead. ``device=cuda``: times are of the GPU's own events, memory is that allocated
+    by torch there, and ``rows=peers`` are others. ``dtype`` is that of ``rows=parts``. ``memory=0``
+    measures none; ``prompt=1`` measures it while freed memory is returned to the system at once
+    (see `regard.analysis.memory`).
     """
 
+    rows: Literal["parts", "peers"] = "parts"
     case: str = ""
     against: str = ""
+    dtype: Literal["float32", "bfloat16"] = "float32"
     rounds: int = 0
     seconds: float = 6.0
     memory: bool = True
@@ -48,27 +53,28 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
     how = build(AttentionSettings, split(settings, AttentionSettings)[0])
     chosen = [
         case
-        for case in rows_of(how.device, quick=quick)
+        for case in rows_of(how, quick=quick)
         if how.case.lower() in case.name.lower() and how.against.lower() in case.against.lower()
     ]
     if not chosen:
         asked = " and ".join(f"{k}={v}" for k, v in how if k in ("case", "against") and v)
         raise RegardError(
-            f"no case has {asked}; there are: "
-            f"{'; '.join(case.name for case in rows_of(how.device))}"
+            f"no case has {asked}; there are: {'; '.join(case.name for case in rows_of(how))}"
         )
     choose_device(how.device)  # an error if it is not there
     return (measured(case, how, quick) for case in chosen)
 
 
-def rows_of(device: str, *, quick: bool = False) -> list[Case]:
-    """Return the rows of a device."""
-    return attention_gpu.table(quick=quick) if device == "cuda" else table(quick=quick)
+def rows_of(how: AttentionSettings, *, quick: bool = False) -> list[Case]:
+    """Return the rows that the settings name."""
+    if how.rows == "parts":
+        return multiples.table(quick=quick, device=how.device, dtype=how.dtype)
+    return attention_gpu.table(quick=quick) if how.device == "cuda" else table(quick=quick)
 
 
 def find(name: str, against: str = "", *, quick: bool = False) -> Case:
     """Return a case by its name, and by its peer if it has several."""
-    for case in table(quick=quick):
+    for case in (*table(quick=quick), *multiples.table(quick=quick)):
         if case.name == name and against in ("", case.against):
             return case
     raise RegardError(f"no case is called {name!r} against {against or 'anything'}")
@@ -84,6 +90,7 @@ def measured(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
         "time_ratio": None,
         "ours_mb": None,
         "theirs_mb": None,
+        "floor_s": case.floor() if case.floor else None,
         "aim": case.aim.says,
         "reached": None,
     }
@@ -138,7 +145,7 @@ def memories(case: Case, how: AttentionSettings) -> dict[str, Any]:
 def on_gpu(case: Case, side: str) -> Memory:
     """Return the megabytes of one side on the GPU, in this process."""
     with torch.device("cuda"):
-        case.work(side)()  # compiles
+        case.warm_up(side, case.n)
         return probe(lambda: case.work(side), "cuda")
 
 

@@ -1,15 +1,17 @@
 """The rows of ``regard bench attention --device cuda``: sizes, dtypes and aims of a GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from benchmarks import peers
 from benchmarks.attention_cases import HEADS, TRAINED, WIDTH, additive, gaussian
 from benchmarks.case import Aim, Case, Problem, Side
 from regard.attention import NORMALIZERS, SCORES, Score, attend, causal, make_score, window
+from regard.attention.kernels.linear import Inputs, by_chunks
 from regard.attention.prepared import Positions, Prepared
 
 HALF = torch.bfloat16
@@ -22,21 +24,26 @@ def table(*, quick: bool = False) -> list[Case]:
     """Return all rows; ``quick``: the same with small inputs, which a CPU can compute too."""
     n, long = (48, 96) if quick else (4096, LONG)
     name = f"additive n={n} heads={HEADS} width={WIDTH} {TRAINED}"
-    case = partial(additive, peers.compiled_additive)
-    rows = [
-        Case(name, "compiled dense", case, n, Aim(10), tolerance=1e-3),
-        Case(name, "KeOps", partial(additive, peers.keops_additive), n, Aim(30), tolerance=1e-3),
-        trains("additive", f"additive n={long} heads={HEADS} width={WIDTH}", long, Aim(mb=4000)),
-        trains("coordinates", f"coordinates as a bias n={long}", long, Aim(mb=4000)),
+    case, size = partial(additive, peers.compiled_additive), 300 if quick else 20_000
+    wide = f"Gaussian {size:,} × {size:,} width=8"
+
+    def kernel(peer: Callable[..., Callable[[], Tensor]]) -> Callable[[int], Problem]:
+        return partial(gaussian, peer, 8, None)
+
+    return [
         *dots(n),
-        sparse(n // 2),
-    ]
-    for against, peer in (("KeOps", peers.keops_gaussian), ("dense", peers.dense_gaussian)):
-        size = 300 if quick else 20_000
-        make = partial(gaussian, peer, 8, None)
-        rows.append(Case(f"Gaussian {size:,} × {size:,} width=8", against, make, size, Aim(1),
-                         trained=False, tolerance=1e-3))  # fmt: skip
-    return rows
+        *(recurrent(name, n) for name in ("gla", "gated_delta_rule", "kda", "simple_gla")),
+        sparse("AdaSplash", n, HALF),
+        sparse("entmax", n // 2, torch.float32),
+        Case(wide, "dense", kernel(peers.dense_gaussian), size, Aim(1), trained=False,
+             tolerance=1e-3),
+        Case(name, "compiled dense", case, n, Aim(10), tolerance=1e-3),
+        Case(wide, "KeOps", kernel(peers.keops_gaussian), size, Aim(1), trained=False,
+             tolerance=1e-3),
+        Case(name, "KeOps", partial(additive, peers.keops_additive), n, Aim(30), tolerance=1e-3),
+        trains("coordinates", f"coordinates as a bias n={long}", long, Aim(mb=4000)),
+        trains("additive", f"additive n={long} heads={HEADS} width={WIDTH}", long, Aim(mb=4000)),
+    ]  # fmt: skip
 
 
 def inputs(n: int, dtype: torch.dtype, batch: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -76,27 +83,57 @@ def dot(word: str, near: int, n: int) -> Problem:
     return Problem(lambda: Side(lambda: attend(q, k, v, score, mask).output, of), theirs, upstream)
 
 
-def sparse(n: int) -> Case:
-    """Return the rows of entmax-1.5 against its package."""
+def sparse(against: str, n: int, dtype: torch.dtype) -> Case:
+    """Return a row of entmax-1.5 against a package, AdaSplash with a causal mask."""
+    is_causal = against == "AdaSplash"
 
     def make(n: int) -> Problem:
         score, normalizer = SCORES["scaled-dot"](), NORMALIZERS["entmax15"]()
-        q, k, v, upstream = inputs(n, torch.float32)
-        of = [q, k, v]
+        q, k, v, upstream = inputs(n, dtype)
+        of, mask = [q, k, v], causal() if is_causal else None
+        peer = peers.adasplash if is_causal else partial(peers.entmax_dense, "entmax15")
         return Problem(
-            lambda: Side(lambda: attend(q, k, v, score, normalize=normalizer).output, of),
-            lambda: Side(peers.entmax_dense("entmax15", q, k, v), of),
+            lambda: Side(lambda: attend(q, k, v, score, mask, normalize=normalizer).output, of),
+            lambda: Side(peer(q, k, v), of),
             upstream,
         )
 
-    name = f"entmax-1.5 n={n} heads={HEADS} width={WIDTH} {TRAINED}"
-    return Case(name, "entmax", make, n, Aim(5), tolerance=1e-3)
+    word = " causal bfloat16" if is_causal else ""
+    name = f"entmax-1.5{word} n={n} heads={HEADS} width={WIDTH} {TRAINED}"
+    aim, tolerance = (Aim(0.8), NEAR) if is_causal else (Aim(5), 1e-3)
+    return Case(name, against, make, n, aim, tolerance=tolerance)
+
+
+def recurrent(name: str, n: int) -> Case:
+    """Return a row of a recurrence in chunks against flash-linear-attention, in bfloat16."""
+
+    def make(n: int) -> Problem:
+        q, k, v, upstream = inputs(n, HALF, batch=4)
+        shape = (*q.shape[:-1], WIDTH if name in ("gla", "kda") else 1)
+        g = -torch.rand(shape).mul(0.1)
+        given = {"g": g.float().requires_grad_()}
+        if name in ("kda", "gated_delta_rule"):
+            k = F.normalize(k.detach(), dim=-1).requires_grad_()
+            given["beta"] = torch.rand(*q.shape[:-1], 1).to(HALF).requires_grad_()
+        of = [q, k, v, *given.values()]
+
+        def theirs() -> Side:
+            flat = {key: x if x.shape[-1] > 1 else x.squeeze(-1) for key, x in given.items()}
+            return Side(peers.fla(name, q=q, k=k, v=v, **flat), of)
+
+        def ours() -> Tensor:
+            return by_chunks(Inputs(q, k, v, given["g"], given.get("beta")))[0]
+
+        return Problem(lambda: Side(ours, of), theirs, upstream)
+
+    title = f"{name} n={n} batch=4 heads={HEADS} width={WIDTH} bfloat16 {TRAINED}"
+    return Case(title, "fla", make, n, Aim(0.5), tolerance=5e-2)
 
 
 def trains(word: str, name: str, n: int, aim: Aim) -> Case:
     """Return a call whose table would not fit into memory, with a bound on its memory."""
     make = partial(additive, None) if word == "additive" else coordinates
-    return Case(f"{name} {TRAINED}, trains", "", make, n, aim)
+    return Case(f"{name} {TRAINED}, trains", "", make, n, aim, timed=False)
 
 
 class Near(Score):

@@ -101,7 +101,7 @@ class Case:
     ``make`` returns the problem at a size. ``same``: both sides give one answer, which is checked
     before they are timed. ``sizes``: those for the growth of time and memory.
     ``timed`` and ``probed``: whether time and memory are measured. ``tolerance``: the largest
-    difference of the answers.
+    difference of the answers. ``floor``: the seconds that no implementation can avoid.
     """
 
     name: str
@@ -116,6 +116,7 @@ class Case:
     probed: bool = True
     cold: bool = False
     tolerance: float = TOLERANCE
+    floor: Callable[[], float] | None = None
 
     @property
     def skipped(self) -> bool:
@@ -139,7 +140,8 @@ class Case:
 
         def both() -> Sequence[Tensor]:
             found = output()
-            return [found, *torch.autograd.grad(found, of, upstream)]
+            parts = torch.autograd.grad(found, of, upstream, allow_unused=True)
+            return [found, *(x for x in parts if x is not None)]
 
         return both
 

@@ -2,8 +2,10 @@
 
     scripts/gpu --out gpu.json
     scripts/gpu --dry-run        # tiny, on a CPU, with Triton's interpreter
+    scripts/gpu --parts parity,rows --seconds 240
 
-Parity first, then waiting, constants, and speed. Each part is a separate process with
+Parts that time nothing run side by side first and compile what the timed ones need: parity, tests,
+waiting, graphs. Then constants and speed, one after the other. Each part is a separate process with
 a time limit; the file is written after each, and names omitted parts and the reason. The
 machine needs no network, and of regard's dependencies only torch: missing ones are named.
 """
@@ -16,14 +18,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 LIMIT = 600.0
 #: The packages that regard needs to compute attention, and those that parts need in addition.
 NEEDED = ("torch", "numpy", "jaxtyping", "pydantic")
-USEFUL = ("triton", "pytest", "beartype", "entmax", "pykeops", "transformers", "typer", "rich")
+USEFUL = (
+    "triton", "pytest", "beartype", "entmax", "pykeops", "adasplash", "fla", "transformers",
+    "typer", "rich",
+)  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -31,13 +38,14 @@ Row = dict[str, Any]
 class Part(NamedTuple):
     """A part of the command: its time limit in seconds, and its rows.
 
-    ``dry``: whether a dry run has it, without a GPU.
+    ``dry``: whether a dry run has it, without a GPU. ``timed``: whether it runs alone.
     """
 
     seconds: float
     rows: Callable[[bool], Iterator[Row]]
     needs: Sequence[str] = ()
     dry: bool = True
+    timed: bool = False
 
 
 class Call(NamedTuple):
@@ -146,7 +154,7 @@ def waiting(dry: bool) -> Iterator[Row]:
     for call in CALLS[:1] if dry else CALLS:
         device, n = ("cpu", 5) if dry else ("cuda", 512)
         score = make_score(call.score, call.position, 8, 8, heads=2).to(device)
-        q, k, v = (torch.randn(1, 2, n, 8, device=device, requires_grad=True) for _ in range(3))
+        q, k, v = (torch.randn(2, 2, n, 8, device=device, requires_grad=True) for _ in range(3))
         mask, says = mask_of(call.mask, n), ""
         for turn in range(2):  # the first compiles
             if turn and not dry:
@@ -170,17 +178,49 @@ def calibration(dry: bool) -> Iterator[Row]:
         yield {"name": name, "value": value}
 
 
-def attention(dry: bool) -> Iterator[Row]:
-    """Yield the rows of ``regard bench attention --device cuda``."""
+def attention(
+    dry: bool, rows: Literal["parts", "peers"] = "parts", *, kind: str = "", n: int = 0
+) -> Iterator[Row]:
+    """Yield rows of ``regard bench attention --device cuda``; with a ``kind`` only compile them."""
     from benchmarks import attention as bench
-    from benchmarks import attention_gpu
 
-    if dry:
-        how = bench.AttentionSettings(rounds=1)
-        rows = [x for x in attention_gpu.table(quick=True) if x.against in ("", "dense")]
-        yield from (bench.measured(case, how, quick=True) for case in rows[-1:])
-    else:
-        yield from bench.cases(settings=["device=cuda", "seconds=3"])
+    how = bench.AttentionSettings(
+        rows=rows, device="cpu" if dry else "cuda", dtype="float32" if dry else "bfloat16",
+        rounds=1 if dry or kind else 0, seconds=0.2 if n else 0.6, memory=not kind,
+    )  # fmt: skip
+    for case in bench.rows_of(how, quick=dry)[: 1 if dry else None]:
+        if case.name.startswith(kind) and (dry or n in (0, case.n)):
+            try:
+                row = bench.measured(case, how, quick=dry)
+            except Exception as error:  # a peer's or a compiler's: go on with the next row
+                says = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+                row = {"name": case.name, "against": case.against, "says": says, "reached": False}
+            if not kind or "says" in row:
+                yield row
+
+
+def tiles(dry: bool, block: int = 0, warps: int = 0) -> Iterator[Row]:
+    """Time calls with tiles of several sizes; with a ``block`` only compile that size."""
+    import torch
+
+    from benchmarks import multiples
+    from regard.analysis.timing import alone
+    from regard.attention.kernels.triton import launch
+
+    shipped = launch.BLOCK, launch.WARPS
+    with torch.device("cuda"):
+        for kind, name in TILED:
+            case = multiples.of(kind, name, 1024, "cuda", "bfloat16")
+            for size in [(block, warps)] if block else TILES:
+                launch.BLOCK, launch.WARPS = size
+                try:
+                    seconds = alone(case.work("ours"), 1 if block else 5, device="cuda")
+                except Exception as error:  # too large for the GPU's shared memory
+                    yield {"name": f"{case.name}: {size}", "says": str(error)[:200]}
+                else:
+                    if not block:
+                        yield {"name": f"{case.name}: {size}", "seconds": seconds}
+    launch.BLOCK, launch.WARPS = shipped
 
 
 def graphs(dry: bool) -> Iterator[Row]:
@@ -231,14 +271,30 @@ def training(dry: bool) -> Iterator[Row]:
             yield {**row, "compile": bool(compiled)}
 
 
+#: The lengths of the rows; at the first they are compiled side by side.
+LENGTHS = (256, 1024, 4096)
+KINDS = ("score", "position", "normaliser", "mask", "mechanism")
+#: Parts that are timed with tiles of these sizes: rows and columns, and warps.
+TILED = (
+    ("score", "additive"), ("score", "epanechnikov"), ("position", "alibi"),
+    ("normaliser", "entmax15"), ("mask", "window 64 causal"),
+)  # fmt: skip
+TILES = ((32, 2), (32, 4), (64, 4), (64, 8), (128, 4), (128, 8))
 PARTS = {
-    "parity": Part(120, parity, ["triton"]),
-    "laws": Part(120, laws, ["pytest", "beartype"], dry=False),
-    "waiting": Part(60, waiting),
-    "calibration": Part(60, calibration),
-    "attention": Part(180, attention),
-    "graphs": Part(90, graphs),
-    "training": Part(90, training, ["transformers"], dry=False),
+    "parity": Part(100, parity, ["triton"]),
+    "laws": Part(100, laws, ["pytest", "beartype"], dry=False),
+    "waiting": Part(100, waiting),
+    "graphs": Part(100, graphs),
+    **{f"compile-{x}": Part(100, partial(attention, kind=x, n=256), dry=False) for x in KINDS},
+    **{
+        f"compile-{block}-{warps}": Part(100, partial(tiles, block=block, warps=warps), dry=False)
+        for block, warps in TILES
+    },
+    "calibration": Part(60, calibration, timed=True),
+    "tiles": Part(60, tiles, dry=False, timed=True),
+    **{f"rows-{n}": Part(100, partial(attention, n=n), timed=True) for n in LENGTHS},
+    "peers": Part(180, partial(attention, rows="peers"), dry=False, timed=True),
+    "training": Part(90, training, ["transformers"], dry=False, timed=True),
 }
 #: Parts whose rows must hold for the command to succeed.
 MUST_HOLD = ("parity", "laws", "waiting", "graphs")
@@ -295,6 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure regard on a GPU in ten minutes.")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="the file to write")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, on a CPU")
+    parser.add_argument("--parts", default=",".join(PARTS), help="of " + ", ".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=LIMIT, help="limit of the whole command")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.part:
@@ -310,25 +368,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun, machine = time.monotonic(), environment()
     parts: dict[str, Row] = {}
     result = {"machine": machine, "dry": asked.dry_run, "parts": parts}
-    for name, part in PARTS.items():
-        left = LIMIT - (time.monotonic() - begun)
-        why = lacking(part, machine, asked.dry_run)
+
+    def done(name: str) -> tuple[str, Row]:
+        left = asked.seconds - (time.monotonic() - begun)
+        why = lacking(PARTS[name], machine, asked.dry_run)
         if why or left < 5:
-            why = why or "the time was over"
-            parts[name] = {"seconds": 0.0, "rows": [], "left_out": why}
-        else:
-            parts[name] = run(name, min(part.seconds, left), asked.dry_run)
+            return name, {"seconds": 0.0, "rows": [], "left_out": why or "the time was over"}
+        return name, run(name, min(PARTS[name].seconds, left), asked.dry_run)
+
+    def keep(name: str, part: Row) -> None:
+        parts[name] = part
         aside = asked.out.with_suffix(".partial")
         aside.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         aside.replace(asked.out)
-        held = [row.get("reached") for row in parts[name]["rows"]]
-        note = f"; left out: {parts[name]['left_out']}" if parts[name]["left_out"] else ""
+        held = [row.get("reached") for row in part["rows"]]
+        note = f"; left out: {part['left_out']}" if part["left_out"] else ""
         sys.stdout.write(
-            f"{name}: {len(held)} rows in {parts[name]['seconds']} s, "
+            f"{name}: {len(held)} rows in {part['seconds']} s, "
             f"{held.count(False)} not reached{note}\n"
         )
+        sys.stdout.flush()
+
+    chosen = [name for name in PARTS if name in asked.parts.split(",")]
+    with ThreadPoolExecutor(os.cpu_count()) as together:
+        jobs = [together.submit(done, name) for name in chosen if not PARTS[name].timed]
+        for job in as_completed(jobs):
+            keep(*job.result())
+    for name in chosen:
+        if PARTS[name].timed:
+            keep(*done(name))
     sys.stdout.write(f"{asked.out} written\n")
-    wrong = [r for x in MUST_HOLD for r in parts[x]["rows"] if not r["reached"]]
+    wrong = [r for x in MUST_HOLD if x in parts for r in parts[x]["rows"] if not r["reached"]]
     return int(bool(wrong))
 
 

@@ -25,7 +25,10 @@ PEERS: dict[str, str | None] = {
     "KeOps": "pykeops",
     "SDPA": None,
     "SDPA causal": None,
+    "multi-head": None,
     "entmax": "entmax",
+    "AdaSplash": "adasplash",
+    "fla": "fla",
     "FlexAttention": None,
     "nn.MultiheadAttention": None,
     "the plain forward": None,
@@ -158,6 +161,24 @@ def entmax_dense(
     def output() -> Tensor:
         weights: Tensor = function(scale * queries @ keys.mT, dim=-1)
         return weights @ values
+
+    return output
+
+
+def adasplash(queries: Tensor, keys: Tensor, values: Tensor) -> Callable[[], Tensor]:
+    """Return the adasplash package's causal entmax-1.5."""
+    attend: Callable[..., Tensor] = package_of("AdaSplash").adasplash
+    return lambda: attend(queries, keys, values, alpha=1.5, is_causal=True)
+
+
+def fla(name: str, **inputs: Tensor) -> Callable[[], Tensor]:
+    """Return the chunked recurrence of flash-linear-attention, which has heads after rows."""
+    operation = getattr(importlib.import_module("fla.ops"), f"chunk_{name}")
+
+    def output() -> Tensor:
+        turned = {key: x.transpose(1, 2).contiguous() for key, x in inputs.items()}
+        found: Tensor = operation(**turned, scale=1.0)[0]
+        return found.transpose(1, 2)
 
     return output
 

@@ -60,6 +60,9 @@ def show(result: dict[str, Any]) -> None:
     from rich.table import Table
 
     cases = result["cases"]
+    if any(case.get("floor_s") for case in cases):
+        show_multiples(result)
+        return
     aims, grow = (any(case.get(key) for case in cases) for key in ("aim", "time_exponent"))
     table = Table("case", "against", box=None, pad_edge=False)
     for heading in ("ours", "theirs", "theirs / ours", "ours MB", "theirs MB"):
@@ -89,6 +92,39 @@ def show(result: dict[str, Any]) -> None:
     judged = [case["reached"] for case in cases if case.get("reached") is not None]
     if judged:
         say(f"{sum(judged)} of {len(judged)} aims reached")
+
+
+def show_multiples(result: dict[str, Any]) -> None:
+    """Print each part's time, memory and floor as multiples of its peer's, a column a length."""
+    from rich.table import Table
+
+    parts: dict[str, dict[str, dict[str, Any]]] = {}
+    for case in result["cases"]:
+        name, _, length = case["name"].rpartition(", ")
+        parts.setdefault(name, {})[length] = case
+    lengths = list(dict.fromkeys(length for row in parts.values() for length in row))
+    table = Table("time (memory; floor)", "times of", box=None, pad_edge=False)
+    for length in lengths:
+        table.add_column(length, justify="right")
+    for name, row in parts.items():
+        peer = next(iter(row.values()))["against"]
+        table.add_row(name, peer, *(multiple(row.get(length)) for length in lengths))
+    say(result["machine"])
+    page().print(table)
+
+
+def multiple(case: dict[str, Any] | None) -> str:
+    """Return the multiples of one case as text.
+
+    >>> multiple({"ours_s": 3.0, "theirs_s": 2.0, "floor_s": 1.0, "ours_mb": 9, "theirs_mb": 6})
+    '1.50 (1.50; 0.50)'
+    """
+    if case is None or not case.get("theirs_s"):
+        return "–" if case is None else case.get("says", "–")
+    theirs_mb, ours_mb = case["theirs_mb"], case["ours_mb"]
+    space = f"{ours_mb / theirs_mb:.2f}" if theirs_mb and ours_mb is not None else "–"
+    time, floor = case["ours_s"] / case["theirs_s"], case["floor_s"] / case["theirs_s"]
+    return f"{time:.2f} ({space}; {floor:.2f})"
 
 
 def show_cells(result: dict[str, Any]) -> None:

@@ -64,10 +64,10 @@ def test_constants_of_a_gpu_are_measured_with_a_stand_in():
 
 def test_what_is_missing_is_named():
     machine = {"missing": ["entmax", "transformers"], "gpu": "H100"}
-    assert gpu.lacking(gpu.PARTS["attention"], machine, False) == ""
+    assert gpu.lacking(gpu.PARTS["rows-256"], machine, False) == ""
     assert gpu.lacking(gpu.PARTS["training"], machine, False) == "not installed: transformers"
-    assert "no GPU" in gpu.lacking(gpu.PARTS["attention"], {"missing": []}, False)
-    assert "torch" in gpu.lacking(gpu.PARTS["attention"], {"missing": ["torch"]}, True)
+    assert "no GPU" in gpu.lacking(gpu.PARTS["rows-256"], {"missing": []}, False)
+    assert "torch" in gpu.lacking(gpu.PARTS["rows-256"], {"missing": ["torch"]}, True)
 
 
 def test_a_part_that_fails_or_takes_too_long_leaves_its_rows(monkeypatch):
@@ -83,7 +83,7 @@ def _shell(popen, script):
     return lambda words, **named: popen(["/bin/sh", "-c", script], **named)
 
 
-@pytest.mark.slow  # seven processes that import torch
+@pytest.mark.slow  # eight processes that import torch
 def test_the_command_runs_dry(tmp_path):
     out = tmp_path / "gpu.json"
     done = subprocess.run(
@@ -92,10 +92,10 @@ def test_the_command_runs_dry(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     parts = json.loads(out.read_text())["parts"]
-    assert list(parts) == list(gpu.PARTS)
+    assert set(parts) == set(gpu.PARTS)
     assert all(row["reached"] for row in parts["parity"]["rows"])
     assert len(parts["parity"]["rows"]) == 2
     assert len(parts["calibration"]["rows"]) == 3
-    assert len(parts["attention"]["rows"]) == 1
+    assert [len(parts[f"rows-{n}"]["rows"]) for n in gpu.LENGTHS] == [1, 1, 1]
     assert [row["reached"] for row in parts["graphs"]["rows"]] == [True]
     assert parts["training"]["left_out"] == "needs a GPU"

@@ -91,7 +91,7 @@ def test_aims_and_peers_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_out_holds_the_json_and_a_figure(tmp_path: Path) -> None:
-    words = ["bench", "attention", "case=causal n=64", "--quick", "--json", "--out"]
+    words = ["bench", "attention", "rows=peers", "case=causal n=64", "--quick", "--json", "--out"]
     found = CliRunner().invoke(app, [*words, str(tmp_path / "made")])
     assert found.exit_code == 0, found.output
     result = json.loads((tmp_path / "made" / "attention.json").read_text())
