@@ -90,11 +90,11 @@ RECALL = member(
     pairs=[("delta", "linear")],
     differs="8,192 symbols, 100,000 examples, up to 64 epochs at four rates there; {symbols} "
     "symbols, {pairs} pairs among {train_length} here",
-    hours=0.4,
+    hours=0.8,
     settings={
         **TRAINING,
         "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1,
-        "position": "rotary", "steps": 1000,
+        "position": "rotary", "steps": 3000, "patience": 20,
     },
     quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32},
 )  # fmt: skip
@@ -119,7 +119,7 @@ HYBRID = member(
     ],
     pairs=[("all", "1 of 4")],
     differs="72 models of 340 million and 1.3 billion there; 4 layers of width {width} here",
-    hours=0.4,
+    hours=0.8,
     settings={
         **TRAINING,
         "symbols": 128, "train_length": 32, "pairs": 4, "layers": 4, "heads": 1, "width": 48,
@@ -196,7 +196,7 @@ def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -
         ],
         differs="priorities are real numbers there, {levels} levels here, of which the highest "
         "of many items is almost always the same; trained on {shortest} to {train_length} items",
-        hours=0.6,
+        hours=0.5,
         settings={
             **TRAINING,
             "levels": levels, "classes": classes, "train_length": 16, "shortest": 5,
@@ -263,7 +263,7 @@ SORTING = member(
     ],
     differs="larger models, ALiBi and no positions by head, longer training there; trained on "
     "{shortest} to {train_length} symbols, tested on {test_length}",
-    hours=0.8,
+    hours=0.7,
     settings={
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 16, "held_out": 500,
@@ -298,7 +298,7 @@ LENGTHS = member(
     pairs=[("t5-bias", "rotary"), ("alibi", "rotary"), ("rotary", "learned")],
     differs="one of their tasks, trained on {shortest} to {train_length} symbols and tested on "
     "{test_length}; {layers} layers",
-    hours=0.6,
+    hours=0.5,
     settings={
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 12, "held_out": 500,
@@ -342,7 +342,7 @@ def grokking(name: str, question: str, share: float, steps: int) -> Member:
         ],
         differs="modulus 113, 30 % of the pairs, 25,000 steps there; modulus {modulus}, a share "
         "of {share}, {steps} steps here, of all pairs as there",
-        hours=1.0 if share < 0.4 else 0.5,
+        hours=0.8 if share < 0.4 else 0.4,
         search=None,  # the papers' rate
         settings={
             **TRAINING,
@@ -391,7 +391,7 @@ PARITY = member(
                 "theorem", fails("attention", 0.9, at_budget=True), ("attention", "β in (0, 2)")),
     ],
     differs="3 to 40 bits, tested on 40 to 256 there; 2 to {train_length} here, {test_length}",
-    hours=1.0,
+    hours=0.5,
     settings=TRACKING,
     quick={**QUICK, "steps": 600, "train_length": 16, "test_length": 32},
 )  # fmt: skip
@@ -418,7 +418,7 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
                     (many, few)),
         ],
         differs="128 symbols, tested on 512 there; 2 to {train_length} here, {test_length}",
-        hours=0.8,
+        hours=0.7,
         settings={**TRACKING, **own},
         quick={**QUICK, "steps": 300, "train_length": 8, "test_length": 16},
     )  # fmt: skip
@@ -446,7 +446,7 @@ STACK = member(
     hours=0.6,
     settings={
         **TRAINING, "attention": "delta", "symbols": 8, "train_length": 24, "test_length": 24,
-        "layers": 1, "position": "none",
+        "layers": 1, "position": "none", "steps": 5000,
     },
     quick={**QUICK, "train_length": 12, "test_length": 12},
 )  # fmt: skip
@@ -463,7 +463,7 @@ INDEXER = member(
                 better("indexer", "blocks"), ("indexer", "blocks")),
     ],
     differs="2,048 keys of 128,000 there; 8 keys of {train_length} here, trained from the start",
-    hours=0.6,
+    hours=0.4,
     settings={
         **TRAINING, "symbols": 64, "train_length": 32, "pairs": 4, "position": "rotary",
         "steps": 1500,

@@ -48,7 +48,7 @@ CHANGES = {
 #: A model of letters, all arms with equal parameters and steps.
 LETTERS: Values = {
     **TRAINING, "schedule": "linear", "average": 0, "patience": 0, "width": 64, "layers": 4,
-    "feedforward": 256, "position": "rotary", "length": 64, "steps": 500,
+    "feedforward": 256, "position": "rotary", "length": 64, "steps": 1000,
     "evaluate_every": 100,
 }  # fmt: skip
 of_letters = partial(
@@ -80,7 +80,7 @@ LANGUAGE = of_letters(
     ],
     differs="hundreds of millions of parameters there; 340,000 letters of Python's own help text, "
     "equal parameters and {steps} steps here",
-    hours=1.6,
+    hours=1.5,
 )  # fmt: skip
 
 QIU = "Qiu et al. 2025 (2505.06708)"
@@ -138,7 +138,7 @@ STAGES = of_letters(
     pairs=[("both", "exclusive")],
     differs="hundreds of millions of parameters and long texts there; letters of Python's own help "
     "text in windows of {length}, equal parameters and {steps} steps here",
-    hours=1.0,
+    hours=1.2,
     measure=first_shares,
 )  # fmt: skip
 
