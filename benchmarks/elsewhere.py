@@ -2,6 +2,7 @@
 
     python -m benchmarks.elsewhere                 # a table in Markdown
     python -m benchmarks.elsewhere --only keras    # those whose name begins so
+    python -m benchmarks.elsewhere --compare polarity.tsv.gz    # each as the arm of a comparison
 
 Packages that are not installed are left out and named at the end. Torchvision without its compiled
 operators, which timm imports, is given the names of two of them.
@@ -14,7 +15,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -24,11 +25,15 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 import torch
 from torch import nn
 
+import regard
 from regard.analysis.record import record
 from regard.conformance import adopt, conform
+from regard.conformance.law import InapplicableError
+from regard.core.errors import RegardError
 from tests.conformance import strangers
 
 W, H = 16, 2
+STEPS = 300  # of a comparison
 SMALL: dict[str, Any] = {
     "vocab_size": 30, "hidden_size": W, "num_hidden_layers": 2, "num_attention_heads": H,
     "intermediate_size": 16, "max_position_embeddings": 640, "pad_token_id": 0, "bos_token_id": 1,
@@ -187,14 +192,58 @@ def row(name: str, make: Make) -> list[str]:
     ]
 
 
+class Classifier(nn.Module):
+    """Words, a layer of any package and the mean of its outputs: what a comparison trains."""
+
+    def __init__(self, vocabulary: int, labels: int, layer: Any) -> None:
+        super().__init__()
+        self.layer, self.inner = [layer], layer.build().float()  # a list: it is no module
+        self.words = nn.Embedding(vocabulary, layer.width, padding_idx=0)
+        nn.init.normal_(self.words.weight, std=0.3)
+        self.head = nn.LazyLinear(labels)
+        self.masked = True
+
+    def forward(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        x, layer = self.words(ids), self.layer[0]
+        try:
+            y = layer.call(self.inner, x, lengths if self.masked else None)
+        except InapplicableError:  # it takes no mask of keys
+            self.masked = False
+            y = layer.call(self.inner, x)
+        valid = torch.arange(x.shape[1]) < lengths[:, None]
+        y = y.masked_fill(~valid[:, :, None], 0.0).sum(1) / lengths[:, None]
+        return self.head(y)  # type: ignore[no-any-return]
+
+
+def compared(names: Sequence[str], data: str) -> None:
+    """Print the accuracy of each layer in a classifier of reviews, trained in the same way."""
+    arms: list[Any] = ["mean"]
+    for name in names:
+        with contextlib.suppress(ImportError, RegardError):
+            layer = adopt(LAYERS[name](), call=of_a_list if name in LISTS else "")
+            plain = "".join(x if x.isalnum() else "-" for x in name)
+            arms.append(regard.Arm(partial(Classifier, layer=layer), plain))
+    found = regard.compare(
+        "classification", arms, data=data, seeds=1, steps=STEPS, examples=2000, learning_rate=3e-3,
+        patience=0, width=W,
+    )  # fmt: skip
+    print("| layer | accuracy, % | parameters |\n|---|--:|--:|")
+    for arm in found.arms:
+        print(f"| {arm.name} | {100 * arm.mean:.1f} | {arm.parameters:,} |")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="the beginning of names")
+    parser.add_argument("--compare", metavar="DATA", default="", help="texts with labels")
     options = parser.parse_args(arguments)
     library = complete_torchvision()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if options.compare:
+        compared([name for name in LAYERS if name.startswith(options.only)], options.compare)
+        return 0
     print("| layer | called | observed | hold | fail | – | broken laws | s |")
     print("|---|---|---|--:|--:|--:|---|--:|")
     for name, make in LAYERS.items():

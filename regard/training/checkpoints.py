@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.core import atomic_io
 from regard.core.errors import RegardError
-from regard.core.names import is_part
+from regard.core.names import is_elsewhere, is_part
 from regard.core.reading import open_tensors, parse_json, read_bytes
 from regard.nn.layers.device import without_numbers
 from regard.training.ranks import ranks
@@ -252,7 +252,8 @@ def must_describe(
         most = len(shapes) if name in ("layers", "decoder_layers") else max(stored, LARGEST)
         if isinstance(value, int) and not isinstance(value, bool) and value > most:
             raise RegardError(f"{source} does not fit its weights: {name}={value} is over {most:,}")
-    if any(isinstance(value, str) and is_part(value) for value in settings.values()):
+    named = [value for value in settings.values() if isinstance(value, str)]
+    if any(is_part(value) or is_elsewhere(value) for value in named):
         return
     with without_numbers():
         network = build()

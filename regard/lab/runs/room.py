@@ -7,6 +7,7 @@ from torch import nn
 
 from regard.core.errors import UntrainableError
 from regard.core.memory import free_mb
+from regard.core.names import is_elsewhere
 from regard.core.plugins import digests
 from regard.lab.runs.config import Config
 from regard.nn.layers.device import without_numbers
@@ -81,7 +82,7 @@ def shape_of(config: Config, build: Callable[[], nn.Module]) -> Need | None:
 
     None if it uses the user's own code, whose constructors may need or store real tensors.
     """
-    if digests(config.parts):
+    if digests(config.parts) or is_elsewhere(config.model):
         return None
     with without_numbers():
         network = build()

@@ -357,7 +357,8 @@ class Run:
         build = partial(build_network, self.config, **self.task.sizes, width=width)
         stored = self.folder.read_weights()
         shapes = {name: tensor.shape for name, tensor in stored.items()}
-        must_describe(self.config.network.model_dump(), build, shapes, self.folder.path)
+        settings = {**self.config.network.model_dump(), "model": self.config.model}
+        must_describe(settings, build, shapes, self.folder.path)
         model = build()
         load_weights(model, stored)
         for name, parameter in model.named_parameters():

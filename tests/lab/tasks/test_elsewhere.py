@@ -19,6 +19,7 @@ from regard.core import trusted
 from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.runs.config import Config
+from regard.lab.runs.room import shape_of
 from regard.lab.runs.run import Run
 from regard.lab.tasks import TASKS
 from regard.lab.tasks.baseline_settings import NoSettings
@@ -54,6 +55,16 @@ class Peeks(nn.Module):
         self.inner = speaker(vocab)
     def forward(self, ids):
         return self.inner(ids.flip(1)).cumsum(1).flip(1)
+
+class Packed(nn.Module):
+    def __init__(self, vocab, labels):
+        super().__init__()
+        self.vectors, self.read = nn.Embedding(vocab, 4), nn.GRU(4, 4, batch_first=True)
+        self.out = nn.LazyLinear(labels)
+    def forward(self, ids, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.vectors(ids), lengths, batch_first=True, enforce_sorted=False)
+        return self.out(self.read(packed)[1][0])
 
 def wrong(vocab, labels):
     return nn.Sequential(nn.Embedding(vocab, 8), nn.Linear(8, labels + 1))
@@ -144,6 +155,15 @@ def test_a_class_of_a_file_trains_with_its_own_settings(nets: str, tmp_path: Pat
     assert again.predict("a good film").label in run.task.labels
     with pytest.raises(RegardError, match="no setting is called 'dime'; did you mean dim"):
         Config.make("classification", f"{nets}Mean", ["dime=3"])
+
+
+def test_a_network_that_reads_numbers_is_built_with_numbers(nets: str, tmp_path: Path) -> None:
+    trained(tmp_path / "run", f"{nets}Packed")
+    again = runs.load(tmp_path / "run")
+    assert again.predict("a good film").label in again.task.labels
+    here = remembered(lambda vocab, labels: Told(lambda x: x / int(x.max())), "reads", {})
+    network = Config.make("classification", here).entry.build
+    assert shape_of(Config.make("classification", here), network) is None
 
 
 def test_a_tagger_and_a_network_of_the_wrong_size(nets: str, tmp_path: Path) -> None:
