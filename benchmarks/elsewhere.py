@@ -229,7 +229,7 @@ def compared(names: Sequence[str], data: str) -> None:
     )  # fmt: skip
     print("| layer | accuracy, % | parameters |\n|---|--:|--:|")
     for arm in found.arms:
-        print(f"| {arm.name} | {100 * arm.mean:.1f} | {arm.parameters:,} |")
+        print(f"| {arm.arm.name} | {100 * arm.mean:.1f} | {arm.parameters:,} |")
 
 
 def main(arguments: list[str] | None = None) -> int:
