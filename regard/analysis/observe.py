@@ -20,13 +20,12 @@ from regard.analysis.record import LONG, Recording
 from regard.attention import Attended
 from regard.attention.kernels.summary import Summary
 from regard.core.errors import RegardError
+from regard.core.spellings import SETTINGS
 
 Weigh = Callable[[slice], Tensor]  # from some queries to their weights (batch, heads, rows, keys)
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 VIEWS = torch._C.DispatchKey.ADInplaceOrView
 FLEX = "flex_attention"
-#: Attributes in which modules hold their number of heads.
-HEADS = ("num_heads", "heads", "n_heads", "num_attention_heads", "n_head", "nhead", "h")
 #: Operations after which weights are still weights; matrix products, by their first factor.
 CARRY = {"mul", "mul_", "where", "masked_fill", "native_dropout", "_to_copy", "clone", "add",
          "sub", "nan_to_num", "convolution", "copy_"}  # fmt: skip
@@ -273,7 +272,9 @@ class Watch(TorchDispatchMode):
 
     def _heads(self, rows: int) -> int:
         """Return the number of heads in (batch · heads) rows, by the modules or the batch."""
-        named = (getattr(x, name, None) for _, x in reversed(self._running) for name in HEADS)
+        named = (
+            getattr(x, name, None) for _, x in reversed(self._running) for name in SETTINGS["heads"]
+        )
         for heads in named:
             if isinstance(heads, int) and heads > 0 and rows / heads in (*self._sizes, 1):
                 return heads

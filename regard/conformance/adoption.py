@@ -41,8 +41,6 @@ from regard.conformance.conventions import (
     MEANINGS,
     PAIRS,
     REGARD,
-    ROLES,
-    SETTINGS,
     SHAPES,
     SIZES,
     Form,
@@ -52,6 +50,7 @@ from regard.conformance.law import LONG
 from regard.conformance.subjects import nudge
 from regard.core.errors import RegardError, look_up
 from regard.core.plugins import one_line
+from regard.core.spellings import ROLES, SETTINGS
 
 BATCH, N = 2, 5  # of the probing calls
 

@@ -20,16 +20,11 @@ from regard.core.errors import RegardError
 from regard.core.names import COMMAND, MEMORY
 from regard.core.plugins import a, one_line
 from regard.core.settings import Settings
+from regard.core.spellings import SETTINGS
 from regard.core.tables import Table
 from regard.lab.tasks.baseline_settings import NoSettings
 from regard.lab.tasks.models import ModelEntry
 
-#: Names of parameters that take the number of tokens, and the number of labels or tags.
-VOCABULARY = (
-    "vocabulary", "vocab", "vocab_size", "vocabulary_size", "num_tokens", "n_vocab",
-    "num_embeddings",
-)  # fmt: skip
-LABELS = "labels", "num_labels", "n_labels", "classes", "num_classes", "n_classes", "num_outputs"
 PLACES = ("{train}", "{validation}", "{test}", "{out}", "{seed}", "{minutes}")
 WAYS = (
     "name a ModelEntry, a class or function build(vocabulary, labels, **settings) that returns an "
@@ -129,7 +124,7 @@ def entry_of(name: str, thing: Any) -> ModelEntry:
     needed = [one.name for one in parameters if one.name not in usual and one.kind not in several]
     sizes = [
         next((one.name for one in parameters if one.name in names), "")
-        for names in (VOCABULARY, LABELS)
+        for names in (SETTINGS["vocabulary"], SETTINGS["labels"])
     ]
     if not needed and not any(sizes):
         try:
