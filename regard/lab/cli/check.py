@@ -159,15 +159,23 @@ def show(subject: "Subject", verdicts: "list[Verdict]") -> None:
 
     laws = LAWS[kind_of(subject)]
     table = Table(box=None, pad_edge=False, show_header=False)
+    reasons: dict[str, list[str]] = {}
     for verdict in verdicts:
         words = escape(verdict.message)
+        if verdict.outcome == "does not apply":
+            reasons.setdefault(words, []).append(verdict.law)
+            continue
+        description = escape(laws[verdict.law].description)
         if verdict.outcome == "holds":
-            words = f"{escape(laws[verdict.law].description)} [dim]({words})[/]"
+            words = description if words == description else f"{description} [dim]({words})[/]"
         table.add_row(MARKS[verdict.outcome], verdict.law, words)
+    for words, names in reasons.items():
+        table.add_row(MARKS["does not apply"], "", f"{words}: [dim]{', '.join(names)}[/]")
     out.print(table)
     hold, fail, rest = (sum(v.outcome == outcome for v in verdicts) for outcome in MARKS)
     left = "not checked" if verdicts[0].outcome == "fails" else "do not apply"
-    say(f"\n{subject.name}: {hold} laws hold, {fail} fail, {rest} {left}")
+    holding = f"{hold} law holds" if hold == 1 else f"{hold} laws hold"
+    say(f"\n{subject.name}: {holding}, {fail} fail, {rest} {left}")
 
 
 class Speed(NamedTuple):
