@@ -90,7 +90,7 @@ RECALL = member(
     pairs=[("delta", "linear")],
     differs="8,192 symbols, 100,000 examples, up to 64 epochs at four rates there; {symbols} "
     "symbols, {pairs} pairs among {train_length} here",
-    hours=0.8,
+    hours=1.7,
     settings={
         **TRAINING,
         "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1,
@@ -151,7 +151,7 @@ INDUCTION = member(
     ],
     differs="text there, random symbols here; a phase change is a rise in less than twice the "
     "steps before it",
-    hours=0.2,
+    hours=0.1,
     settings={
         **TRAINING,
         "symbols": 32, "train_length": 24, "heads": 1, "position": "learned",
@@ -443,7 +443,7 @@ STACK = member(
                 "KDA ahead of Gated DeltaNet", better("kda", "delta"), ("kda", "delta")),
     ],
     differs="Gated DeltaNet, longer texts there; delta, {train_length} symbols here",
-    hours=0.6,
+    hours=0.5,
     settings={
         **TRAINING, "attention": "delta", "symbols": 8, "train_length": 24, "test_length": 24,
         "layers": 1, "position": "none", "steps": 5000,
