@@ -193,16 +193,21 @@ def program(
     source = source.replace(": Call", "").replace(": Tensor", "").replace(" -> Tensor", "")
     dtype, name = str(layer.dtype), module.rpartition(" ")[2]
     lazy = any(map(is_lazy, layer.make().parameters()))
-    return (
-        "import math\n\nimport torch\nfrom torch.utils._pytree import tree_leaves\n\n"
+    masked = masks_in_words(layer)
+    hides = "valid is not None" in masked or "causal" in masked
+    body = (
         f"{module}\n\n\n"
         "def call(x, valid=None, causal=False):\n"
-        "    allowed = torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool)\n"
-        "    allowed = allowed.tril() if causal else allowed\n"
-        "    if valid is not None:\n"
-        "        allowed = allowed & (torch.arange(x.shape[1]) < valid[:, None])[:, None]\n"
-        f"    masks = {{{', '.join(f'{key!r}: None' for key in needed_masks(layer))}}}\n"
-        f"{masks_in_words(layer)}"
+        + (
+            "    allowed = torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool)\n"
+            "    allowed = allowed.tril() if causal else allowed\n"
+            "    if valid is not None:\n"
+            "        allowed = allowed & (torch.arange(x.shape[1]) < valid[:, None])[:, None]\n"
+            if hides
+            else ""
+        )
+        + f"    masks = {{{', '.join(f'{key!r}: None' for key in needed_masks(layer))}}}\n"
+        f"{masked}"
         f"    answer = module({arguments(layer)})\n"
         "    found = [y for y in tree_leaves(answer) if torch.is_floating_point(y)]\n"
         f"    return found[{layer.place}]{'' if layer.batch_first else '.transpose(0, 1)'}\n\n\n"
@@ -214,6 +219,8 @@ def program(
         "    torch.nn.init.normal_(parameter, std=0.3)\n"
         f"print({check.__name__}(call, x).abs().max().item())  # 0 expected\n"
     )
+    imports = "import torch\nfrom torch.utils._pytree import tree_leaves\n\n"
+    return f"{'import math' + chr(10) * 2 if 'math.' in body else ''}{imports}{body}"
 
 
 def needed_masks(layer: Adopted) -> list[str]:
