@@ -34,6 +34,7 @@ from regard.attention import (
     window,
 )
 from regard.attention.mechanisms.recurrent import StateAttention
+from regard.core.errors import RegardError
 from regard.core.names import parts_of
 
 HEADS, WIDTH = 8, 64
@@ -45,6 +46,8 @@ AIMS = {"additive": 2.5, "t5-bias": 1.3, "kerple": 1.3, "fire": 1.3}
 USUAL = 2.0
 #: Numbers, few enough for one thread, and calls by which the rate of a function is measured.
 IN_CACHE, CALLS = 2**14, 500
+#: Times the measured rate of a product that a benchmark may reach: bfloat16 on a CPU is faster.
+POSSIBLE = 4
 MASKS: dict[str, Callable[[int], Mask]] = {
     "causal": lambda n: causal(),
     "lengths": lambda n: lengths([n - n // 8]),
@@ -203,6 +206,19 @@ def rates(device: str, dtype: str) -> dict[str, float]:
                 found[what] = threads * CALLS * IN_CACHE / seconds
             torch.set_num_threads(threads)
     return found
+
+
+def must_be_possible(flops: float, seconds: float, device: str = "cpu") -> None:
+    """Raise an error if a measured time is below that of its multiplications and additions.
+
+    >>> must_be_possible(1e6, 1.0)
+    """
+    rate = rates(device, "float32" if device == "cpu" else "bfloat16")["flops"]
+    if flops / seconds > POSSIBLE * rate:
+        raise RegardError(
+            f"{flops / seconds:.1e} operations a second were measured and this machine computes "
+            f"{rate:.1e}: the benchmark did not do its work"
+        )
 
 
 def repeated(what: str, dtype: torch.dtype) -> None:

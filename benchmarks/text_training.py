@@ -17,7 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.multiples import must_be_possible
 from regard.attention import sinusoidal
+from regard.core.errors import RegardError
 from regard.core.memory import keep_freed_memory
 from regard.core.settings import Settings, build, split
 from regard.lab.tasks.classification.task import Classification
@@ -34,6 +36,7 @@ from regard.training.precision import choose_device
 PEER_BATCH = 32
 PEER_RATE = 1e-3  # Adam's default, the tutorials' choice
 NEVER = 1 << 30
+ENDLESS = 10_000  # epochs: a turn must not meet the end of the texts
 
 
 class BenchSettings(Settings):
@@ -55,27 +58,28 @@ class Contest:
     sizes: TextClassifierSettings
     training: TrainingSettings
 
-    def ours(self) -> tuple[nn.Module, Iterator[int]]:
+    def ours(self, epochs: int = 1) -> tuple[nn.Module, Iterator[int]]:
         """Return regard's model and its training, an iterator of each step's real tokens."""
         torch.manual_seed(self.training.seed)
+        training = self.training.model_copy(update={"epochs": epochs})
         model = MODELS["transformer"].build(
             self.sizes, vocabulary=len(self.task.tokenizer), labels=len(self.task.labels)
         )
 
         def steps() -> Iterator[int]:
             before = 0
-            for progress in train(model, self.task, self.training):
+            for progress in train(model, self.task, training):
                 yield progress.tokens - before
                 before = progress.tokens
 
         return model, steps()
 
-    def theirs(self) -> tuple[nn.Module, Iterator[int]]:
+    def theirs(self, epochs: int = 1) -> tuple[nn.Module, Iterator[int]]:
         """Return the peer and its training in the same form."""
         torch.manual_seed(self.training.seed)
         model = Tutorial(len(self.task.tokenizer), len(self.task.labels), self.sizes)
         model.to(choose_device(self.training.device))
-        return model, train_tutorial(model, self.task.train, self.training.seed)
+        return model, train_tutorial(model, self.task.train, self.training.seed, epochs)
 
 
 class Tutorial(nn.Module):
@@ -101,14 +105,15 @@ class Tutorial(nn.Module):
         return logits
 
 
-def train_tutorial(model: nn.Module, data: Encoded, seed: int) -> Iterator[int]:
-    """Train one epoch as in tutorials; yield the real tokens of each step."""
+def train_tutorial(model: nn.Module, data: Encoded, seed: int, epochs: int) -> Iterator[int]:
+    """Train as in tutorials; yield the real tokens of each step."""
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=PEER_RATE)
     device = device_of(model)
-    order = np.random.default_rng(seed).permutation(len(data))
-    for start in range(0, len(order), PEER_BATCH):
-        chosen = order[start : start + PEER_BATCH]
+    draw = np.random.default_rng(seed)
+    orders = (draw.permutation(len(data)) for _ in range(epochs))
+    for chosen in (order[i : i + PEER_BATCH] for order in orders
+                   for i in range(0, len(order), PEER_BATCH)):  # fmt: skip
         tokens, lengths = pad([data.ids[i] for i in chosen])
         wanted = torch.from_numpy(data.labels[chosen]).to(device)
         loss = F.cross_entropy(model(tokens.to(device), lengths.to(device)), wanted)
@@ -119,15 +124,20 @@ def train_tutorial(model: nn.Module, data: Encoded, seed: int) -> Iterator[int]:
 
 
 def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
-    """Return the seconds per real token of the next steps, for a number of tokens."""
+    """Return the seconds per real token of the next steps, for a number of tokens.
+
+    Raise a RegardError if there are fewer: a turn without work measures nothing.
+    """
     begun, tokens = time.perf_counter(), 0
     for now in steps:
         tokens += now
         if tokens >= enough:
             break
+    else:
+        raise RegardError(f"a turn had {tokens:,} tokens, not {enough:,}: the training ended")
     if device == "cuda":
         torch.cuda.synchronize()
-    return (time.perf_counter() - begun) / max(tokens, 1)
+    return (time.perf_counter() - begun) / tokens
 
 
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -161,11 +171,13 @@ def contested(contest: Contest, how: BenchSettings) -> Iterator[dict[str, Any]]:
 
 def speed(contest: Contest, how: BenchSettings) -> dict[str, Any]:
     """Return a case: median seconds per 1,000 real tokens of turns A B A B."""
-    (_, ours), (_, theirs) = contest.ours(), contest.theirs()
+    (model, ours), (_, theirs) = contest.ours(ENDLESS), contest.theirs(ENDLESS)
     next(ours), next(theirs)  # the first step allocates
     enough, device = how.round_tokens, contest.training.device
     turns = [(turn(ours, enough, device), turn(theirs, enough, device)) for _ in range(how.rounds)]
     our_s, their_s = (1000 * median(side) for side in zip(*turns, strict=True))
+    layers = [x for x in model.modules() if isinstance(x, nn.Linear)]
+    must_be_possible(6e3 * sum(x.weight.numel() for x in layers), min(our_s, their_s), device)
     sizes, task = contest.sizes, contest.task
     return {
         "name": f"training `transformer` on {task.corpus.name}, {sizes.layers} layers, width "

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import text_training
+from benchmarks import multiples, text_training
 from regard.core.errors import RegardError
 
 SMALL = ["data=reviews", "examples=400", "width=8", "layers=1", "heads=2", "feedforward=8"]
@@ -47,3 +47,12 @@ def test_the_peer_reads_every_text_once_and_pads_nothing_away() -> None:
 def test_unknown_setting_is_refused() -> None:
     with pytest.raises(RegardError, match="no setting is called 'widht'"):
         text_training.cases(settings=["widht=3"])
+
+
+def test_a_turn_without_work_is_refused() -> None:
+    with pytest.raises(RegardError, match="a turn had 8 tokens, not 9: the training ended"):
+        text_training.turn(iter([5, 3]), 9)
+    assert text_training.turn(iter([5, 4]), 9) > 0
+    multiples.must_be_possible(1e6, 1.0)
+    with pytest.raises(RegardError, match="the benchmark did not do its work"):
+        multiples.must_be_possible(1e18, 1.0)
