@@ -105,7 +105,7 @@ class Tutorial(nn.Module):
         return logits
 
 
-def train_tutorial(model: nn.Module, data: Encoded, seed: int, epochs: int) -> Iterator[int]:
+def train_tutorial(model: nn.Module, data: Encoded, seed: int, epochs: int = 1) -> Iterator[int]:
     """Train as in tutorials; yield the real tokens of each step."""
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=PEER_RATE)
