@@ -203,6 +203,8 @@ def weights(layer: Layer) -> Measurement:
     for i, size in enumerate(valid):
         rows = weights[i, ..., :size, :] if layer.foreign else weights[i]  # of words, not padding
         zero("the weight of a hidden key", rows[..., size:])
+        if layer.modes == (True,):
+            zero("the weight of a later token", rows[..., :size, :size].triu(1))
         sums = weights[i, ..., : int(size), :].sum(-1)
         gaps.append(near("the sum of a row differs from 1", sums, torch.ones_like(sums), CLOSE))
     return worst(gaps, CLOSE)

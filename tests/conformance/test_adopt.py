@@ -306,3 +306,17 @@ def test_a_query_of_padding_may_average_padding_and_nothing_else(kind, broken):
             assert (verdict.outcome, says in verdict.message) == ("does not apply", True), verdict
     if not broken:
         assert not [v for v in verdicts.values() if v.outcome == "fails"]
+
+
+class ShowsLaterWords(strangers.Small):
+    """Is causal, and returns weights that are not."""
+
+    def forward(self, x):
+        return super().forward(x), (x @ x.mT).softmax(-1)
+
+
+def test_weights_of_a_causal_layer_are_causal():
+    layer = adopt(ShowsLaterWords())
+    assert layer.modes == (True,)
+    verdict = LAWS["layer"]["weights"].judge("", layer)
+    assert (verdict.outcome, "a later token: got 0." in verdict.message) == ("fails", True), verdict
