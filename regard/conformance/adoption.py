@@ -247,6 +247,9 @@ def find_roles(adopted: Adopted, module: nn.Module, asked: Mapping[str, str]) ->
                           "model.get_encoder()")  # fmt: skip
     if "use_cache" in parameters:
         adopted.fixed["use_cache"] = False
+    every = inspect.signature(module.forward).parameters.values()
+    if hasattr(module, "get_input_embeddings") and any(p.kind is p.VAR_KEYWORD for p in every):
+        adopted.roles.setdefault("weights", "output_attentions")  # a model of transformers
 
 
 def settle(adopted: Adopted, module: nn.Module, width: int, batch_first: bool | None) -> None:

@@ -253,3 +253,70 @@ def test_padding_of_a_memory_is_padding():
     assert "memory" in found
     right = {v.law for v in conform(strangers.Einops(12), long=False) if v.outcome == "fails"}
     assert "memory" not in right
+
+
+class Averages(nn.Module):
+    """Hides keys by a large negative number, so that padding in an empty text averages all keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.width, self.project = 8, nn.Linear(8, 8)
+
+    def weights(self, x, hidden):
+        return (self.project(x) @ x.mT).masked_fill(hidden, torch.finfo(x.dtype).min).softmax(-1)
+
+    def forward(self, x, mask=None):
+        hidden = torch.zeros(1, 1, 1, dtype=torch.bool) if mask is None else ~mask[:, None]
+        weights = self.weights(x, hidden)
+        return weights @ x, weights
+
+
+class ReadsEmptyTexts(Averages):
+    """Does not hide the words of an empty text, which are read by others."""
+
+    def weights(self, x, hidden):
+        return super().weights(x, hidden & ~hidden.all(-1, keepdim=True))
+
+
+class AddsEmptyTexts(Averages):
+    """Adds the words of empty texts to all texts."""
+
+    def forward(self, x, mask=None):
+        output, weights = super().forward(x, mask)
+        empty = torch.zeros(len(x)) if mask is None else (~mask).all(-1)
+        return output + (empty.to(x) @ x.mean(1)), weights
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken"),
+    [
+        (Averages, {}),
+        (ReadsEmptyTexts, {"weights of nothing": "the weight of a key in an empty text: got 0."}),
+        (AddsEmptyTexts, {"sees nothing": "of an empty text changed the output of another text"}),
+    ],
+)
+def test_a_query_of_padding_may_average_padding_and_nothing_else(kind, broken):
+    verdicts = {v.law: v for v in conform(kind(), long=False)}
+    for law in ("sees nothing", "weights of nothing"):
+        verdict = verdicts[law]
+        if law in broken:
+            assert (verdict.outcome, broken[law] in verdict.message) == ("fails", True), verdict
+        else:
+            says = "averages all keys, a convention: leave it out of the loss"
+            assert (verdict.outcome, says in verdict.message) == ("does not apply", True), verdict
+    if not broken:
+        assert not [v for v in verdicts.values() if v.outcome == "fails"]
+
+
+class ShowsLaterWords(strangers.Small):
+    """Is causal, and returns weights that are not."""
+
+    def forward(self, x):
+        return super().forward(x), (x @ x.mT).softmax(-1)
+
+
+def test_weights_of_a_causal_layer_are_causal():
+    layer = adopt(ShowsLaterWords())
+    assert layer.modes == (True,)
+    verdict = LAWS["layer"]["weights"].judge("", layer)
+    assert (verdict.outcome, "a later token: got 0." in verdict.message) == ("fails", True), verdict

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard.analysis.record import record
-from regard.conformance import conform, subject_of
+from regard.conformance import LAWS, conform, subject_of
 from regard.core.errors import RegardError
 
 transformers = pytest.importorskip("transformers")
@@ -46,6 +46,19 @@ def test_models_of_transformers(name, settings, is_causal, dtype):
     assert layer.modes == (is_causal,)
     assert layer.dtype == dtype
     assert {v.law for v in conform(layer, long=False) if v.outcome == "fails"} <= NAN
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_eager_models_are_asked_for_weights_by_a_name_that_their_signature_lacks():
+    eager, sdpa = (
+        LAWS["layer"]["weights before dropout"].judge(
+            "", subject_of(built(transformers.BertModel, attn_implementation=kind))
+        )
+        for kind in ("eager", "sdpa")
+    )
+    assert eager.outcome == "fails"
+    assert "the sum of a row of weights differs from 1" in eager.message
+    assert sdpa.message == "the layer does not return weights"
 
 
 def test_an_encoder_and_decoder_is_named_by_one_of_them():
