@@ -39,6 +39,15 @@ class Acceleration:
         """
         return score.compare(queries, keys, positions)
 
+    def traced_compare(
+        self, score: "Score", queries: Prepared, keys: Prepared, positions: Positions
+    ) -> Tensor:
+        """Compute the result of ``score.compare`` with sums in place of loops, for Triton's tiles.
+
+        A sum becomes a loop of the kernel; a loop over columns would be a statement for each.
+        """
+        return score.compare(queries, keys, positions)
+
     def numbers_per_pair(self, score: "Score", keys: Prepared) -> int:
         """Return how many numbers per pair `fast_compare` has in memory at once.
 

@@ -181,7 +181,7 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
     if of.asked == "exact":
         return "exact", "requested by use()"
     tiles = None
-    with_bias = of.linear and pairs <= known.bias_pairs
+    with_bias = of.linear and pairs <= known.bias_pairs and of.asked != "plain"
     if not (of.inner_product or with_bias):
         tiles = "the score is not an inner product"
     elif of.normalize != "softmax":

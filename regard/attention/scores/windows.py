@@ -12,9 +12,9 @@ NARROW = 8  # columns
 
 
 class WindowAcceleration(Acceleration):
-    """The acceleration of a `Window`: column by column, 2 to 4 times faster on a processor."""
+    """The acceleration of a `Window`."""
 
-    def fast_compare(
+    def traced_compare(
         self,
         score: "Window",  # type: ignore[override]
         queries: Prepared,
@@ -23,11 +23,7 @@ class WindowAcceleration(Acceleration):
     ) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
-        differences = (
-            q[..., :, None] - k[..., None, :]
-            for q, k in zip(queries.unbind(-1), keys.unbind(-1), strict=True)
-        )
-        squares = sum((x.square() for x in differences), start=queries.new_zeros(()))
+        squares = (queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1)
         return score.kernel(score.inverse_width.square() * squares)
 
     def numbers_per_pair(self, score: Score, keys: Prepared) -> int:
@@ -81,7 +77,12 @@ class Window(Score):
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
-        squares = (queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1)
+        # Column by column, which is 2 to 4 times faster than one tensor of all differences.
+        differences = (
+            q[..., :, None] - k[..., None, :]
+            for q, k in zip(queries.unbind(-1), keys.unbind(-1), strict=True)
+        )
+        squares = sum((x.square() for x in differences), start=queries.new_zeros(()))
         return self.kernel(self.inverse_width.square() * squares)
 
     def kernel(self, squares: Tensor) -> Tensor:

@@ -150,12 +150,13 @@ def test_a_bias_in_the_fused_kernel_computes_the_formula(position, mask):
     """As on a GPU, where the bias of a score is the mask of torch's kernel."""
     given, score = inputs(9, 9), score_of("scaled-dot", position)
     allowed, found = MASKS[mask](9, 9), []
-    for kernel in (None, "exact"):
+    for kernel in (None, "plain", "exact"):  # plain products take no bias: strips compute it
         with using(Constants(bias_pairs=2**20)), use(kernel) if kernel else nullcontext():
             assert kernel or explain(*given, score, allowed).kernel == "fused"
             output = attend(*given, score, allowed).output
             of = [*given, *score.parameters()]
             parts = torch.autograd.grad(output.cos().sum(), of, allow_unused=True)
             found.append([output, *(x for x in parts if x is not None)])
-    for fused, exact in zip(*found, strict=True):
+    for fused, strips, exact in zip(*found, strict=True):
         assert_close(fused, exact, atol=1e-10, rtol=1e-10)
+        assert_close(strips, exact, atol=1e-10, rtol=1e-10)

@@ -155,7 +155,9 @@ def traced_score(lower: Lowering, call: Call, sides: Sides, symbols: Sequence[st
     def scores(*tensors: Tensor) -> Tensor:
         queries, keys = tensors[:one], tensors[one : one + two]
         rows, columns, *parameters = tensors[one + two :]
-        compared = (twin(score, parameters) if parameters else score).compare(
+        made = twin(score, parameters) if parameters else score
+        compared = made.acceleration.traced_compare(
+            made,
             queries if isinstance(call.queries, tuple) else alone(queries),
             keys if isinstance(call.keys, tuple) else alone(keys),
             (rows, columns),
