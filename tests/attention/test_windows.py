@@ -68,6 +68,43 @@ def test_an_edge_far_from_zero_keeps_its_digits():
         assert far < 3
 
 
+@pytest.mark.parametrize("offset", [0.0, 40.0, 500.0])
+def test_products_decide_the_edge_as_differences_do(offset):
+    # On a lattice many pairs are exactly at the edge; far from zero a product needs float64.
+    queries = torch.randint(-1, 2, (2, 300, 16)).float() + offset
+    keys, values = queries.flip(-2), torch.randn(2, 300, 3)
+    for name in KERNELS:
+        found = []
+        for kernel in ("exact", "tiled"):
+            score = SCORES[name](16, 16, inverse_width=0.25)
+            given = [x.clone().requires_grad_() for x in (queries, keys, values)]
+            with use(kernel):
+                attended = attend(*given, score, normalize="sum")
+                output = attended.output
+            of = [*given, score.inverse_width] if name == "epanechnikov" else [given[2]]
+            found.append([output, *torch.autograd.grad(output.cos().sum(), of)])
+        assert 0.01 < (attended.weights > 0).double().mean() < 0.9
+        for exact, ours in zip(*found, strict=True):
+            assert_close(ours, exact, atol=5e-5, rtol=5e-5)
+
+
+def test_a_compiled_graph_has_no_statement_for_each_column():
+    score = SCORES["epanechnikov"](64, 64)
+    x, places = torch.randn(5, 64), (torch.arange(5), torch.arange(5))
+    graph = torch.export.export(_Compared(score), (x, x), strict=True)
+    assert len(graph.graph.nodes) < 40
+    assert_close(graph.module()(x, x), score.compare(x, x, places))
+
+
+class _Compared(torch.nn.Module):
+    def __init__(self, score):
+        super().__init__()
+        self.score = score
+
+    def forward(self, q, k):
+        return self.score.compare(q, k, (torch.arange(5), torch.arange(5)))
+
+
 def test_half_precision_finds_the_same_keys():
     queries, keys, values = (torch.randn(n, d).bfloat16() for n, d in ((9, 3), (200, 3), (200, 1)))
     score = SCORES["boxcar"](inverse_width=0.5)

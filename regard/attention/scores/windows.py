@@ -6,13 +6,47 @@ from torch import Tensor, nn
 from regard.attention.acceleration import Acceleration
 from regard.attention.prepared import Positions, Prepared
 from regard.attention.score import Score
+from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
 
 NARROW = 8  # columns
+#: The largest ‖wq‖² for which u² is a product in float32: its error is then below 1e-5 for the keys
+#: in the support, whose norm is at most 1 larger.
+NEAR = 64.0
+#: Pairs with u² this close to 1 are compared by their differences where the kernel jumps there,
+#: and how many such pairs at once.
+EDGE, AT_ONCE = 1e-4, 2**14
 
 
 class WindowAcceleration(Acceleration):
-    """The acceleration of a `Window`."""
+    """The acceleration of a `Window`: on a CPU, u² = ‖wq‖² + ‖wk‖² − 2 w²q·k by one product.
+
+    Each row decides for itself whether its product needs float64, so that later rows change no bit
+    of earlier results.
+    """
+
+    def fast_compare(
+        self,
+        score: "Window",  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared,
+        positions: Positions,
+    ) -> Tensor:
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        if queries.shape[-1] <= NARROW or not on_cpu(queries):
+            return score.compare(queries, keys, positions)
+        with torch.autocast("cpu", enabled=False):
+            width: Tensor = score.inverse_width
+            squares = squared_distances(width * queries, width * keys)
+            far = (width * queries).detach().square().sum(-1, keepdim=True) > NEAR
+            if squares.dtype != torch.float64 and bool(far.any()):
+                q, k, width = queries.double(), keys.double(), width.double()
+                finer = squared_distances(width * q, width * k).to(squares.dtype)
+                squares = torch.where(far, finer, squares)
+            if score.jumps:
+                settle(squares.detach(), queries.detach(), keys.detach(), width.detach())
+            return score.kernel(squares)
 
     def traced_compare(
         self,
@@ -27,14 +61,34 @@ class WindowAcceleration(Acceleration):
         return score.kernel(score.inverse_width.square() * squares)
 
     def numbers_per_pair(self, score: Score, keys: Prepared) -> int:
-        # With few columns a compiled function is no faster, and compiling takes seconds.
+        # A CPU has a product, or too few columns for compiling to pay.
         width = super().numbers_per_pair(score, keys)
-        return width if width > NARROW else 1
+        first = keys if isinstance(keys, Tensor) else keys[0]
+        return 1 if width <= NARROW or on_cpu(first) else width
 
     def needs_upcast(self, score: Score, queries: Prepared, keys: Prepared | None) -> bool:
         # In half precision the edge would be blurred over a hundredth of the support.
         assert isinstance(queries, Tensor)
         return queries.dtype in (torch.float16, torch.bfloat16)
+
+
+def squared_distances(q: Tensor, k: Tensor) -> Tensor:
+    """Return ‖qᵢ − kⱼ‖² of rows (…, n, width) and (…, m, width), by one product."""
+    of_q, of_k = (x.square().sum(-1, keepdim=True) for x in (q, k))
+    one, two = [-2 * q, torch.ones_like(of_q), of_q], [k, of_k, torch.ones_like(of_k)]
+    return torch.cat(one, -1) @ torch.cat(two, -1).mT
+
+
+def settle(squares: Tensor, queries: Tensor, keys: Tensor, width: Tensor) -> None:
+    """Replace u² of the pairs near u = 1 by that of their differences, in place."""
+    q, k = (x.expand(*squares.shape[:-2], *x.shape[-2:]) for x in (queries, keys))
+    width = width.expand(*squares.shape[:-2], 1, 1)
+    places = ((squares - 1).abs() <= EDGE).nonzero()
+    for part in places.split(AT_ONCE):
+        *batch, row, column = part.unbind(-1)
+        apart = q[(*batch, row)] - k[(*batch, column)]
+        exact = width[(*batch, *2 * [torch.zeros_like(row)])].square() * apart.square().sum(-1)
+        squares[(*batch, row, column)] = exact.to(squares.dtype)
 
 
 class Window(Score):
@@ -48,6 +102,8 @@ class Window(Score):
     """
 
     acceleration = WindowAcceleration()
+    #: Whether K jumps at u = 1, so that the last digit of u² decides whether a key counts.
+    jumps = False
 
     def __init__(
         self,
@@ -77,6 +133,8 @@ class Window(Score):
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
+        if torch.compiler.is_compiling():  # a loop would be a statement for each column
+            return self.acceleration.traced_compare(self, queries, keys, positions)
         # Column by column, which is 2 to 4 times faster than one tensor of all differences.
         differences = (
             q[..., :, None] - k[..., None, :]
@@ -118,6 +176,7 @@ class Boxcar(Window):
     """
 
     name = "boxcar"
+    jumps = True
 
     def kernel(self, squares: Tensor) -> Tensor:
         return 0.5 * (squares <= 1).to(squares.dtype).masked_fill(squares.isnan(), torch.nan)
