@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.compiled import compile_once, wanted
+from regard.attention.kernels.native import call as native
+from regard.attention.kernels.native import library
 from regard.attention.tracing import on_cpu
 
 #: Numbers per tile of the eager form: a megabyte of float32, which fits a core's cache.
@@ -71,11 +73,11 @@ class _Rational(torch.autograd.Function):
 def _forward(q: Tensor, k: Tensor, w: Tensor, fast: bool) -> Tensor:
     if not on_cpu(q):
         return _direct_forward(q, k, w, fast)
-    factors, hard = exponentials(q, k)
-    if fast and min(q.shape[1], k.shape[1]) > 1:
-        scores: Tensor = compile_once(_score)(factors[0], factors[1].mT.contiguous(), w)
+    scores, hard = q.new_empty(len(q), q.shape[1], k.shape[1]), out_of_range(q)
+    if fast and (compiled := library("additive")) is not None:
+        native("forward", compiled, *contiguous(q, k, w), scores, *sizes(q, k), *RANGE[q.dtype])
     else:
-        scores = q.new_empty(len(q), q.shape[1], k.shape[1])
+        factors = exponentials(q, k)
         for i, j in _tiles(q, k):
             r = _reciprocal(factors, i, j)
             scores[:, i, j] = (r @ w[:, None, :, None]).squeeze(-1)
@@ -92,11 +94,17 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     if not on_cpu(q):
         return _direct_backward(q, k, w, g, fast)
-    factors, hard = exponentials(q, k)
+    hard = out_of_range(q)
     upstream = g if hard is None else g.masked_fill(hard[..., None], 0)
-    if fast and min(q.shape[1], k.shape[1]) > 1:
-        of_q, of_k, of_w = compile_once(_gradients)(*factors, w, upstream)
+    if fast and (compiled := library("additive")) is not None:
+        parts = -(-torch.get_num_threads() // len(q))  # of the keys, a thread each
+        some_q, some_w = q.new_empty(parts, *q.shape), w.new_empty(parts, *w.shape)
+        given, of_k = contiguous(q, k, upstream), k.new_empty(k.shape)
+        results = some_q, of_k, some_w
+        native("backward", compiled, *given, *results, *sizes(q, k), parts, *RANGE[q.dtype])
+        of_q, of_w = some_q.sum(0), some_w.sum(0)
     else:
+        factors = exponentials(q, k)
         of_q, of_k, of_w = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(w)
         for i, j in _tiles(q, k):
             r, part = _reciprocal(factors, i, j), upstream[:, i, j]
@@ -104,8 +112,8 @@ def _backward(
             slope = r.addcmul_(r, r, value=-1)
             of_q[:, i] += (part[:, :, None] @ slope).squeeze(2)
             of_k[:, j] += slope.mul_(part[..., None]).sum(1)
-        of_w = upstream.sum((-2, -1))[:, None] - 2 * of_w
-        of_q, of_k = of_q * (4 * w[:, None]), of_k * (4 * w[:, None])
+    of_w = upstream.sum((-2, -1))[:, None] - 2 * of_w
+    of_q, of_k = of_q * (4 * w[:, None]), of_k * (4 * w[:, None])
     if hard is not None:
         for slice_, row in hard.nonzero().tolist():
             tanh = (q[slice_, row] + k[slice_]).tanh_()
@@ -142,12 +150,27 @@ def _direct_backward(
     return of_q, of_k, of_w
 
 
-def exponentials(q: Tensor, k: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
-    """Return e^{2q} and e^{2k}, and a mask (slices, rows) of queries out of range, or None."""
+def out_of_range(q: Tensor) -> Tensor | None:
+    """Return which queries, (slices, rows), have e^{2q} out of range, or None if none has."""
+    hard = q.abs().amax(-1) > RANGE[q.dtype][0]
+    return hard if bool(hard.any()) else None
+
+
+def exponentials(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return e^{2q} and e^{2k}."""
     most, beyond = RANGE[q.dtype]
-    hard = q.abs().amax(-1) > most
     near_q, near_k = q.clamp(-most, most), k.clamp(-beyond, beyond)
-    return (near_q.mul_(2).exp_(), near_k.mul_(2).exp_()), hard if bool(hard.any()) else None
+    return near_q.mul_(2).exp_(), near_k.mul_(2).exp_()
+
+
+def contiguous(*tensors: Tensor) -> list[Tensor]:
+    """Return the tensors as C++ reads them."""
+    return [x.contiguous() for x in tensors]
+
+
+def sizes(q: Tensor, k: Tensor) -> tuple[int, int, int, int]:
+    """Return the numbers of slices, rows, columns and hidden units."""
+    return len(q), q.shape[1], k.shape[1], q.shape[2]
 
 
 def _reciprocal(factors: tuple[Tensor, Tensor], i: slice, j: slice) -> Tensor:
@@ -182,19 +205,6 @@ def together(
     for x in (q, k, w):
         dtype = torch.promote_types(dtype, x.dtype)
     return q.detach().to(dtype), k.detach().to(dtype), w.detach().to(dtype), shape
-
-
-def _score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
-    # Keys are along the last axis, so that a vector register holds neighbouring keys.
-    r = w[:, None, :, None] / (1 + q[..., None] * k[:, None])
-    return w.sum(-1)[:, None, None] - 2 * r.sum(2)
-
-
-def _gradients(q: Tensor, k: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r = 1 / (1 + q[:, :, None] * k[:, None])
-    slope, factor = g[..., None] * (r - r * r), 4 * w[:, None]
-    of_w = (g[..., None] * (1 - 2 * r)).sum(2).sum(1)
-    return slope.sum(2) * factor, slope.sum(1) * factor, of_w
 
 
 def _direct_score(q: Tensor, k: Tensor, w: Tensor) -> Tensor:

@@ -46,8 +46,11 @@ class Constants:
     #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
     #: compiling pays; 0 = never compile.
     compile_hidden: int = 2**27
-    #: Maximum pairs over the batch for which torch's fused kernel gets the bias of a score as its
-    #: mask: never, since strips are faster on a CPU.
+    #: The same for the kernels in C++ of additive scores and of normalisers on a CPU, which compile
+    #: in a second, once on a machine.
+    native_hidden: int = 2**22
+    #: Maximum pairs over the batch for which torch's fused kernel gets the bias of a score as a
+    #: whole table: never, since strips are faster on a CPU.
     bias_pairs: int = 0
     #: The same four on a GPU, where a strip of 4 MB would be too little work for a launch.
     gpu_exact_pairs: int = 2**20
@@ -149,12 +152,14 @@ def plan(of: Properties) -> Plan:
     known, (n, m), additive = constants().on(of.device), of.shape[-2:], of.additive
     pairs, size = int(torch.Size(of.shape[:-2]).numel()) * n * m, of.dtype.itemsize / 1e6
     # A strip needs additional memory: for its graph, tables of a search, sums of a compiled kernel.
-    share = 4 if additive else 2 if of.searches or not of.linear else 1
+    share = 1 if additive else 2 if of.searches or not of.linear else 1
     sizes = Sizes(known.strip_numbers // share, least=ADDITIVE_ROWS if additive else 1)
     each = of.hidden if additive else of.numbers_per_pair
     work = pairs * max(each, SEARCH if of.searches else 1)
     worthwhile = additive or of.searches or of.numbers_per_pair > 1
-    compiled = worthwhile and 0 < known.compile_hidden <= work and can_compile(of.device)
+    native = of.device == "cpu" and of.numbers_per_pair == 1
+    least = known.native_hidden if native else known.compile_hidden
+    compiled = worthwhile and 0 < least <= work and can_compile(of.device)
     kernel, why = path(of, pairs, known)
     per_pair, memory = max(of.numbers_per_pair, each if additive else 1), 0.0
     if kernel == "tiled":

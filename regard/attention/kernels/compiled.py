@@ -68,4 +68,9 @@ def can_compile(device: str = "cpu") -> bool:
     """Return whether torch.compile works: a C++ compiler, and Triton for a GPU."""
     if device == "cuda" and find_spec("triton") is None:
         return False
-    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))
+    return compiler() is not None
+
+
+def compiler() -> str | None:
+    """Return the path of a C++ compiler, or None."""
+    return next((path for x in ("g++", "clang++", "c++") if (path := shutil.which(x))), None)

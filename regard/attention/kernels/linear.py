@@ -5,13 +5,18 @@ Time and memory are O(n). The cache of a step is S.
 """
 
 import itertools
-from typing import NamedTuple
+from ctypes import CDLL
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+
+from regard.attention.kernels import choose
+from regard.attention.kernels.native import call, library
+from regard.attention.tracing import on_cpu
 
 CHUNK = 64  # rows whose products are computed as one matrix
 SEGMENT = 1024  # rows whose matrices are in memory at once: larger ones are mapped anew each time
@@ -83,7 +88,8 @@ def by_chunks(
     if not inputs.queries.shape[-2]:
         return inputs.queries @ state, state
     per_column = decay is not None and decay.shape[-1] > 1
-    chunk = chunk or (CHUNK_PER_COLUMN if per_column else CHUNK)
+    large = per_column and decayed_by(inputs) is None
+    chunk = chunk or (CHUNK_PER_COLUMN if large else CHUNK)
     rows = chunk * max(1, SEGMENT // chunk)
     many = per_column or inputs.rate is not None  # numbers per row: computed again for gradients
     main = zip(*(x.split(rows, -2) for x in inputs[:3]), strict=True)
@@ -109,8 +115,20 @@ def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]
     q, k, v = (_split(x, chunk) for x in inputs[:3])
     log_decay, rate = (None if x is None else _split(x, chunk) for x in inputs[3:])
     later = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
-    pairs, similar, inside, kept, fading = q @ k.mT, k @ k.mT, q, k, None
-    if log_decay is not None:
+    inside, kept, fading = q, k, None
+    compiled = decayed_by(inputs) if per_column else None
+    if log_decay is not None and compiled is not None:
+        arguments = log_decay, compiled
+        pairs = _Decayed.apply(q, k, *arguments, False)  # type: ignore[no-untyped-call]
+        if rate is not None:
+            similar = _Decayed.apply(k, k, *arguments, True)  # type: ignore[no-untyped-call]
+        since = log_decay.cumsum(-2).exp()
+        later_rows = F.pad(log_decay[..., 1:, :], (0, 0, 0, 1))
+        until = later_rows.flip(-2).cumsum(-2).flip(-2).exp()
+        inside, kept, fading = q * since, k * until, since[..., -1:, :].mT
+    else:
+        pairs, similar = q @ k.mT, k @ k.mT
+    if log_decay is not None and compiled is None:
         between, since, until = _decays(log_decay, later)
         if per_column:
             pairs = torch.einsum("...id,...jd,...ijd->...ij", q, k, between)
@@ -144,6 +162,42 @@ def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]
             state = faded * state
         state = state + stored.mT @ u
     return torch.cat(outputs, -2)[..., :n, :], state
+
+
+def decayed_by(inputs: Inputs) -> CDLL | None:
+    """Return the library of `_Decayed` if it serves inputs with a decay per column, else None."""
+    q, k, _, decay, _ = inputs
+    numbers = q.numel() * min(q.shape[-2], CHUNK)
+    same = decay is not None and q.shape == k.shape == decay.shape and q.dtype == decay.dtype
+    exact = q.dtype in (torch.float32, torch.float64)
+    if not (same and exact and numbers >= choose.constants().native_hidden and on_cpu(q)):
+        return None
+    return library("decays")
+
+
+class _Decayed(torch.autograd.Function):
+    """Σ_d q_id k_jd A_{j+1,d} … A_{i,d} for j ≤ i, or j < i if strict, (…, rows, rows), in C++."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, log_decay: Tensor, compiled: CDLL, strict: bool
+    ) -> Tensor:
+        q, k, decay = q.contiguous(), k.contiguous(), log_decay.exp().contiguous()
+        ctx.save_for_backward(q, k, decay)
+        ctx.how = compiled, (q.shape[:-2].numel(), *q.shape[-2:], int(strict))
+        pairs = q.new_empty(*q.shape[:-1], q.shape[-2])
+        call("forward", compiled, q, k, decay, pairs, *ctx.how[1])
+        return pairs
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, decay = ctx.saved_tensors
+        compiled, sizes = ctx.how
+        of_q, of_k = torch.empty_like(q), torch.empty_like(k)
+        call("backward", compiled, q, k, decay, upstream[0].contiguous(), of_q, of_k, *sizes)
+        # ln A_t is in the decay of each pair with j < t ≤ i.
+        ends = (q * of_q).sub_(k * of_k)
+        return of_q, of_k, ends.flip(-2).cumsum(-2).flip(-2), None, None
 
 
 def effective_weights(inputs: Inputs) -> Float[Tensor, "*batch n n"]:

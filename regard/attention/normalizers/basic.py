@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from regard.attention.kernels.native import call, of_rows, rows_and_columns
 from regard.attention.normalizer import Normalizer, empty_rows
 from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
@@ -61,6 +62,7 @@ class TopK(Softmax):
     """
 
     name = "top-k"
+    searches = True
     options: ClassVar[Mapping[str, int]] = {"k": 1}
 
     def __init__(self, heads: int | None = None, *, k: int = 16, equal: bool = False) -> None:
@@ -73,10 +75,17 @@ class TopK(Softmax):
         return super().forward(self._kept(scores, self.statistics(scores)))
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
+        if of_rows(scores) is not None:
+            return ()
         k = min(self.k, scores.shape[-1])
         return (largest(scores.detach(), k)[0][..., -1:],) if k else ()
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        if (compiled := of_rows(scores)) is not None:
+            weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
+            numbers = *rows_and_columns(scores), self.k, int(self.equal)
+            call("top", compiled, scores.contiguous(), weights, *numbers)
+            return weights
         return super().weights(self._kept(scores, statistics), statistics)
 
     def gradient(
@@ -111,17 +120,11 @@ class Sum(Normalizer):
     name = "sum"
 
     def forward(self, scores: Tensor) -> Tensor:
-        return scores.relu() / self.total(scores)
-
-    # Computed again where needed: small tensors kept between large temporary blocks fragment the
-    # heap of the C library (1.4 GB at 2,000 × 100,000).
-    def total(self, scores: Tensor) -> Tensor:
-        """Return the sum of each row, (…, rows, 1), with 1 in place of 0."""
-        total = scores.relu().sum(-1, keepdim=True)
-        return total.masked_fill(total == 0, 1)
+        return scores.relu() / total_of(scores.relu())
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        return scores.relu().div_(self.total(scores))
+        weights = scores.relu()
+        return weights.div_(total_of(weights))
 
     def gradient(
         self,
@@ -132,7 +135,16 @@ class Sum(Normalizer):
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         mean = (weights * upstream).sum(-1, keepdim=True)
-        return ((upstream - mean).div_(self.total(scores)).masked_fill_(scores <= 0, 0),)
+        # Computed again: small tensors kept between large temporary blocks fragment the heap of
+        # the C library (1.4 GB at 2,000 × 100,000).
+        slope = (upstream - mean).div_(total_of(scores.relu()))
+        return (torch.ops.aten.threshold_backward(slope, scores, 0),)
+
+
+def total_of(positive: Tensor) -> Tensor:
+    """Return the sum of each row, (…, rows, 1), with 1 in place of 0."""
+    total = positive.sum(-1, keepdim=True)
+    return total.masked_fill(total == 0, 1)
 
 
 class SoftmaxPlusOne(Normalizer):
@@ -238,7 +250,7 @@ class Sigmoid(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return ((weights - weights * weights).mul_(upstream),)
+        return (torch.ops.aten.sigmoid_backward(upstream, weights),)
 
 
 def softmax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:

@@ -1,9 +1,13 @@
 """Sparse normalisers: powers of the excess over a threshold, exactly 0 for low scores."""
 
+from collections.abc import Callable
+from ctypes import CDLL
+
 import torch
 from torch import Tensor, nn
 
 from regard.attention.kernels.compiled import quick, wanted
+from regard.attention.kernels.native import call, of_rows, per_row, rows_and_columns
 from regard.attention.normalizer import Normalizer, fill_empty_rows
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
@@ -41,7 +45,7 @@ class Sparsemax(Normalizer):
         return newton(scores, 1.0, 1)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        return quick(over)(scores, 1.0, *statistics)
+        return raise_rows(scores, 1.0, 1.0, *statistics)
 
     def gradient(
         self,
@@ -51,7 +55,7 @@ class Sparsemax(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return (quick(sparsemax_gradient)(weights, upstream),)
+        return (slope_rows(weights, upstream, 1.0, quick(sparsemax_gradient)),)
 
 
 class Entmax15(Normalizer):
@@ -90,7 +94,7 @@ class Entmax15(Normalizer):
         return newton(scores, 0.5, 2)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        return quick(squared)(scores, *statistics)
+        return raise_rows(scores, 0.5, 2.0, *statistics)
 
     def gradient(
         self,
@@ -100,7 +104,7 @@ class Entmax15(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return (quick(entmax15_gradient)(weights, upstream),)
+        return (slope_rows(weights, upstream, 2.0, quick(entmax15_gradient)),)
 
 
 class Entmax(Normalizer):
@@ -149,7 +153,7 @@ class Entmax(Normalizer):
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         top, threshold, less = statistics
-        return quick(raised)(scores, less, top, threshold)
+        return raise_rows(scores, less, 1 / less, top, threshold)
 
     def gradient(
         self,
@@ -160,15 +164,57 @@ class Entmax(Normalizer):
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         less, (steepness,) = statistics[2], parameters
+        sigma = steepness.sigmoid()
+        if (compiled := of_rows(weights)) is not None:
+            of_rows_alpha = weights.new_empty(*weights.shape[:-1], 1)
+            of_scores = slopes(compiled, weights, upstream, 1 / less, of_rows_alpha)
+            total = of_rows_alpha.sum_to_size(steepness.shape)
+            return of_scores, (total * sigma * (1 - sigma)).to(steepness.dtype)
         slope = power(weights, 1 - less)
         share = slope / slope.sum(-1, keepdim=True).clamp(min=torch.finfo(slope.dtype).tiny)
         entropy = torch.special.entr(weights)
         of_alpha = (weights - share) / less.square()
         of_alpha += (entropy - share * entropy.sum(-1, keepdim=True)) / less
         total = (of_alpha * upstream).sum_to_size(steepness.shape)
-        sigma = steepness.sigmoid()
         of_scores = slope.mul_(upstream - (share * upstream).sum(-1, keepdim=True))
         return of_scores, (total * sigma * (1 - sigma)).to(steepness.dtype)
+
+
+def raise_rows(
+    scores: Tensor, factor: float | Tensor, exponent: float | Tensor, top: Tensor, threshold: Tensor
+) -> Tensor:
+    """Return max(factor · s − max − τ, 0)^exponent."""
+    if (compiled := of_rows(scores)) is not None:
+        numbers = [per_row(x, scores) for x in (factor, exponent, top, threshold)]
+        weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        call("raised", compiled, scores.contiguous(), *numbers, weights, *rows_and_columns(scores))
+        return weights
+    if isinstance(exponent, Tensor) and isinstance(factor, Tensor):
+        return quick(raised)(scores, factor, top, threshold)
+    return quick(over if exponent == 1 else squared)(scores, factor, top, threshold)
+
+
+def slope_rows(
+    weights: Tensor, upstream: Tensor, exponent: float, formula: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Return the gradient of the scores from that of the weights."""
+    if (compiled := of_rows(weights)) is None:
+        return formula(weights, upstream)
+    return slopes(compiled, weights, upstream, exponent)
+
+
+def slopes(
+    compiled: CDLL,
+    weights: Tensor,
+    upstream: Tensor,
+    exponent: float | Tensor,
+    of_alpha: Tensor | None = None,
+) -> Tensor:
+    """Return the gradient of the scores, and write that of α for each row, in C++."""
+    of_scores = torch.empty_like(weights, memory_format=torch.contiguous_format)
+    given = weights.contiguous(), upstream.contiguous(), per_row(exponent, weights), of_scores
+    call("slopes", compiled, *given, of_alpha, *rows_and_columns(weights))
+    return of_scores
 
 
 def ranks(x: Tensor) -> Tensor:
@@ -198,9 +244,9 @@ def over(scores: Tensor, factor: float | Tensor, top: Tensor, threshold: Tensor)
     return torch.relu(factor * scores - top - threshold)
 
 
-def squared(scores: Tensor, top: Tensor, threshold: Tensor) -> Tensor:
-    """Return max(s / 2 − max − τ, 0)²."""
-    return over(scores, 0.5, top, threshold).square()
+def squared(scores: Tensor, factor: float | Tensor, top: Tensor, threshold: Tensor) -> Tensor:
+    """Return max(factor · s − max − τ, 0)²."""
+    return over(scores, factor, top, threshold).square()
 
 
 def raised(scores: Tensor, less: Tensor, top: Tensor, threshold: Tensor) -> Tensor:
@@ -225,10 +271,16 @@ def newton(scores: Tensor, factor: float | Tensor, exponent: int | Tensor) -> tu
     more often. It starts at −1, where the largest score alone contributes 1. For a row of −inf
     max x is 0. On a GPU it takes all steps: asking whether one was the last would wait.
     """
+    small = 4 * torch.finfo(scores.dtype).eps
+    if (compiled := of_rows(scores)) is not None:
+        numbers = [per_row(x, scores) for x in (factor, exponent)]
+        found = [torch.empty_like(numbers[0]) for _ in range(2)]
+        given = [scores.contiguous(), *numbers, *found]
+        call("newton", compiled, *given, *rows_and_columns(scores), NEWTON, small)
+        return found[0], found[1]
     top = factor * scores.amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0)
     tau = torch.full_like(top, -1.0)
-    small = 4 * torch.finfo(scores.dtype).eps
     times = COMPILED_STEPS if wanted() else 1
     for _ in range(NEWTON // times):
         if isinstance(exponent, Tensor):

@@ -1,0 +1,110 @@
+"""Kernels in C++ for a CPU, compiled in a second when a call of enough work first needs them.
+
+The source is a file of this package; the library is kept in regard's configuration folder and made
+again for another source, other instructions of the processor, or another version of torch. Its
+threads are torch's own: the symbols of OpenMP are those that torch has loaded.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import subprocess
+import warnings
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.compiled import compiler, wanted
+from regard.attention.tracing import on_cpu
+from regard.core.atomic_io import configuration
+
+#: Instructions by torch's name for them; a machine without has those that its compiler assumes.
+INSTRUCTIONS = {
+    "AVX2": ("-mavx2", "-mfma", "-mtune=native"),
+    "AVX512": ("-mavx2", "-mfma", "-mavx512f", "-mavx512dq", "-mavx512vl", "-mtune=native"),
+}
+FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+PATIENCE = 120.0  # seconds
+
+
+@cache
+def library(name: str) -> ctypes.CDLL | None:
+    """Return the library of ``name.cpp``, or None, with a warning, if it cannot be compiled."""
+    source = Path(__file__).with_name(f"{name}.cpp")
+    flags = [*FLAGS, *INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ())]
+    if platform.system() == "Linux":
+        flags.append("-fopenmp")
+    made_of = [source.read_text(encoding="utf-8"), *flags, platform.platform(), torch.__version__]
+    digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
+    path = configuration() / "compiled" / f"{name}-{digest}.so"
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            compile_to(source, flags, path)
+        return ctypes.CDLL(str(path))
+    except (OSError, subprocess.SubprocessError) as error:
+        told = getattr(error, "stderr", "") or str(error)
+        first = next(iter(told.strip().splitlines()), type(error).__name__)
+        warnings.warn(
+            f"{source.name} could not be compiled, so slower operations of torch run: {first}",
+            stacklevel=2,
+        )
+        return None
+
+
+def compile_to(source: Path, flags: list[str], path: Path) -> None:
+    """Compile a source to a library at ``path``, which other processes see when it is complete.
+
+    Raises: OSError without a compiler, CalledProcessError with what it said.
+    """
+    command = compiler()
+    if command is None:
+        raise OSError("there is no C++ compiler")
+    part, aside = (path.with_name(f"{path.name}.{os.getpid()}.{x}") for x in ("o", "so"))
+    # Two steps: a link without -fopenmp takes the library that torch has loaded.
+    steps = ["-c", *flags, str(source), "-o", str(part)], ["-shared", str(part), "-o", str(aside)]
+    try:
+        for words in steps:
+            subprocess.run(  # noqa: S603
+                [command, *words], check=True, capture_output=True, text=True, timeout=PATIENCE
+            )
+        os.replace(aside, path)
+    finally:
+        part.unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
+
+
+def call(function: str, of: ctypes.CDLL, *arguments: Tensor | int | float | None) -> None:
+    """Call the function for the dtype of the first tensor: pointers, integers and numbers."""
+    first = arguments[0]
+    assert isinstance(first, Tensor)
+    kind = "double" if first.dtype == torch.float64 else "float"
+    given = [
+        ctypes.c_void_p(None if x is None else x.data_ptr())
+        if x is None or isinstance(x, Tensor)
+        else ctypes.c_double(x)
+        if isinstance(x, float)
+        else ctypes.c_long(x)
+        for x in arguments
+    ]
+    getattr(of, f"{function}_{kind}")(*given)
+
+
+def of_rows(x: Tensor) -> ctypes.CDLL | None:
+    """Return the library of ``rows.cpp`` where it computes rows like x, else None."""
+    if not (wanted() and on_cpu(x) and x.dtype in (torch.float32, torch.float64)):
+        return None
+    return library("rows")
+
+
+def per_row(number: Tensor | float, x: Tensor) -> Tensor:
+    """Return a number for each row of x, as C++ reads it."""
+    return torch.as_tensor(number, dtype=x.dtype).expand(*x.shape[:-1], 1).contiguous()
+
+
+def rows_and_columns(x: Tensor) -> tuple[int, int]:
+    """Return the numbers of rows and of columns."""
+    return x.shape[:-1].numel(), x.shape[-1]

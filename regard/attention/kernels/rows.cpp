@@ -1,0 +1,257 @@
+// Normalisers of rows of scores: each row is read from the first cache until it is finished.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+// Polynomials that a compiler makes vectors of; the C library's functions for double.
+static inline float exp_of(float x) {
+    x = std::min(std::max(x, -87.0f), 88.0f);
+    float i = __builtin_rintf(x * 1.44269504f), f = x - i * 0.693359375f + i * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * f + 1.3981999507e-3f;
+    p = p * f + 8.3334519073e-3f;
+    p = p * f + 4.1665795894e-2f;
+    p = p * f + 1.6666665459e-1f;
+    p = p * f + 5.0000001201e-1f;
+    p = p * f * f + f + 1.0f;
+    int bits = ((int)i + 127) << 23;
+    float power;
+    std::memcpy(&power, &bits, 4);
+    return p * power;
+}
+static inline float log_of(float x) {  // of a positive, normal number
+    int bits;
+    std::memcpy(&bits, &x, 4);
+    int e = (bits - 0x3f3504f3) >> 23;  // x = 2^e m with m from 1/√2 to √2
+    bits -= e << 23;
+    float m;
+    std::memcpy(&m, &bits, 4);
+    float f = m - 1.0f, z = f * f, p = 7.0376836292e-2f;
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    return f + (p * f * z - 0.5f * z + e * -2.12194440e-4f) + e * 0.693359375f;
+}
+static inline double exp_of(double x) { return std::exp(x); }
+static inline double log_of(double x) { return std::log(x); }
+
+// x^p of x ≥ 0, with 0^p = 0.
+template <class T> static inline T power(T x, T p) {
+    const T tiny = sizeof(T) == 4 ? T(1e-36) : T(1e-300);
+    return x <= tiny ? T(0) : exp_of(p * log_of(std::max(x, tiny))) + (x - x);  // NaN stays
+}
+
+template <class F> static void each(long rows, F f) {
+#pragma omp parallel for schedule(static)
+    for (long r = 0; r < rows; r++) f(r);
+}
+
+constexpr long GROUP = 8;  // numbers of which one is the maximum
+
+#define SUM _Pragma("omp simd reduction(+ : one, two)")
+#define MAXIMUM _Pragma("omp simd reduction(max : highest)")
+
+// max x and τ with Σ max(x − max x − τ, 0)^p = 1 of each row, for x = factor · scores, by Newton's
+// method from −1, where the sum is convex and decreasing.
+template <class T>
+static void newton(const T* scores, const T* factor, const T* exponent, T* top, T* tau, long rows,
+                   long columns, long most, double small) {
+    each(rows, [=](long r) {
+        const T* s = scores + r * columns;
+        const T by = factor[r], p = exponent[r], low = -INFINITY;
+        T highest = low;
+        MAXIMUM for (long c = 0; c < columns; c++) highest = std::max(highest, s[c]);
+        highest = highest == low ? T(0) : by * highest;
+        T t = -1;
+        for (long step = 0; step < most; step++) {
+            T one = 0, two = 0;  // the sum, and minus its slope
+            if (p == 1) {
+                SUM for (long c = 0; c < columns; c++) {
+                    const T x = by * s[c] - highest - t;
+                    one += std::max(x, T(0));
+                    two += x > 0 ? T(1) : T(0);
+                }
+            } else if (p == 2) {
+                SUM for (long c = 0; c < columns; c++) {
+                    const T x = std::max(by * s[c] - highest - t, T(0));
+                    one += x * x;
+                    two += 2 * x;
+                }
+            } else {
+                SUM for (long c = 0; c < columns; c++) {
+                    const T x = std::max(by * s[c] - highest - t, T(0)), lower = power(x, p - 1);
+                    one += lower * x;
+                    two += p * lower;
+                }
+            }
+            const T change = two <= 0 ? T(0) : (one - 1) / two;
+            t += change;
+            if (!(std::abs(change) > small)) break;
+        }
+        top[r] = highest;
+        tau[r] = t;
+    });
+}
+
+// max(factor · s − max − τ, 0)^p.
+template <class T>
+static void raised(const T* scores, const T* factor, const T* exponent, const T* top, const T* tau,
+                   T* weights, long rows, long columns) {
+    each(rows, [=](long r) {
+        const T *s = scores + r * columns, by = factor[r], p = exponent[r], t = tau[r], m = top[r];
+        T* w = weights + r * columns;
+        if (p == 1)
+            for (long c = 0; c < columns; c++) w[c] = std::max(by * s[c] - m - t, T(0));
+        else if (p == 2)
+            for (long c = 0; c < columns; c++) {
+                const T x = std::max(by * s[c] - m - t, T(0));
+                w[c] = x * x;
+            }
+        else
+            for (long c = 0; c < columns; c++)
+                w[c] = power(std::max(by * s[c] - m - t, T(0)), p);
+    });
+}
+
+// The gradient of the scores, u (g − Σ u g / Σ u) with u = w^(1 − 1/p), and of α = 1 + 1/p.
+template <class T>
+static void slopes(const T* weights, const T* upstream, const T* exponent, T* of_scores,
+                   T* of_alpha, long rows, long columns) {
+    each(rows, [=](long r) {
+        const T *w = weights + r * columns, *g = upstream + r * columns, p = exponent[r];
+        T *u = of_scores + r * columns, one = 0, two = 0;
+        if (p == 1)
+            for (long c = 0; c < columns; c++) u[c] = w[c] > 0 ? T(1) : T(0);
+        else if (p == 2)
+            for (long c = 0; c < columns; c++) u[c] = std::sqrt(w[c]);
+        else
+            for (long c = 0; c < columns; c++) u[c] = power(w[c], 1 - 1 / p);
+        SUM for (long c = 0; c < columns; c++) {
+            one += u[c];
+            two += u[c] * g[c];
+        }
+        const T total = one, mean = total > 0 ? two / total : T(0);
+        if (of_alpha) {
+            T entropy = 0, mixed = 0;  // Σ −w ln w, and the same times g
+            one = two = 0;
+            SUM for (long c = 0; c < columns; c++) {
+                const T x = power(w[c], T(1)), log = x > 0 ? log_of(x) : T(0);
+                one -= x * log;
+                two -= x * log * g[c];
+            }
+            entropy = one, mixed = two, one = two = 0;
+            SUM for (long c = 0; c < columns; c++) two += w[c] * g[c];
+            of_alpha[r] = (two - mean) * p * p + (mixed - mean * entropy) * p;
+        }
+        for (long c = 0; c < columns; c++) u[c] *= g[c] - mean;
+    });
+}
+
+// The k-th largest number of a row. The k-th largest maximum of groups is a lower bound, and few
+// numbers are above it. The groups are spaced, so that a vector holds the maxima of several.
+template <class T> static T largest(const T* s, T* space, long columns, long k) {
+    const long groups = columns / GROUP;
+    long count = columns;
+    if (groups >= 2 * k) {
+        std::copy_n(s, groups, space);
+        for (long i = 1; i < GROUP; i++)
+            for (long j = 0; j < groups; j++) space[j] = std::max(space[j], s[i * groups + j]);
+        std::nth_element(space, space + k - 1, space + groups, std::greater<T>());
+        const T bound = space[k - 1];
+        count = 0;
+        for (long c = 0; c < columns; c++) {
+            space[count] = s[c];
+            count += s[c] >= bound;
+        }
+    } else {
+        std::copy_n(s, columns, space);
+    }
+    std::nth_element(space, space + k - 1, space + count, std::greater<T>());
+    return space[k - 1];
+}
+
+// Softmax of the k largest scores of each row and those equal to the last of them.
+template <class T>
+static void top(const T* scores, T* weights, long rows, long columns, long k, long equal) {
+    each(rows, [=](long r) {
+        const T* s = scores + r * columns;
+        T* w = weights + r * columns;
+        bool unknown = false;
+        for (long c = 0; c < columns; c++) unknown |= s[c] != s[c];
+        if (unknown) {  // which cannot be sorted
+            std::fill_n(w, columns, T(NAN));
+            return;
+        }
+        const T least = k < columns ? largest(s, w, columns, k) : T(-INFINITY);
+        T highest = -INFINITY, one = 0, two = 0;
+        MAXIMUM for (long c = 0; c < columns; c++) highest = std::max(highest, s[c]);
+        const bool none = highest == T(-INFINITY);
+        for (long c = 0; c < columns; c++) {
+            const bool in = !none && s[c] >= least && s[c] > T(-INFINITY);
+            w[c] = in ? (equal ? T(1) : exp_of(s[c] - highest)) : T(0);
+        }
+        SUM for (long c = 0; c < columns; c++) one += w[c];
+        const T by = none ? T(0) : 1 / one;
+        for (long c = 0; c < columns; c++) w[c] *= by;
+        (void)two;
+    });
+}
+
+// w_j = exp(s_j − Σ_{k ≥ j} ln(1 + exp(s_k))), and its gradient.
+template <class T> static void stick(const T* scores, T* weights, long rows, long columns) {
+    each(rows, [=](long r) {
+        const T* s = scores + r * columns;
+        T *w = weights + r * columns, left = 0;
+        for (long c = 0; c < columns; c++)
+            w[c] = std::max(s[c], T(0)) + log_of(1 + exp_of(-std::abs(s[c])));
+        for (long c = columns - 1; c >= 0; c--) {
+            left += s[c] == T(-INFINITY) ? T(0) : w[c];
+            w[c] = s[c] - left;
+        }
+        for (long c = 0; c < columns; c++) w[c] = w[c] < T(-87) ? T(0) : exp_of(w[c]);
+    });
+}
+template <class T>
+static void unstick(const T* weights, const T* upstream, const T* scores, T* of_scores, long rows,
+                    long columns) {
+    each(rows, [=](long r) {
+        const T *w = weights + r * columns, *g = upstream + r * columns, *s = scores + r * columns;
+        T *out = of_scores + r * columns, sum = 0;
+        for (long c = 0; c < columns; c++) out[c] = s[c] < T(-87) ? T(0) : 1 / (1 + exp_of(-s[c]));
+        for (long c = 0; c < columns; c++) {
+            sum += w[c] * g[c];
+            out[c] = w[c] * g[c] - out[c] * sum;
+        }
+    });
+}
+
+#define BOTH(T)                                                                                   \
+    void newton_##T(const T* s, const T* f, const T* p, T* top, T* tau, long rows, long columns,  \
+                    long most, double small) {                                                    \
+        newton<T>(s, f, p, top, tau, rows, columns, most, small);                                 \
+    }                                                                                             \
+    void raised_##T(const T* s, const T* f, const T* p, const T* top, const T* tau, T* w,         \
+                    long rows, long columns) {                                                    \
+        raised<T>(s, f, p, top, tau, w, rows, columns);                                           \
+    }                                                                                             \
+    void slopes_##T(const T* w, const T* g, const T* p, T* out, T* alpha, long rows,              \
+                    long columns) {                                                               \
+        slopes<T>(w, g, p, out, alpha, rows, columns);                                            \
+    }                                                                                             \
+    void top_##T(const T* s, T* w, long rows, long columns, long k, long equal) {                 \
+        top<T>(s, w, rows, columns, k, equal);                                                    \
+    }                                                                                             \
+    void stick_##T(const T* s, T* w, long rows, long columns) { stick<T>(s, w, rows, columns); }  \
+    void unstick_##T(const T* w, const T* g, const T* s, T* out, long rows, long columns) {       \
+        unstick<T>(w, g, s, out, rows, columns);                                                  \
+    }
+extern "C" {
+BOTH(float)
+BOTH(double)
+}

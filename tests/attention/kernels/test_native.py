@@ -1,0 +1,139 @@
+"""The kernels in C++ beside the formulas in torch, and what happens without a compiler."""
+
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.attention import NORMALIZERS, SCORES, attend, causal, use
+from regard.attention.kernels import additive, native
+from regard.attention.kernels.choose import Constants, using
+from regard.attention.kernels.compiled import can_compile, compiling
+from regard.attention.kernels.linear import Inputs, by_chunks, by_steps
+
+needs_compiler = pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
+SEARCHES = ["sparsemax", "entmax15", "entmax", "top-k", "stick-breaking"]
+
+
+def rows(columns, dtype):
+    """Rows of scores: usual, hidden in part, with equal numbers, very large, and hidden."""
+    scores = 3 * torch.randn(2, 3, 5, columns, dtype=dtype)
+    scores[0, :, 1, columns // 2 :] = -torch.inf
+    scores[:, :, 2] = scores[:, :, 2].round()
+    scores[:, :, 3] *= 1e3
+    scores[1, :, 4] = -torch.inf
+    return scores
+
+
+@needs_compiler
+@pytest.mark.parametrize("columns", [1, 7, 64, 300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_normalisers(name, dtype, columns):
+    normalizer = NORMALIZERS[name](3).to(dtype)
+    scores, upstream = rows(columns, dtype), torch.randn(2, 3, 5, columns, dtype=dtype)
+    parameters = tuple(x.detach() for x in normalizer.parameters())
+    found = []
+    for fast in (True, False):
+        with compiling(fast), torch.no_grad():
+            statistics = normalizer.statistics(scores)
+            weights = normalizer.weights(scores, statistics)
+            slopes = normalizer.gradient(weights, upstream, scores, statistics, parameters)
+            found.append([weights, *slopes])
+    tolerance = 2e-5 if dtype == torch.float32 else 1e-11
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", SEARCHES)
+def test_an_unknown_score_makes_its_row_unknown(name):
+    normalizer, scores = NORMALIZERS[name](), torch.randn(3, 40)
+    scores[1, 5] = torch.nan
+    with compiling(True), torch.no_grad():
+        weights = normalizer.weights(scores, normalizer.statistics(scores))
+    assert weights[1, 5].isnan()
+    assert not weights[[0, 2]].isnan().any()
+
+
+@needs_compiler
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (9, 13, 5), (5, 70, 64), (33, 130, 37)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_additive_scores(sizes, dtype):
+    n, m, hidden = sizes
+    q, k = (torch.randn(2, x, hidden, dtype=dtype, requires_grad=True) for x in (n, m))
+    w = torch.randn(2, hidden, 1, dtype=dtype, requires_grad=True)
+    q.data[0, 0] *= 100  # beyond the range of the exponentials
+    upstream, found = torch.randn(2, n, m, dtype=dtype), []
+    for fast in (True, False):
+        with compiling(fast):
+            scores = additive.scores(q, k, w)
+            found.append([scores, *torch.autograd.grad(scores, (q, k, w), upstream)])
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 129])
+@pytest.mark.parametrize("strong", [1.0, 30.0])
+@pytest.mark.parametrize("with_rate", [False, True])
+def test_decays_per_column(n, strong, with_rate):
+    shape = (2, 3, n, 16)
+    q, k = (torch.nn.functional.normalize(torch.randn(shape).double(), dim=-1) for _ in range(2))
+    values, decay = torch.randn(2, 3, n, 8).double(), -strong * torch.rand(shape).double() ** 4
+    rate = torch.rand(2, 3, n, 1).double() if with_rate else None
+    given, found = [q, k, values, decay, rate], []
+    with using(Constants(native_hidden=1)):
+        for compute, dtype in itertools.product((by_steps, by_chunks), (torch.double, torch.float)):
+            leaves = [None if x is None else x.to(dtype).requires_grad_() for x in given]
+            output, state = compute(Inputs(*leaves))
+            of = [x for x in leaves if x is not None]
+            slopes = torch.autograd.grad(output.cos().sum() + state.square().sum(), of)
+            found.append([x.double() for x in (output, state, *slopes)])
+    for steps, _, chunks, single in zip(*found, strict=True):
+        assert_close(chunks, steps, atol=1e-12, rtol=1e-12)
+        assert_close(single, steps, atol=2e-5, rtol=2e-5)
+
+
+@needs_compiler
+def test_a_large_call_runs_in_c_plus_plus(monkeypatch):
+    called = []
+    real = native.call
+
+    def spy(function, *arguments):
+        called.append(function)
+        return real(function, *arguments)
+
+    monkeypatch.setattr("regard.attention.kernels.additive.native", spy)
+    monkeypatch.setattr("regard.attention.normalizers.sparse.call", spy)
+    given = [torch.randn(2, 4, 200, 16, requires_grad=True) for _ in range(3)]
+    score = SCORES["additive"](16, 16, heads=4)
+    found = []
+    for kernel in ("tiled", "exact"):
+        with use(kernel), using(Constants(native_hidden=1)):
+            output = attend(*given, score, causal(), normalize="entmax15").output
+        found.append([output, *torch.autograd.grad(output.square().sum(), given)])
+    assert {"forward", "backward", "newton", "raised", "slopes"} <= set(called)
+    for ours, exact in zip(*found, strict=True):
+        assert_close(ours, exact, atol=1e-5, rtol=1e-4)
+
+
+def test_without_a_compiler_torch_computes_and_a_warning_says_why(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(native, "compiler", lambda: None)
+    native.library.cache_clear()
+    try:
+        q, k, w = (torch.randn(2, n, 5) for n in (9, 13, 1))
+        match = "additive.cpp .* there is no C\\+\\+ compiler"
+        with compiling(True), pytest.warns(UserWarning, match=match):
+            ours = additive.scores(q, k, w.mT)
+        assert_close(ours, additive.scores(q, k, w.mT))
+        monkeypatch.setattr(native, "compiler", lambda: "/bin/false")
+        native.library.cache_clear()
+        with pytest.warns(UserWarning, match="could not be compiled"):
+            assert native.library("rows") is None
+        assert not list(tmp_path.rglob("*.so"))
+    finally:
+        native.library.cache_clear()
