@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -14,6 +14,7 @@ from regard.attention.cache import KeyValueCache
 from regard.attention.call import Call
 from regard.attention.kernels import choose, dot, exact
 from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.flash import by_strips
 from regard.attention.kernels.summary import Summary, summarize
 from regard.attention.kernels.tiled import tiled
 from regard.attention.kernels.triton import available
@@ -67,6 +68,8 @@ class Computation:
             call = prepared(arguments, score, normalizer, context)
         else:
             call = prepared_with_cache(arguments, score, normalizer, context, cache)
+        if score.acceleration.inner_product and normalizer.scales and readable(queries):
+            call = scaled(call)
         cast = autocasting(queries.device.type)
         if score.acceleration.needs_upcast(score, call.queries, None):
             cast = False, cast[1]  # autocast would undo the upcast
@@ -96,6 +99,8 @@ class Computation:
                 from regard.attention.kernels.triton import launch  # loads torch's tracer
 
                 output = launch.attended(call, Dropout.drawn(call.dropout, call.values))
+            elif self.plan.by_strips:
+                output = by_strips(call, self.plan)
             else:
                 output = dot.plain(call) if self.plan.kernel == "plain" else dot.fused(call)
         output, heads = output.to(self.dtype), context.heads
@@ -147,6 +152,19 @@ def prepared(
         q = score.prepare_queries(queries.to(finer), rows)
         k, values = score.prepare_keys(keys.to(finer), columns), values.to(finer)
     return Call(q, k, values, score, normalizer, context, nonfinite, arguments.dropout)
+
+
+def scaled(call: Call) -> Call:
+    """Return the same call with the factors of a `Scaled` normaliser in the queries.
+
+    The rest is its inner normaliser, which may be softmax and so served by torch's kernel.
+    """
+    queries, normalizer = call.queries, call.normalizer
+    if not isinstance(queries, Tensor) or not call.context.shape.numel():
+        return call
+    factor: Tensor = normalizer.factor(call.context.counts.clamp(min=1))  # type: ignore[operator]
+    inner: Normalizer = normalizer.inner  # type: ignore[assignment]
+    return replace(call, queries=factor.to(queries.dtype) * queries, normalizer=inner)
 
 
 def prepared_with_cache(

@@ -82,6 +82,20 @@ class MaskContext:
             self.kept["seen"] = _seen(self.allows, self.rows, self.columns)
         return self.kept["seen"]
 
+    @property
+    def counts(self) -> Tensor:
+        """Return how many keys each query may see, (…, n, 1); asks for a few queries at a time."""
+        n, m = self.shape[-2:]
+        if self.mask is None:
+            return torch.full((1, 1), m, device=self.columns.device)
+        step = max(1, SEEN // max(m, 1))
+        parts = []
+        for row in range(0, n, step):
+            allowed = self.allows(Tile(slice(row, row + step), slice(None)))
+            size = (*allowed.shape[:-2], min(step, n - row), m)
+            parts.append(allowed.expand(size).sum(-1, keepdim=True))
+        return torch.cat(parts, -2)
+
 
 def seen_of(mask: Mask, rows: Tensor, columns: Tensor) -> Tensor:
     """Return which keys a mask lets some query see, (…, m), with its head axis if it has one."""

@@ -57,6 +57,8 @@ class Normalizer(nn.Module):
     signed: ClassVar[bool] = False
     #: It reads a row many times, so that compiling pays for a large call.
     searches: ClassVar[bool] = False
+    #: Its weights are ``inner(factor(n) · scores)``, for the number n of keys that a row may see.
+    scales: ClassVar[bool] = False
 
     def __init__(self, heads: int | None = None) -> None:
         super().__init__()

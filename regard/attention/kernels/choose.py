@@ -39,8 +39,9 @@ class Constants:
     plain_bfloat16_keys: int = 512
     #: Maximum pairs (over the batch) for which the whole table is no larger than a strip.
     exact_pairs: int = 2**14
-    #: Maximum queries × keys for which torch's fused kernel gets a mask of pairs as a table.
-    fused_pairs: int = 2**20
+    #: Maximum queries × keys for which torch's fused kernel gets a mask of pairs as a table. Beyond
+    #: it gets strips of rows, each without the keys that the mask hides from it.
+    fused_pairs: int = 2**16
     #: Numbers in a strip of scores: 4 MB of float32, enough rows for efficient matrix products.
     strip_numbers: int = 2**20
     #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
@@ -83,6 +84,9 @@ SEARCH = 32
 #: which dominate if there are few rows.
 ADDITIVE_ROWS = 32
 
+#: Normalisers with another term in the sum of softmax, that of their `sink_score`.
+SINKS = ("softmax-plus-one", "sink")
+
 _asked: Carried[Kernel] = Carried("kernel")
 _constants: Carried[Constants] = Carried("constants")
 
@@ -96,6 +100,7 @@ class Plan:
     megabytes: float = 0.0
     compiled: bool = False
     sizes: Sizes = SIZES
+    by_strips: bool = False  # torch's kernel gets one strip of rows after another
 
     def __repr__(self) -> str:
         how = ", compiled" if self.compiled else ""
@@ -161,6 +166,8 @@ def plan(of: Properties) -> Plan:
     least = known.native_hidden if native else known.compile_hidden
     compiled = worthwhile and 0 < least <= work and can_compile(of.device)
     kernel, why = path(of, pairs, known)
+    biased = not of.inner_product
+    strips = kernel == "fused" and needs_strips(of, known)
     per_pair, memory = max(of.numbers_per_pair, each if additive else 1), 0.0
     if kernel == "tiled":
         heads = of.shape[-3] if len(of.shape) > 2 else 1
@@ -171,11 +178,26 @@ def plan(of: Properties) -> Plan:
         memory = pairs // (n * m) * (n + m) * of.hidden * 4e-6
     elif kernel != "fused":
         memory = pairs * size * (2 + per_pair)
-    elif not of.inner_product:
+    elif strips:
+        memory = min(pairs, sizes.numbers) * 3 * size if biased or of.mask == "pairs" else 0.0
+    elif biased:
         memory = 2 * pairs * size
     elif of.mask == "pairs":
         memory = 2 * n * m * size
-    return Plan(kernel, why, memory, compiled, sizes)
+    return Plan(kernel, why, memory, compiled, sizes, strips)
+
+
+def needs_strips(of: Properties, known: Constants) -> bool:
+    """Return whether torch's fused kernel for a CPU computes such a call by strips of rows."""
+    if of.device != "cpu" or of.asked == "plain":
+        return False
+    if of.inner_product and of.normalize == "softmax":
+        n, m = of.shape[-2:]
+        return of.mask == "pairs" and n * m > known.fused_pairs
+    softmax = of.normalize == "softmax" or of.normalize in SINKS
+    # In half precision the kernel would round the bias, and the sum that a sink is added to.
+    linear = of.inner_product or of.linear
+    return softmax and linear and of.dtype in (torch.float32, torch.float64)
 
 
 def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
@@ -187,9 +209,10 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
         return "exact", "requested by use()"
     tiles = None
     with_bias = of.linear and pairs <= known.bias_pairs and of.asked != "plain"
-    if not (of.inner_product or with_bias):
+    strips = needs_strips(of, known)
+    if not (of.inner_product or with_bias or strips):
         tiles = "the score is not an inner product"
-    elif of.normalize != "softmax":
+    elif of.normalize != "softmax" and not strips:
         tiles = f"torch's kernels support only softmax, not {of.normalize}"
     elif not of.finite:
         tiles = "inputs contain NaN or infinity, which torch's kernels spread to other queries"
@@ -201,14 +224,22 @@ def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:
         return of.asked, "requested by use()"
     if of.asked not in (None, "triton") and not tiles:
         return of.asked, "requested by use()"
-    if not tiles and not of.inner_product:
-        return "fused", "an inner product with a bias: torch's kernel, the bias as its mask"
+    other = not of.inner_product or of.normalize != "softmax"
+    small = pairs <= known.exact_pairs and not with_bias and of.asked is None
+    if strips and other and not tiles and small:
+        return "exact", "the whole table is no larger than a strip"
+    if not tiles and other:
+        what = "a bias" if not of.inner_product else "a sink"
+        where = "in strips of rows" if strips else "the bias as its mask"
+        return "fused", f"an inner product with {what}: torch's kernel, {where}"
     if tiles and pairs <= known.exact_pairs and of.asked is None:
         return "exact", f"{tiles}, and the whole table is no larger than a strip"
     if tiles:
         return tiled_or_triton(of, tiles)
     if of.dtype == torch.bfloat16 and of.device == "cpu" and m <= known.plain_bfloat16_keys:
         return "plain", f"bfloat16 and at most {known.plain_bfloat16_keys} keys"
+    if strips:
+        return "fused", "an inner product with softmax: torch's kernel in strips of rows"
     if of.mask == "pairs" and n * m > known.fused_pairs:
         return tiled_or_triton(of, "torch's kernel would need the whole mask in memory")
     return "fused", "an inner product with softmax: torch's kernel, O(n) memory"

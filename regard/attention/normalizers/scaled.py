@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from regard.attention.kernels.native import call, of_rows, rows_and_columns
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers.basic import Softmax
 from regard.attention.normalizers.sparse import Entmax15
@@ -18,6 +19,8 @@ class Scaled(Normalizer):
     A subclass sets ``inner``, which is shift-invariant, and defines ``factor``. A row counts the
     keys that it may see.
     """
+
+    scales: ClassVar[bool] = True
 
     def __init__(self, heads: int | None = None) -> None:
         super().__init__(heads)
@@ -134,6 +137,14 @@ class StickBreaking(Normalizer):
 
     name = "stick-breaking"
     ordered: ClassVar[bool] = True
+    searches = True
+
+    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
+        if (compiled := of_rows(scores)) is None:
+            return self.forward(scores)
+        weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        call("stick", compiled, scores.contiguous(), weights, *rows_and_columns(scores))
+        return weights
 
     def forward(self, scores: Tensor) -> Tensor:
         taken = softplus(scores)
@@ -148,5 +159,10 @@ class StickBreaking(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
+        if (compiled := of_rows(weights)) is not None:
+            of_scores = torch.empty_like(weights, memory_format=torch.contiguous_format)
+            given = weights.contiguous(), upstream.contiguous(), scores.contiguous(), of_scores
+            call("unstick", compiled, *given, *rows_and_columns(weights))
+            return (of_scores,)
         products = weights * upstream
         return (products - scores.sigmoid() * products.cumsum(-1),)

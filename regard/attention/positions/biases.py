@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -16,8 +16,32 @@ from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distan
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
 
+#: Numbers of hidden units of `Fire` in memory at once: 2 MB of float32.
+HIDDEN = 2**19
 
-class Alibi(Wrapper):
+
+class DistanceBias(Wrapper):
+    """score(q, k) + f(j − i), with a function f per head; a base class.
+
+    A subclass defines `of_distance`. For consecutive positions f is computed once per diagonal.
+    """
+
+    def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
+        """Return f of distances, (…, [heads,] n, m), on the device and in the dtype of queries."""
+        raise NotImplementedError(f"{type(self).__name__} has no of_distance(apart, queries)")
+
+    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
+        (rows, columns), first = positions, as_tuple(queries)[0]
+        if not (in_steps(rows) and in_steps(columns)):
+            return self.of_distance(distance(positions), first)
+        # One number per diagonal, in the gradient too.
+        n, m = len(rows), len(columns)
+        apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
+        values = self.of_distance(apart[None], first)[..., 0, :]
+        return diagonals(values, n)
+
+
+class Alibi(DistanceBias):
     """score(q, k) − slope · |i − j|, slopes 2^(−8h/heads) for h = 1 … heads. Press et al. 2022.
 
     Scores are (…, [heads,] n, m). If the number of heads is not a power of two, the slopes follow
@@ -33,8 +57,24 @@ class Alibi(Wrapper):
         slopes = alibi_slopes(inner.heads or 1)
         self.slopes = slopes[:, None, None] if inner.heads else slopes[0]
 
-    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        return -like(self.slopes, as_tuple(queries)[0]) * distance(positions).abs()
+    def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
+        return -like(self.slopes, queries) * apart.abs()
+
+
+def diagonals(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:
+    """Return n rows of m = size − n + 1 columns with values[j − i + n − 1] at (i, j).
+
+    Copies of the values, one after another, read as rows that are one shorter.
+
+    >>> diagonals(torch.tensor([-2, -1, 0, 1]), 3).tolist()
+    [[0, 1], [-1, 0], [-2, -1]]
+    """
+    if n == 1:
+        return values.unsqueeze(-2)
+    *batch, size = values.shape
+    copies = values.unsqueeze(-2).expand(*batch, n, size).reshape(*batch, n * size)
+    shorter: Tensor = copies[..., n - 1 : -1].unflatten(-1, (n, size - 1))
+    return shorter[..., : size - n + 1]
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
@@ -50,7 +90,7 @@ def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
     return torch.tensor(slopes, dtype=torch.float32, device="cpu")
 
 
-class RelativeBias(Wrapper):
+class RelativeBias(DistanceBias):
     """score(q, k) + b[bucket(j − i)], a learned bias per bucket and head. Raffel et al. 2020, 2.1.
 
     Scores are (…, [heads,] n, m), b is (heads, buckets). Half of the buckets are for each direction
@@ -74,15 +114,8 @@ class RelativeBias(Wrapper):
         self.buckets, self.farthest, self.bidirectional = buckets, farthest, bidirectional
         self.bias = nn.Parameter(torch.randn(inner.heads or 1, buckets) * 0.02)
 
-    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        rows, columns = positions
-        bias = self.bias if self.heads else self.bias[0]
-        if in_steps(rows) and in_steps(columns):
-            # One number per diagonal, in the gradient too: no table of buckets, no scattering.
-            n, m = len(rows), len(columns)
-            apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
-            return bias[..., self.buckets_of(apart)].unfold(-1, m, 1).flip(-2)
-        bucket = self.buckets_of(distance(positions))
+    def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
+        bias, bucket = self.bias if self.heads else self.bias[0], self.buckets_of(apart)
         if bucket.ndim == 2 or not self.heads:
             return bias[..., bucket]
         return bias.T[bucket].movedim(-1, -3).squeeze(-4)
@@ -120,7 +153,7 @@ def t5_bucket(
     return first + torch.where(distance < exact, distance, beyond)
 
 
-class Kerple(Wrapper):
+class Kerple(DistanceBias):
     """score(q, k) − r₁ ln(1 + r₂ |i − j|), with r₁, r₂ > 0 learned per head. Chi et al. 2022.
 
     This is the paper's logarithmic kernel. Scores are (…, [heads,] n, m). r = softplus(parameter)
@@ -144,10 +177,9 @@ class Kerple(Wrapper):
         """Return r₁ of each head."""
         return softplus(self.slope)
 
-    def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        apart = distance(positions).abs()
-        bias = -self.slopes() * torch.log1p(softplus(self.reach) * apart)
-        return bias.to(as_tuple(queries)[0].dtype)
+    def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
+        bias = -self.slopes() * torch.log1p(softplus(self.reach) * apart.abs())
+        return bias.to(queries.dtype)
 
 
 def _unsoftplus(x: Tensor) -> Tensor:
@@ -156,14 +188,51 @@ def _unsoftplus(x: Tensor) -> Tensor:
 
 
 class FireAcceleration(WrapperAcceleration):
-    """The acceleration of `Fire`: hidden units are in memory for each pair."""
+    """The acceleration of `Fire`: on a GPU, hidden units are in memory for each pair."""
 
     def __init__(self, score: "Fire") -> None:
         super().__init__(score)
-        self.linear = False
+        self.linear = self.linear and score.c.device.type == "cpu"
 
     def numbers_per_pair(self, score: "Fire", keys: Prepared) -> int:  # type: ignore[override]
-        return max(super().numbers_per_pair(score, keys), score.hidden)
+        numbers = super().numbers_per_pair(score, keys)
+        return numbers if self.linear else max(numbers, score.hidden)
+
+
+class _Hidden(torch.autograd.Function):
+    """f(x) = w₂ relu(w₁ x + b₁) + b₂ of numbers x, as (outputs, *x.shape), a few x at a time.
+
+    Hidden units are computed again in the backward pass, so that few are in memory.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, first: Tensor, start: Tensor, second: Tensor, end: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(x, first, start, second)
+        flat, step = x.reshape(-1), max(1, HIDDEN // len(first))
+        output = x.new_empty(len(second), len(flat))
+        for i in range(0, len(flat), step):
+            units = torch.addcmul(start[:, None], first, flat[i : i + step]).relu_()
+            output[:, i : i + step] = torch.addmm(end[:, None], second, units)
+        return output.view(len(second), *x.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, ...]:
+        x, first, start, second = ctx.saved_tensors
+        flat, step = x.reshape(-1), max(1, HIDDEN // len(first))
+        slope, of_x = upstream[0].reshape(len(second), -1), torch.empty_like(flat)
+        of_first, of_start = torch.zeros_like(first), torch.zeros_like(start)
+        of_second = torch.zeros_like(second)
+        for i in range(0, len(flat), step):
+            some, given = flat[i : i + step], slope[:, i : i + step]
+            units = torch.addcmul(start[:, None], first, some).relu_()
+            of_second.addmm_(given, units.mT)
+            of_units = torch.ops.aten.threshold_backward(second.mT @ given, units, 0)
+            of_first[:, 0] += of_units @ some
+            of_start += of_units.sum(1)
+            of_x[i : i + step] = first[:, 0] @ of_units
+        return of_x.view(x.shape), of_first, of_start, of_second, slope.sum(1)
 
 
 class Fire(Wrapper):
@@ -200,7 +269,20 @@ class Fire(Wrapper):
         c, dtype = softplus(self.c), as_tuple(queries)[0].dtype
         logarithm = torch.log1p(c * distance(positions).abs())
         longest = positions[0].to(c.dtype).maximum(self.threshold.abs())[..., None]
-        values: Tensor = self.function((logarithm / torch.log1p(c * longest))[..., None])
+        share = logarithm / torch.log1p(c * longest)
+        if on_cpu(share) and self.acceleration.linear and share.dtype == self.c.dtype:
+            hidden, last = self.function[0], self.function[2]
+            weights = hidden.weight, hidden.bias, last.weight, last.bias
+            bias: Tensor = _Hidden.apply(share, *weights)  # type: ignore[no-untyped-call]
+            bias = bias.to(dtype).movedim(0, -3)
+            return (
+                bias.squeeze(-3)
+                if not self.heads
+                else bias
+                if share.ndim == 2
+                else bias.squeeze(-4)
+            )
+        values: Tensor = self.function(share[..., None])
         if not self.heads:
             return values.to(dtype).squeeze(-1)
         of_heads = values.to(dtype).movedim(-1, -3)

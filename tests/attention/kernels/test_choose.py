@@ -40,8 +40,33 @@ def test_plans():
     assert kernel(dtype=torch.bfloat16, shape=(8, 513, 513)) == "fused"
     assert kernel(shape=(8, 5, 0)) == kernel(shape=(8, 0, 5)) == "exact"
     assert kernel(mask="pairs") == "fused"
-    assert kernel(mask="pairs", shape=(8, 2048, 2048)) == "tiled"
+    assert kernel(mask="pairs", shape=(8, 2048, 2048)) == "fused"
+    assert kernel(mask="pairs", shape=(8, 9000, 9000), device="cuda") == "tiled"
     assert kernel(mask="causal", shape=(8, 2048, 2048)) == "fused"
+    assert kernel(normalize="sink") == "fused"
+    assert kernel(normalize="sink", shape=(8, 2048, 2048), device="cuda") == "tiled"
+    assert kernel(normalize="sink", shape=(8, 4, 9)) == "exact"
+    bias = {"inner_product": False, "linear": True}
+    assert kernel(**bias) == kernel(**bias, mask="causal", normalize="softmax-plus-one") == "fused"
+    assert kernel(**bias, dtype=torch.bfloat16) == kernel(**bias, asked="tiled") == "tiled"
+
+
+def test_strips_of_torchs_kernel():
+    def strips(**call):
+        usual = {"inner_product": True, "normalize": "softmax", "shape": (8, 300, 300)}
+        return plan(Properties(**{**usual, **call})).by_strips
+
+    assert not strips()
+    assert not strips(mask="causal")
+    assert not strips(mask="pairs", shape=(8, 256, 256))
+    assert strips(mask="pairs")
+    assert strips(normalize="sink")
+    assert not strips(normalize="sink", asked="tiled")
+    memory = [
+        plan(Properties(inner_product=True, normalize="softmax", shape=(8, n, n), mask="pairs"))
+        for n in (2048, 16_384)
+    ]
+    assert memory[0].megabytes == memory[1].megabytes < 32
 
 
 def test_what_is_asked_for_is_done_where_it_can_be():
@@ -64,9 +89,12 @@ def test_memory_does_not_grow_with_the_table():
 
 def test_compiled_from_a_fixed_amount_of_work():
     call = {"inner_product": False, "normalize": "softmax", "additive": True, "hidden": 64}
-    assert not plan(Properties(**call, shape=(8, 256, 256))).compiled
-    assert plan(Properties(**call, shape=(8, 1024, 1024))).compiled
+    assert not plan(Properties(**call, shape=(8, 64, 64))).compiled
+    assert plan(Properties(**call, shape=(8, 256, 256))).compiled
     assert not plan(Properties(**{**call, "additive": False}, shape=(8, 1024, 1024))).compiled
+    user = {**call, "additive": False, "numbers_per_pair": 64}
+    assert not plan(Properties(**user, shape=(8, 256, 256))).compiled
+    assert plan(Properties(**user, shape=(8, 1024, 1024))).compiled
 
 
 def test_constants_replace_those_shipped():
@@ -94,7 +122,7 @@ def test_explain_says_why():
     assert str(explain(x, x, x, additive)).startswith("exact: the score is not an inner product")
     assert explain(long, long, long, additive).kernel == "tiled"
     assert explain(x, x, x, make_score("cosine", "rotary")).kernel == "fused"
-    assert explain(long, long, long, make_score("dot", "alibi"), causal()).kernel == "tiled"
+    assert explain(long, long, long, make_score("dot", "alibi"), causal()).kernel == "fused"
     assert explain(long, long, long, SCORES["dot"](), normalize="sparsemax").why.startswith(
         "torch's kernels support only softmax, not sparsemax"
     )
@@ -109,7 +137,7 @@ def test_the_path_of_a_call_is_the_one_explained(monkeypatch):
     for score, mask, expected in (
         (SCORES["additive"](4, 4), None, 1),
         (SCORES["dot"](), window(3), 1),
-        (make_score("dot", "alibi"), None, 2),
+        (SCORES["boxcar"](), None, 2),
     ):
         assert (explain(x, x, x, score, mask).kernel == "tiled") == (len(seen) < expected)
         attend(x, x, x, score, mask)

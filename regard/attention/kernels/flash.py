@@ -1,0 +1,233 @@
+"""Torch's fused kernel for a CPU, strip by strip: any mask, a bias, and a sink, in O(n) memory.
+
+The kernel returns the output and L_i = log Σ_j exp(s_ij) of each row. One more term exp(b) in that
+sum, a sink, gives L' = log(exp(L) + exp(b)) and the output times exp(L − L'). Its backward pass
+reads only both, so that it gives the gradients of the call with the sink. Blocks of keys that the
+mask hides from all rows of a strip are left out. For a bias with a gradient, the gradient of the
+scores of a strip, p (g vᵀ − Σ g o) with p = exp(s − L'), is computed too.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.call import Call
+from regard.attention.kernels.choose import SINKS, Plan
+from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
+from regard.attention.kernels.strips import Strip, pick
+from regard.attention.kernels.tiled import Graph, refuse_captured
+from regard.attention.kernels.work import Work, allowed_in, work_of
+from regard.core.errors import RegardError
+
+
+@dataclass(frozen=True)
+class Strips:
+    """A call of torch's kernel in strips: its work, scale and batch, and how it masks."""
+
+    work: Work
+    scale: float
+    batch: torch.Size
+    causal: bool  # the kernel's own mask
+    learned: bool  # the bias has a gradient
+
+    def table(self, strip: Strip, bias: Tensor | None, like: Tensor) -> Tensor | None:
+        """Return the bias of a strip, −inf where masked, with the axes of the kernel, or None."""
+        table = None if bias is None else bias.detach().to(like.dtype)
+        if not (strip.whole or self.causal):
+            allowed = allowed_in(self.work, strip)
+            table = allowed.new_zeros((), dtype=like.dtype) if table is None else table
+            table = torch.where(allowed, table, -torch.inf)
+        if table is not None and table.ndim > 2 and len(self.batch) != 2:
+            table = four_axes(table, table.shape[-1], self.batch)
+        return table
+
+
+def by_strips(call: Call, plan: Plan) -> Tensor:
+    """Compute softmax(scale · q kᵀ + bias) v, with the normaliser's sink, (*batch, n, width).
+
+    Differentiable once.
+    """
+    queries, keys, values, scale = sides_of(call)
+    batch = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2], values.shape[:-2])
+    score, sink = call.score, None
+    if call.normalizer.name in SINKS:
+        sink = call.normalizer.sink_score()  # type: ignore[operator]
+        sink = queries.new_zeros(1, 1) if sink is None else sink.expand(*batch, 1, 1)
+        sink = four_axes(sink, 1, batch)
+    causal = call.context.kind == "causal" and score.acceleration.inner_product
+    # Only the table of a bias and a mask of pairs takes memory; most texts share one.
+    numbers = 2 * plan.sizes.numbers
+    if score.acceleration.inner_product and call.context.kind != "pairs":
+        numbers = call.context.shape.numel()
+    elif len(batch) == 2:
+        numbers *= batch[0]
+    plan = replace(plan, sizes=replace(plan.sizes, numbers=numbers))
+    if causal:
+        call = replace(call, context=replace(call.context, mask=None, kind=None))
+    work, prepared, others = work_of(call, plan, split=False)
+    learned = torch.is_grad_enabled() and not score.acceleration.inner_product
+    if learned:
+        refuse_captured(work, prepared, others)
+    width = max(queries.shape[-1], values.shape[-1], NARROWEST)
+    sides = [four_axes(x, width, batch) for x in (queries, keys, values)]
+    rest = [*prepared, *score.parameters()] if learned else []
+    strips = Strips(work, scale, batch, causal, learned)
+    biased = prepared if not score.acceleration.inner_product else ()
+    output: Tensor = _ByStrips.apply(  # type: ignore[no-untyped-call]
+        strips, [x.detach() for x in biased], *sides, sink, *rest
+    )
+    output = output[..., : values.shape[-1]]
+    return output if len(batch) == 2 else output.reshape(*batch, *output.shape[-2:])
+
+
+class _ByStrips(torch.autograd.Function):
+    """The autograd function of `by_strips`: the kernel forward and backward for each strip."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        strips: Strips,
+        biased: Sequence[Tensor],
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        sink: Tensor | None,
+        *rest: Tensor,
+    ) -> Tensor:
+        if torch.is_autocast_enabled("cpu"):
+            q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
+        work = strips.work
+        output = q.new_zeros(*q.shape[:-1], v.shape[-1])
+        total = torch.zeros(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
+        for strip in work.strips:
+            one, two, three = sides_in(strip, work, q, k, v)
+            graph = Graph.of(work, strip, biased, [], []) if biased else None
+            table = full(strips.table(strip, None if graph is None else graph.scores, q), one, two)
+            rows, logs = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                one, two, three, 0.0, strips.causal, attn_mask=table,
+                scale=strips.scale,
+            )  # fmt: skip
+            output[..., strip.tile.rows, :] = rows
+            total[..., strip.tile.rows] = logs
+        if sink is not None:
+            # The kernel's L of a row that sees nothing is 0, and its output is 0 with any L'.
+            more = torch.logaddexp(total, sink.detach()[..., 0].to(total.dtype))
+            output *= (total - more).exp_().unsqueeze(-1).to(output.dtype)
+            total = more
+        ctx.strips, ctx.biased = strips, len(biased)
+        ctx.save_for_backward(q, k, v, output, total, sink, *rest)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RegardError(
+                "the fused kernel is differentiable once; for second derivatives compute inside "
+                "`with regard.use('exact'):`"
+            )
+        q, k, v, output, total, sink, *rest = ctx.saved_tensors
+        strips: Strips = ctx.strips
+        work, (slope,) = strips.work, upstream
+        slope = slope.to(q.dtype)
+        totals = [torch.zeros_like(x) for x in (q, k, v)]
+        mean = (slope * output).sum(-1, keepdim=True)
+        of_rest = [torch.zeros_like(x) for x in rest]
+        prepared, parameters = rest[: ctx.biased], rest[ctx.biased :]
+        of_bias: tuple[list[Tensor], ...] = (of_rest[: ctx.biased], [], of_rest[ctx.biased :])
+        room: dict[int, Tensor] = {}
+        for strip in work.strips:
+            one, two, three = sides_in(strip, work, q, k, v)
+            rows = strip.tile.rows
+            graph = None
+            if not work.score.acceleration.inner_product:
+                graph = Graph.of(work, strip, prepared, [], parameters)
+            bias = None if graph is None else graph.scores
+            table = full(strips.table(strip, bias, q), one, two)
+            given, logs = slope[..., rows, :], total[..., rows]
+            if graph is not None and bias is not None and bias.requires_grad:
+                assert table is not None
+                arguments = (given, one, two, three, table, logs, mean[..., rows, :])
+                of_scores, *found = explicit(room, strips.scale, *arguments)
+                graph.send(of_scores.view(*strips.batch, *of_scores.shape[-2:]), of_bias)
+            else:
+                found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                    given, one, two, three, output[..., rows, :], logs, 0.0, strips.causal,
+                    attn_mask=table, scale=strips.scale,
+                )  # fmt: skip
+            totals[0][..., rows, :] = found[0]
+            for place in (1, 2):
+                add_columns(totals[place], strip, found[place])
+        of_sink = None
+        if sink is not None and ctx.needs_input_grad[5]:
+            nothing = (sink[..., 0].to(total.dtype) - total).exp_()
+            of_sink = -(nothing.unsqueeze(-1) * mean).sum(-2, keepdim=True).to(sink.dtype)
+        return (None, None, *totals, of_sink, *of_rest)
+
+
+def explicit(
+    room: dict[int, Tensor],
+    scale: float,
+    upstream: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    logs: Tensor,
+    mean: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of a strip's scores, queries, keys and values by five products.
+
+    The first is in a buffer that the next call overwrites.
+    """
+    size = (*queries.shape[:-1], keys.shape[-2])
+    scores, of_scores = (buffer(room, place, size, queries) for place in (0, 1))
+    torch.sub(table, logs.unsqueeze(-1), out=scores)
+    g, q, k, v, mean = (
+        x.reshape(-1, *x.shape[-2:]) for x in (upstream, queries, keys, values, mean)
+    )
+    weights = scores.view(len(q), *size[-2:]).baddbmm_(q, k.mT, alpha=scale).exp_()
+    flat = torch.bmm(g, v.mT, out=of_scores.view(len(q), *size[-2:])).sub_(mean).mul_(weights)
+    of_queries, of_keys = (flat @ k).mul_(scale), (flat.mT @ q).mul_(scale)
+    return (
+        of_scores,
+        of_queries.view_as(queries),
+        of_keys.view_as(keys),
+        (weights.mT @ g).view_as(values),
+    )
+
+
+def buffer(room: dict[int, Tensor], place: int, size: Sequence[int], like: Tensor) -> Tensor:
+    """Return a tensor of a size in a place of the buffers, with any numbers."""
+    count = math.prod(size)
+    if place not in room or room[place].numel() < count:
+        room[place] = like.new_empty(count)
+    return room[place][:count].view(size)
+
+
+def sides_in(strip: Strip, work: Work, *sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the queries, keys and values of a strip."""
+    queries, *others = sides
+    (one,) = pick([queries], strip, -2, work.context)
+    two, three = pick(others, strip, -1, work.context)
+    return one, two, three
+
+
+def full(table: Tensor | None, one: Tensor, two: Tensor) -> Tensor | None:
+    """Return a table with a number for each pair of a strip, of two or four axes; not a copy."""
+    if table is None:
+        return None
+    table = table.expand(*table.shape[:-2], one.shape[-2], two.shape[-2])
+    return table if table.ndim in (2, 4) else table[(None,) * (4 - table.ndim)]
+
+
+def add_columns(total: Tensor, strip: Strip, more: Tensor) -> None:
+    """Add a strip's gradient of keys or values to the total."""
+    columns = strip.tile.columns
+    if isinstance(columns, Tensor):
+        total.index_add_(-2, columns, more)
+    else:
+        total[..., columns, :] += more

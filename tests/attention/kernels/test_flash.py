@@ -1,0 +1,104 @@
+"""Torch's kernel in strips of rows beside the definition: masks, biases with gradients, sinks."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.attention import NORMALIZERS, attend, causal, documents, explain, use, window
+from regard.attention.kernels.choose import Constants, using
+from regard.core.errors import RegardError
+from tests.attention.parts import HEADS, MASKS, inputs, score_of
+
+#: Strips of 16 rows at 40 keys, and masks of pairs as tables of strips.
+SMALL = Constants(exact_pairs=0, fused_pairs=0, strip_numbers=2 * HEADS * 16 * 40)
+
+
+def results(given, score, mask, normalizer):
+    of = [*given, *(p for p in (*score.parameters(), *normalizer.parameters()) if p.requires_grad)]
+    output = attend(*given, score, mask, normalize=normalizer).output
+    parts = torch.autograd.grad(output.cos().sum(), of, allow_unused=True)
+    return [output, *(x for x in parts if x is not None)]
+
+
+def learned(name):
+    made = NORMALIZERS[name](HEADS).double()
+    for parameter in made.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return made
+
+
+@pytest.mark.parametrize("mask", [*MASKS, "window", "documents"])
+@pytest.mark.parametrize(
+    "position", ["none", "alibi", "kerple", "t5-bias", "relative-keys", "fire"]
+)
+@pytest.mark.parametrize("normalize", ["softmax", "sink", "softmax-plus-one"])
+def test_the_definition(position, mask, normalize):
+    more = {"window": window(3), "documents": documents(torch.arange(40) // 9) & causal()}
+    allowed = more[mask] if mask in more else MASKS[mask](40, 40)
+    given, score = inputs(40, 40), score_of("scaled-dot", position)
+    normalizer = learned(normalize)
+    with using(SMALL):
+        plan = explain(*given, score, allowed, normalize=normalizer)
+        whole = position == "none" and normalize == "softmax"
+        assert plan.kernel == "fused"
+        assert plan.by_strips == (not whole or mask not in ("none", "causal", "lengths"))
+        found = results(given, score, allowed, normalizer)
+    with use("exact"):
+        exact = results(given, score, allowed, normalizer)
+    for ours, theirs in zip(found, exact, strict=True):
+        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 1, 3)])
+def test_batches_of_any_shape_and_fewer_heads_of_keys(batch):
+    given = [torch.randn(*batch, HEADS, 40, 6, dtype=torch.float64, requires_grad=True)]
+    given += [
+        torch.randn(*batch, 1, 50, width, dtype=torch.float64, requires_grad=True)
+        for width in (6, 5)
+    ]
+    score, normalizer = score_of("general", "t5-bias"), learned("sink")
+    with using(SMALL):
+        assert explain(*given, score, window(9), normalize=normalizer).by_strips
+        found = results(given, score, window(9), normalizer)
+    with use("exact"):
+        exact = results(given, score, window(9), normalizer)
+    for ours, theirs in zip(found, exact, strict=True):
+        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+
+
+def test_a_bias_of_scattered_positions_and_one_without_a_gradient():
+    given = [x.detach() for x in inputs(40, 40)]
+    places = {"query_positions": torch.randperm(40), "key_positions": torch.randperm(40)}
+    for position in ("kerple", "t5-bias", "fire"):
+        score = score_of("scaled-dot", position)
+        with using(SMALL), torch.no_grad():
+            ours = attend(*given, score, causal(), **places).output
+        with use("exact"):
+            assert_close(ours, attend(*given, score, causal(), **places).output.detach())
+
+
+def test_a_second_derivative_is_refused():
+    given, score = inputs(40, 40), score_of("scaled-dot", "kerple")
+    with using(SMALL):
+        output = attend(*given, score).output
+        with pytest.raises(RegardError, match="differentiable once"):
+            torch.autograd.grad(output.sum(), given, create_graph=True)
+
+
+@pytest.mark.parametrize("name", ["scalable-softmax", "adaptive-entmax"])
+@pytest.mark.parametrize("mask", ["none", "causal", "lengths", "causal & lengths", "nothing"])
+def test_a_factor_per_row_is_in_the_queries(name, mask):
+    given, score, normalizer = inputs(40, 40), score_of("scaled-dot"), learned(name)
+    allowed = MASKS[mask](40, 40)
+    plan = explain(*given, score, allowed, normalize=normalizer)
+    assert (plan.kernel == "fused") == (name == "scalable-softmax")
+    found = results(given, score, allowed, normalizer)
+    scores = given[0] @ given[1].mT * given[0].shape[-1] ** -0.5
+    if allowed is not None:
+        places = torch.arange(40)
+        scores = scores.masked_fill(~allowed.over_heads().allows(places, places), -torch.inf)
+    output = normalizer(scores) @ given[2]
+    of = [*given, *normalizer.parameters()]
+    exact = [output, *torch.autograd.grad(output.cos().sum(), of)]
+    for ours, theirs in zip(found, exact, strict=True):
+        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
