@@ -1,5 +1,6 @@
 // Products of queries and keys of a chunk with a decay per column, Σ_d q_id k_jd A_{j+1,d} … A_{i,d}
-// for j ≤ i, and their gradients. The decay of a pair grows from key to key by one multiplication.
+// for j ≤ i, and their gradients: the decay of a pair grows from key to key by one multiplication.
+// And the inverse of the triangular matrix of a chunk's delta rule.
 #include <algorithm>
 #include <vector>
 
@@ -71,6 +72,26 @@ static void backward(const T* queries, const T* keys, const T* decays, const T* 
     }
 }
 
+// The inverse of I + L, for L of the numbers below the diagonal: a row is that of the identity less
+// its numbers times the rows before it.
+template <class T> static void inverse(const T* given, T* result, long chunks, long rows) {
+#pragma omp parallel for schedule(static)
+    for (long chunk = 0; chunk < chunks; chunk++) {
+        const T* below = given + chunk * rows * rows;
+        T* out = result + chunk * rows * rows;
+        for (long i = 0; i < rows; i++) {
+            T* row = out + i * rows;
+            std::fill_n(row, rows, T(0));
+            row[i] = 1;
+            for (long j = 0; j < i; j++) {
+                const T by = below[i * rows + j], *before = out + j * rows;
+#pragma omp simd
+                for (long c = 0; c <= j; c++) row[c] -= by * before[c];
+            }
+        }
+    }
+}
+
 #define BOTH(T)                                                                                    \
     void forward_##T(const T* q, const T* k, const T* a, T* out, long chunks, long rows,           \
                      long width, long strict) {                                                    \
@@ -79,6 +100,9 @@ static void backward(const T* queries, const T* keys, const T* decays, const T* 
     void backward_##T(const T* q, const T* k, const T* a, const T* g, T* dq, T* dk, long chunks,   \
                       long rows, long width, long strict) {                                        \
         backward<T>(q, k, a, g, dq, dk, chunks, rows, width, strict);                              \
+    }                                                                                              \
+    void inverse_##T(const T* below, T* out, long chunks, long rows) {                             \
+        inverse<T>(below, out, chunks, rows);                                                      \
     }
 extern "C" {
 BOTH(float)

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.attention.kernels import choose
 from regard.attention.kernels.native import call, library
 from regard.attention.tracing import on_cpu
+from regard.core.errors import RegardError
 
 CHUNK = 64  # rows whose products are computed as one matrix
 SEGMENT = 1024  # rows whose matrices are in memory at once: larger ones are mapped anew each time
@@ -26,6 +27,7 @@ CHUNK_PER_COLUMN = 16  # with decays per column a chunk takes rows² · columns 
 class Inputs(NamedTuple):
     """The inputs of the recurrence, in the order of time.
 
+    Each query follows as many rows of the others as these have for a query; usually one.
     ``log_decay`` is ln A_t ≤ 0: one number per row, one per column of the keys, or None for A = 1.
     Without ``rate`` u_t = v_t. With it the write is a step of the delta rule,
     u_t = rate_t (v_t − (A_t S_{t−1})ᵀ k_t), Schlag et al. 2021.
@@ -51,7 +53,8 @@ def by_steps(
     if state is None:
         state = first_state(keys, values)
     outputs = []
-    for t in range(queries.shape[-2]):
+    every = keys.shape[-2] // max(1, queries.shape[-2])
+    for t in range(keys.shape[-2]):
         row = slice(t, t + 1)
         if log_decay is not None:
             state = log_decay[..., row, :].mT.exp() * state
@@ -59,7 +62,8 @@ def by_steps(
         if rate is not None:
             written = rate[..., row, :] * (written - keys[..., row, :] @ state)
         state = state + keys[..., row, :].mT @ written
-        outputs.append(queries[..., row, :] @ state)
+        if (t + 1) % every == 0:
+            outputs.append(queries[..., t // every : t // every + 1, :] @ state)
     if not outputs:
         return queries @ state, state
     return torch.cat(outputs, -2), state
@@ -88,16 +92,19 @@ def by_chunks(
     if not inputs.queries.shape[-2]:
         return inputs.queries @ state, state
     per_column = decay is not None and decay.shape[-1] > 1
-    large = per_column and decayed_by(inputs) is None
+    every = inputs.keys.shape[-2] // inputs.queries.shape[-2]
+    large = per_column and (every > 1 or library_for(inputs, CHUNK) is None)
     chunk = chunk or (CHUNK_PER_COLUMN if large else CHUNK)
+    chunk = max(every, chunk - chunk % every)
     rows = chunk * max(1, SEGMENT // chunk)
     many = per_column or inputs.rate is not None  # numbers per row: computed again for gradients
-    main = zip(*(x.split(rows, -2) for x in inputs[:3]), strict=True)
+    asking = inputs.queries.split(rows // every, -2)
+    main = zip(asking, *(x.split(rows, -2) for x in inputs[1:3]), strict=True)
     gates = [itertools.repeat(None) if x is None else x.split(rows, -2) for x in inputs[3:]]
     outputs = []
     for (queries, keys, values), log_decay, rate in zip(main, *gates, strict=False):
         segment = Inputs(queries, keys, values, log_decay, rate)
-        if many and torch.is_grad_enabled() and inputs.queries.shape[-2] > rows:
+        if many and torch.is_grad_enabled() and inputs.keys.shape[-2] > rows:
             output, state = checkpoint(
                 _segment, segment, state, chunk, use_reentrant=False, preserve_rng_state=False
             )
@@ -109,16 +116,19 @@ def by_chunks(
 
 def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """Return the outputs and the last state of consecutive chunks."""
-    n = inputs.queries.shape[-2]
+    n, m = inputs.queries.shape[-2], inputs.keys.shape[-2]
+    every = m // n
     per_column = inputs.log_decay is not None and inputs.log_decay.shape[-1] > 1
-    chunk = min(chunk, n)
-    q, k, v = (_split(x, chunk) for x in inputs[:3])
+    chunk = min(chunk, m)
+    q, k, v = _split(inputs.queries, chunk // every), *(_split(x, chunk) for x in inputs[1:3])
     log_decay, rate = (None if x is None else _split(x, chunk) for x in inputs[3:])
     later = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
+    after = slice(every - 1, None, every)  # the row that a query follows
     inside, kept, fading = q, k, None
-    compiled = decayed_by(inputs) if per_column else None
-    if log_decay is not None and compiled is not None:
-        arguments = log_decay, compiled
+    compiled = library_for(inputs, chunk)
+    direct = compiled if per_column and every == 1 else None
+    if log_decay is not None and direct is not None:
+        arguments = log_decay, direct
         pairs = _Decayed.apply(q, k, *arguments, False)  # type: ignore[no-untyped-call]
         if rate is not None:
             similar = _Decayed.apply(k, k, *arguments, True)  # type: ignore[no-untyped-call]
@@ -128,25 +138,26 @@ def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]
         inside, kept, fading = q * since, k * until, since[..., -1:, :].mT
     else:
         pairs, similar = q @ k.mT, k @ k.mT
-    if log_decay is not None and compiled is None:
+    if log_decay is not None and direct is None:
         between, since, until = _decays(log_decay, later)
+        at = between[..., after, :, :]
         if per_column:
-            pairs = torch.einsum("...id,...jd,...ijd->...ij", q, k, between)
+            pairs = torch.einsum("...id,...jd,...ijd->...ij", q, k, at)
             if rate is not None:
                 similar = torch.einsum("...id,...jd,...ijd->...ij", k, k, between)
         else:
-            pairs, similar = (x * between.squeeze(-1) for x in (pairs, similar))
-        inside, kept, fading = q * since, k * until, since[..., -1:, :].mT
-    pairs = pairs.masked_fill(later, 0)
+            pairs, similar = pairs * at.squeeze(-1), similar * between.squeeze(-1)
+        inside, kept, fading = q * since[..., after, :], k * until, since[..., -1:, :].mT
+    pairs = pairs.masked_fill(later[after], 0)
     read = None
     if rate is not None:
         reading = k if log_decay is None else k * since
-        solved = torch.linalg.solve_triangular(
-            rate * similar.tril(-1),
-            rate * torch.cat([v, reading], -1),
-            upper=False,
-            unitriangular=True,
-        )
+        below, given = rate * similar.tril(-1), rate * torch.cat([v, reading], -1)
+        if compiled is not None:
+            inverse: Tensor = _Inverse.apply(below, compiled)  # type: ignore[no-untyped-call]
+            solved = inverse @ given
+        else:
+            solved = torch.linalg.solve_triangular(below, given, upper=False, unitriangular=True)
         v, read = solved.split([v.shape[-1], k.shape[-1]], -1)
     # unbind, because the gradient of each x[..., c, :, :] would be as large as x.
     chunks = [
@@ -164,15 +175,33 @@ def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]
     return torch.cat(outputs, -2)[..., :n, :], state
 
 
-def decayed_by(inputs: Inputs) -> CDLL | None:
-    """Return the library of `_Decayed` if it serves inputs with a decay per column, else None."""
-    q, k, _, decay, _ = inputs
-    numbers = q.numel() * min(q.shape[-2], CHUNK)
-    same = decay is not None and q.shape == k.shape == decay.shape and q.dtype == decay.dtype
-    exact = q.dtype in (torch.float32, torch.float64)
-    if not (same and exact and numbers >= choose.constants().native_hidden and on_cpu(q)):
+def library_for(inputs: Inputs, chunk: int) -> CDLL | None:
+    """Return the library of `_Decayed` and `_Inverse` if it serves these inputs, else None."""
+    keys, enough = inputs.keys, choose.constants().native_hidden
+    same = all(x is None or x.dtype == keys.dtype for x in inputs)
+    exact = keys.dtype in (torch.float32, torch.float64)
+    if choose.asked() == "exact" or not (same and exact):
+        return None
+    if not (keys.numel() * chunk >= enough and on_cpu(keys)):
         return None
     return library("decays")
+
+
+class _Inverse(torch.autograd.Function):
+    """(I + L)⁻¹ for the numbers L below the diagonal, in C++."""
+
+    @staticmethod
+    def forward(ctx: Any, below: Tensor, compiled: CDLL) -> Tensor:
+        below = below.contiguous()
+        inverse = torch.empty_like(below)
+        call("inverse", compiled, below, inverse, below.shape[:-2].numel(), below.shape[-1])
+        ctx.save_for_backward(inverse)
+        return inverse
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (inverse,) = ctx.saved_tensors
+        return -(inverse.mT @ upstream[0] @ inverse.mT), None
 
 
 class _Decayed(torch.autograd.Function):
@@ -191,6 +220,11 @@ class _Decayed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RegardError(
+                "the linear path is differentiable once in C++; for second derivatives compute "
+                "inside `with regard.use('exact'):`"
+            )
         q, k, decay = ctx.saved_tensors
         compiled, sizes = ctx.how
         of_q, of_k = torch.empty_like(q), torch.empty_like(k)

@@ -444,11 +444,8 @@ def passed(rows: Rows, state: State | None, way: str) -> tuple[Tensor, State]:
     """
     inputs, first = rows.inputs, None if state is None else state[0]
     if way == "causal":
-        asked = inputs.queries
-        if rows.products > 1:
-            asked = asked.repeat_interleave(rows.products, -2)
-        output, last = by_chunks(inputs._replace(queries=asked), first)
-        return output[..., rows.products - 1 :: rows.products, :], (last,)
+        output, last = by_chunks(inputs, first)
+        return output, (last,)
     if way == "all":
         _, last = by_chunks(inputs._replace(queries=inputs.keys), first)  # of as many rows
     else:

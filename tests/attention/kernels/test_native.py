@@ -98,6 +98,28 @@ def test_decays_per_column(n, strong, with_rate):
 
 
 @needs_compiler
+@pytest.mark.parametrize("columns", [1, 16])
+@pytest.mark.parametrize("every", [2, 3])
+def test_a_query_after_several_rows(every, columns):
+    q, k = (torch.nn.functional.normalize(torch.randn(2, n, 16).double(), dim=-1)
+            for n in (50, 50 * every))  # fmt: skip
+    decay, rate = (
+        -torch.rand(2, 50 * every, columns).double(),
+        torch.rand(2, 50 * every, 1).double(),
+    )
+    given, found = [q, k, torch.randn(2, 50 * every, 8).double(), decay, 2 * rate], []
+    for compute in (by_steps, by_chunks):
+        leaves = [x.clone().requires_grad_() for x in given]
+        with using(Constants(native_hidden=1)):
+            output, state = compute(Inputs(*leaves))
+        slopes = torch.autograd.grad(output.cos().sum() + state.square().sum(), leaves)
+        found.append([output, state, *slopes])
+    assert found[0][0].shape == (2, 50, 8)
+    for steps, chunks in zip(*found, strict=True):
+        assert_close(chunks, steps, atol=1e-11, rtol=1e-11)
+
+
+@needs_compiler
 def test_a_large_call_runs_in_c_plus_plus(monkeypatch):
     called = []
     real = native.call
