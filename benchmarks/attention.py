@@ -22,12 +22,15 @@ from regard.core.settings import Settings, build, split
 from regard.training.precision import choose_device
 
 COLD_ROUNDS = 3
+#: The memory of the peer of `rows=parts`, by name, length, device, dtype and way.
+_peers: dict[tuple[str, int, str, str, bool], Memory] = {}
 
 
 class AttentionSettings(Settings):
     """Settings: the rows, selected by words in their names, and how long to measure them.
 
-    ``seconds`` limits the time of a pair of sides after the first calls; ``rounds`` sets the number
+    ``seconds`` limits the time of a pair of sides after the first calls (by default 2 for parts,
+    6 for peers); ``rounds`` sets the number
     of turns instead. ``device=cuda``: times are of the GPU's own events, memory is that allocated
     by torch there, and ``rows=peers`` are others. ``dtype`` is that of ``rows=parts``. ``memory=0``
     measures none; ``prompt=1`` measures it while freed memory is returned to the system at once
@@ -39,7 +42,7 @@ class AttentionSettings(Settings):
     against: str = ""
     dtype: Literal["float32", "bfloat16"] = "float32"
     rounds: int = 0
-    seconds: float = 6.0
+    seconds: float = 0.0
     memory: bool = True
     prompt: bool = False
     device: Literal["cpu", "cuda"] = "cpu"
@@ -126,7 +129,8 @@ def times(case: Case, how: AttentionSettings, quick: bool) -> dict[str, Any]:
     if case.same:
         case.check(ours(), theirs())
     rounds = how.rounds or (2 if quick else 0)
-    ours_s, theirs_s = timing.in_turns(ours, theirs, rounds, budget=how.seconds, device=how.device)
+    budget = how.seconds or (2.0 if how.rows == "parts" else 6.0)
+    ours_s, theirs_s = timing.in_turns(ours, theirs, rounds, budget=budget, device=how.device)
     return {"ours_s": ours_s, "theirs_s": theirs_s}
 
 
@@ -134,10 +138,16 @@ def memories(case: Case, how: AttentionSettings) -> dict[str, Any]:
     """Return the megabytes of both sides, each in a fresh process."""
     found: dict[str, Any] = {}
     for side in ("ours", "theirs") if case.against else ("ours",):
-        if how.device == "cuda":
+        shared = side == "theirs" and case.floor is not None  # all parts have one peer
+        key = case.against, case.n, how.device, how.dtype, how.prompt
+        if shared and key in _peers:
+            used = _peers[key]
+        elif how.device == "cuda":
             used = on_gpu(case, side)
         else:
             used = memory.fresh(case.name, case.against, side, prompt=how.prompt)
+        if shared:
+            _peers[key] = used
         found |= {f"{side}_mb": used.extra_mb, f"{side}_total_mb": used.total_mb}
     return found
 

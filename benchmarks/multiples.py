@@ -4,7 +4,8 @@ A score, position, normaliser or mask is one call of `attend` with 8 heads of 64
 and backward, beside `torch.nn.functional.scaled_dot_product_attention` with the same queries, keys
 and values. A mechanism is a causal layer of width 512 beside the layer ``multi-head``, whose
 attention is SDPA. ``floor_s`` is the time of the operations that no implementation can avoid at
-this machine's measured rates: multiplications and additions, ``exp``, ``tanh``.
+this machine's measured rates: multiplications and additions, ``exp``, divisions. The rate of
+``exp`` is that of ``torch.exp``; torch's kernel has a coarser one, and may be below its floor.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,17 +72,17 @@ class Work(NamedTuple):
     """Operations per pair of a query and a key that no implementation avoids, with backward.
 
     ``products``: multiplications and additions, in multiples of a head's columns; ``exp`` and
-    ``tanh``: calls, once forward and once when backward computes the scores again.
+    ``reciprocal``: calls, once forward and once when backward computes the scores again.
     """
 
     products: float = 7 * 2
     exp: float = 2
-    tanh: float = 0
+    reciprocal: float = 0
 
 
 #: Forward q·k and weights · v; backward the scores again and four products. Additive attention has
-#: three products with values, and for each hidden unit 2 operations forward, and backward 2 for the
-#: score, 2 for 1 − tanh² and 6 for the sums over queries, keys and weights.
+#: three products with values, and for each hidden unit a division and 2 operations forward, and
+#: backward the same, 2 for r − r² and 6 for the sums over queries, keys and weights.
 WORK = {
     "additive": Work(3 * 2 + 12, 2, 2 * WIDTH),
     "synthesizer": Work(3 * 2),
@@ -177,7 +178,8 @@ def floor(kind: str, name: str, n: int, tokens: int, device: str, dtype: str) ->
     elif kind == "mechanism":
         share = (n + 1) / n / 2
     width = HEADS * WIDTH
-    per_pair = {"flops": work.products * WIDTH, "exp": work.exp, "tanh": work.tanh}
+    per_pair = {"flops": work.products * WIDTH, "exp": work.exp}
+    per_pair["reciprocal"] = work.reciprocal
     seconds = sum(count / rate[what] for what, count in per_pair.items() if what in rate)
     seconds *= rows * n * HEADS * share
     if kind == "mechanism":
@@ -190,7 +192,7 @@ def floor(kind: str, name: str, n: int, tokens: int, device: str, dtype: str) ->
 
 @cache
 def rates(device: str, dtype: str) -> dict[str, float]:
-    """Return operations per second: of a large product, and of ``exp`` and ``tanh`` in cache.
+    """Return operations per second: of a large product, and of ``exp`` and divisions in cache.
 
     On a GPU, where functions of small tensors measure launches, that of the product alone.
     """
@@ -201,7 +203,7 @@ def rates(device: str, dtype: str) -> dict[str, float]:
         if device == "cpu":
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # a barrier of threads would take longer than the function
-            for what in ("exp", "tanh"):
+            for what in ("exp", "reciprocal"):
                 seconds = alone(partial(repeated, what, kind), 5)
                 found[what] = threads * CALLS * IN_CACHE / seconds
             torch.set_num_threads(threads)

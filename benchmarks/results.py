@@ -52,6 +52,8 @@ def brief(case: dict[str, Any]) -> str:
     if "difference" in case:
         return f"{difference_of(case['difference'])} apart"
     ratio = case["time_ratio"]
+    if ratio and case.get("floor_s"):
+        return f"{1 / ratio:.2f} × the time of {case['against']}"
     return (case["against"] or "done") if ratio is None else f"{ratio:.2f} × {case['against']}"
 
 

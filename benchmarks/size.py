@@ -3,7 +3,7 @@
     python -m benchmarks.size > size.json
     git worktree add OTHER COMMIT && (cd OTHER && python -m benchmarks.size)
 
-Lines are those of Python files, blank lines and docstrings included.
+Lines are those of Python and C++ files, blank lines and docstrings included.
 """
 
 import ast
@@ -28,7 +28,7 @@ def folders() -> dict[str, dict[str, int]]:
     """Return the lines and files of each folder of the package, two levels deep, and others."""
     found: dict[str, dict[str, int]] = {}
     for top in ("regard", "tests", "benchmarks", "examples", "docs"):
-        for path in sorted((ROOT / top).rglob("*.py")):
+        for path in sorted(x for kind in ("py", "cpp") for x in (ROOT / top).rglob(f"*.{kind}")):
             parts = path.relative_to(ROOT).parent.parts
             name = "/".join(parts[: 3 if top == "regard" else 1])
             row = found.setdefault(name, {"lines": 0, "files": 0})

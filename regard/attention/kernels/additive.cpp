@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <vector>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 constexpr int BYTES = 64;
@@ -20,6 +23,19 @@ template <class T> struct Vector {
     typedef T type __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
     static constexpr int size = BYTES / sizeof(T);
 };
+
+// w / x. On a processor with AVX2 every other quotient is an estimate and one step of Newton's method,
+// exact to the last digit or two, so that the divider and the multipliers work side by side.
+template <class T>
+static inline typename Vector<T>::type over(T w, typename Vector<T>::type x) {
+    return w / x;
+}
+#if defined(__AVX2__) && !defined(__AVX512F__)
+template <> inline Vector<float>::type over<float>(float w, Vector<float>::type x) {
+    const __m256 y = _mm256_min_ps((__m256)x, _mm256_set1_ps(1e30f)), guess = _mm256_rcp_ps(y);
+    return w * (guess * (2.0f - y * guess));
+}
+#endif
 
 static float exp_of(float x) {
     // 2^i p(f), with x / ln 2 = i + f: the sixth-degree polynomial is exact to the last digit.
@@ -86,7 +102,7 @@ static void forward(const T* queries, const T* keys, const T* weights, T* scores
                         for (int i = 0; i < ROWS; i++) {
                             const T query = q[(r + i) * hidden + h];
                             sum[i][0] += w / (1 + query * one);
-                            sum[i][1] += w / (1 + query * two);
+                            sum[i][1] += over<T>(weight[h], 1 + query * two);
                         }
                     }
                     for (int i = 0; i < ROWS && r + i < rows; i++)

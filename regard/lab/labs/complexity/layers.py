@@ -120,7 +120,7 @@ def skips_blocks(size: Size) -> bool:
     """Return whether regard computes a window's attention in strips that skip hidden blocks."""
     x = torch.zeros(size.batch, size.heads, size.n, size.d // size.heads)
     plan = explain(x, x, x, make_score("scaled-dot"), window(size.window), heads=size.heads)
-    return plan.kernel == "tiled"
+    return plan.kernel == "tiled" or plan.by_strips
 
 
 def work(

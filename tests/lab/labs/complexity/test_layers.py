@@ -59,8 +59,8 @@ def test_a_causal_convolution_looks_at_no_later_place() -> None:
 
 
 def test_a_long_window_is_computed_in_strips() -> None:
-    assert not skips_blocks(Size(512, 16))
-    assert skips_blocks(Size(2048, 16))
+    assert not skips_blocks(Size(256, 16))
+    assert skips_blocks(Size(512, 16))
 
 
 def test_memory_of_each_layer(capsys: pytest.CaptureFixture[str]) -> None:
