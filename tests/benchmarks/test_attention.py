@@ -9,7 +9,9 @@ from regard.analysis import timing
 from regard.analysis.growth import exponent
 from regard.core.errors import RegardError
 
-KEYS = ("name", "against", "ours_s", "theirs_s", "time_ratio", "ours_mb", "theirs_mb", "aim")
+KEYS = (
+    "name", "against", "ours_s", "theirs_s", "time_ratio", "ours_mb", "theirs_mb", "floor_s", "aim",
+)  # fmt: skip
 WORDS = (
     "additive", "Gaussian", "dot", "causal", "lengths", "MultiHeadAttention", "t5-bias",
     "sparsemax", "entmax-1.5", "window 256", "BigBird", "ALiBi", "O(n)",

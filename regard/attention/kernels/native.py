@@ -32,20 +32,25 @@ PATIENCE = 120.0  # seconds
 
 @cache
 def library(name: str) -> ctypes.CDLL | None:
-    """Return the library of ``name.cpp``, or None, with a warning, if it cannot be compiled."""
+    """Return the library of ``name.cpp``, or None without a compiler.
+
+    If the compiler fails, warn with the first line that it said and return None.
+    """
     source = Path(__file__).with_name(f"{name}.cpp")
     flags = [*FLAGS, *INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ())]
     if platform.system() == "Linux":
         flags.append("-fopenmp")
     made_of = [source.read_text(encoding="utf-8"), *flags, platform.platform(), torch.__version__]
     digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
-    path = configuration() / "compiled" / f"{name}-{digest}.so"
     try:
+        path = configuration() / "compiled" / f"{name}-{digest}.so"
         if not path.exists():
+            if (command := compiler()) is None:
+                return None
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            compile_to(source, flags, path)
+            compile_to(command, source, flags, path)
         return ctypes.CDLL(str(path))
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         told = getattr(error, "stderr", "") or str(error)
         first = next(iter(told.strip().splitlines()), type(error).__name__)
         warnings.warn(
@@ -55,14 +60,11 @@ def library(name: str) -> ctypes.CDLL | None:
         return None
 
 
-def compile_to(source: Path, flags: list[str], path: Path) -> None:
+def compile_to(command: str, source: Path, flags: list[str], path: Path) -> None:
     """Compile a source to a library at ``path``, which other processes see when it is complete.
 
-    Raises: OSError without a compiler, CalledProcessError with what it said.
+    Raises: CalledProcessError with what the compiler said, OSError if it cannot be started.
     """
-    command = compiler()
-    if command is None:
-        raise OSError("there is no C++ compiler")
     part, aside = (path.with_name(f"{path.name}.{os.getpid()}.{x}") for x in ("o", "so"))
     # Two steps: a link without -fopenmp takes the library that torch has loaded.
     steps = ["-c", *flags, str(source), "-o", str(part)], ["-shared", str(part), "-o", str(aside)]
