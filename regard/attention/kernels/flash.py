@@ -23,6 +23,9 @@ from regard.attention.kernels.tiled import Graph, refuse_captured
 from regard.attention.kernels.work import Work, allowed_in, work_of
 from regard.core.errors import RegardError
 
+#: Minimum rows of a strip, with which the kernel's own products are large enough.
+LEAST_ROWS = 128
+
 
 @dataclass(frozen=True)
 class Strips:
@@ -65,7 +68,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
         numbers = call.context.shape.numel()
     elif len(batch) == 2:
         numbers *= batch[0]
-    plan = replace(plan, sizes=replace(plan.sizes, numbers=numbers))
+    plan = replace(plan, sizes=replace(plan.sizes, numbers=numbers, least=LEAST_ROWS))
     if causal:
         call = replace(call, context=replace(call.context, mask=None, kind=None))
     work, prepared, others = work_of(call, plan, split=False)
