@@ -61,9 +61,8 @@ def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict
     ]
     if not chosen:
         asked = " and ".join(f"{k}={v}" for k, v in how if k in ("case", "against") and v)
-        raise RegardError(
-            f"no case has {asked}; there are: {'; '.join(case.name for case in rows_of(how))}"
-        )
+        names = (case.name.partition(", n = ")[0] for case in rows_of(how))
+        raise RegardError(f"no case has {asked}; there are: {'; '.join(dict.fromkeys(names))}")
     choose_device(how.device)  # an error if it is not there
     return (measured(case, how, quick) for case in chosen)
 

@@ -51,7 +51,9 @@ def test_the_table_has_its_words_and_peers() -> None:
 
 
 def test_settings_choose_rows() -> None:
-    rows = list(attention.cases(quick=True, settings=["case=GAUSSIAN", "against=dense"]))
+    rows = list(
+        attention.cases(quick=True, settings=["rows=peers", "case=GAUSSIAN", "against=dense"])
+    )
     assert [row["against"] for row in rows] == ["dense", "dense"]
     with pytest.raises(RegardError, match="no case has case=nothing"):
         attention.cases(settings=["case=nothing"])
@@ -61,7 +63,8 @@ def test_settings_choose_rows() -> None:
 
 def test_a_peer_that_is_not_installed_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(peers.PEERS, "KeOps", "a_package_that_nobody_has")
-    rows = list(attention.cases(quick=True, settings=["case=additive", "against=KeOps"]))
+    settings = ["rows=peers", "case=additive", "against=KeOps"]
+    rows = list(attention.cases(quick=True, settings=settings))
     assert [row["against"] for row in rows] == ["KeOps (not installed)"]
     assert rows[0]["time_ratio"] is rows[0]["reached"] is None
     with pytest.raises(RegardError, match="pip install"):

@@ -95,12 +95,9 @@ def call(function: str, of: ctypes.CDLL, *arguments: Tensor | int | float | None
     getattr(of, f"{function}_{kind}")(*given)
 
 
-def of_rows(x: Tensor, *, always: bool = False) -> ctypes.CDLL | None:
-    """Return the library of ``rows.cpp`` where it computes rows like x, else None.
-
-    ``always``: also outside `compiling`.
-    """
-    if not ((always or wanted()) and on_cpu(x) and x.dtype in (torch.float32, torch.float64)):
+def of_rows(x: Tensor) -> ctypes.CDLL | None:
+    """Return the library of ``rows.cpp`` where it computes rows like x, else None."""
+    if not (wanted() and on_cpu(x) and x.dtype in (torch.float32, torch.float64)):
         return None
     return library("rows")
 

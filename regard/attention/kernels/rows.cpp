@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <vector>
 
 // Polynomials that a compiler makes vectors of; the C library's functions for double.
 static inline float exp_of(float x) {
@@ -177,36 +176,6 @@ template <class T> static T largest(const T* s, T* space, long columns, long k) 
     return space[k - 1];
 }
 
-// The k largest numbers of each row in descending order, and their places; of equal ones the first.
-template <class T>
-static void leaders(const T* scores, T* values, long* places, long rows, long columns, long k) {
-#pragma omp parallel
-    {
-        std::vector<T> space(columns);
-        std::vector<long> above(columns);
-#pragma omp for schedule(static)
-        for (long r = 0; r < rows; r++) {
-            const T* s = scores + r * columns;
-            bool unknown = false;
-            for (long c = 0; c < columns; c++) unknown |= s[c] != s[c];
-            const T least = unknown ? T(0) : largest(s, space.data(), columns, k);
-            long count = 0;
-            for (long c = 0; c < columns; c++) {
-                above[count] = c;
-                count += unknown || s[c] >= least;
-            }
-            if (!unknown)
-                std::partial_sort(
-                    above.begin(), above.begin() + k, above.begin() + count,
-                    [s](long a, long b) { return s[a] > s[b] || (s[a] == s[b] && a < b); });
-            for (long i = 0; i < k; i++) {
-                places[r * k + i] = above[i];
-                values[r * k + i] = unknown ? T(NAN) : s[above[i]];
-            }
-        }
-    }
-}
-
 // Softmax of the k largest scores of each row and those equal to the last of them.
 template <class T>
 static void top(const T* scores, T* weights, long rows, long columns, long k, long equal) {
@@ -277,9 +246,6 @@ static void unstick(const T* weights, const T* upstream, const T* scores, T* of_
     }                                                                                             \
     void top_##T(const T* s, T* w, long rows, long columns, long k, long equal) {                 \
         top<T>(s, w, rows, columns, k, equal);                                                    \
-    }                                                                                             \
-    void leaders_##T(const T* s, T* values, long* places, long rows, long columns, long k) {      \
-        leaders<T>(s, values, places, rows, columns, k);                                          \
     }                                                                                             \
     void stick_##T(const T* s, T* w, long rows, long columns) { stick<T>(s, w, rows, columns); }  \
     void unstick_##T(const T* w, const T* g, const T* s, T* out, long rows, long columns) {       \

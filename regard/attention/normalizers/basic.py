@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels import choose
 from regard.attention.kernels.native import call, of_rows, rows_and_columns
 from regard.attention.normalizer import Normalizer, empty_rows
 from regard.attention.tracing import on_cpu, readable
@@ -268,13 +267,6 @@ def largest(scores: Tensor, k: int, group: int = 16) -> tuple[Tensor, Tensor]:
     computed at once.
     """
     size = scores.shape[-1]
-    enough = k and scores.numel() >= choose.constants().native_hidden
-    if enough and (compiled := of_rows(scores, always=True)) is not None:
-        values = scores.new_empty(*scores.shape[:-1], k)
-        places = torch.empty(values.shape, dtype=torch.int64)
-        numbers = rows_and_columns(scores)
-        call("leaders", compiled, scores.contiguous(), values, places, *numbers, k)
-        return values, places
     if not readable(scores) or size < 4 * k * group or size % group:
         return scores.topk(k, -1)
     number = size // group

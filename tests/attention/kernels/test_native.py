@@ -14,7 +14,6 @@ from regard.attention.kernels import additive, native
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.kernels.compiled import can_compile, compiling
 from regard.attention.kernels.linear import Inputs, by_chunks, by_steps
-from regard.attention.normalizers.basic import largest
 
 needs_compiler = pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
 SEARCHES = ["sparsemax", "entmax15", "entmax", "top-k", "stick-breaking"]
@@ -59,24 +58,6 @@ def test_an_unknown_score_makes_its_row_unknown(name):
         weights = normalizer.weights(scores, normalizer.statistics(scores))
     assert weights[1, 5].isnan()
     assert not weights[[0, 2]].isnan().any()
-
-
-@needs_compiler
-@pytest.mark.parametrize("columns", [5, 40, 300, 2048])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_the_largest_of_a_row(dtype, columns):
-    scores = torch.randn(3, 7, columns, dtype=dtype)
-    scores[:, 1] = scores[:, 1].round()
-    scores[:, 2] = -torch.inf
-    scores[1, 3, 0] = torch.nan
-    k = min(16, columns)
-    with using(Constants(native_hidden=1)):
-        values, places = largest(scores, k)
-    known = ~scores.isnan().any(-1)
-    assert torch.equal(values[known], scores.topk(k, -1).values[known])
-    assert torch.equal(scores.gather(-1, places)[known], values[known])
-    assert all(len(set(row)) == k for row in places.flatten(0, 1).tolist())
-    assert values[1, 3].isnan().all()
 
 
 @needs_compiler

@@ -180,21 +180,21 @@ def test_what_has_no_tile_is_computed_by_strips_and_says_why():
     x = torch.randn(1, 200, WIDTH)
     for score, why in ((Sorted(), "it uses sort"), (Asks(), "cannot be traced"),
                        (make_score("dot", "t5-bias"), "float64")):  # fmt: skip
-        plan = explain(x, x, x, score)
+        plan = explain(x, x, x, score, normalize="sparsemax")
         assert plan.kernel == "tiled"
         assert why in plan.why
-    double = x.double()
-    assert "float64" in explain(double, double, double, make_score("dot", "alibi")).why
+    double, alibi = x.double(), make_score("dot", "alibi")
+    assert "float64" in explain(double, double, double, alibi, normalize="sparsemax").why
     plan = explain(x, x, x, make_score("dot", "alibi"), normalize="top-k-4")
     assert "do not know the normaliser top-k" in plan.why
-    assert explain(x, x, x, make_score("dot", "alibi")).kernel == "triton"
+    assert explain(x, x, x, alibi, normalize="sparsemax").kernel == "triton"
     assert explain(x, x, x, "dot").kernel == "fused"
 
 
 def test_without_interpreter_and_gpu_strips_compute(monkeypatch):
     monkeypatch.setattr(tiles, "INTERPRETED", False)
     x = torch.randn(1, 200, WIDTH)
-    plan = explain(x, x, x, make_score("dot", "alibi"))
+    plan = explain(x, x, x, make_score("dot", "alibi"), normalize="sparsemax")
     assert plan.kernel == "tiled"
     assert "Triton" not in plan.why
 
