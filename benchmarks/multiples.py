@@ -178,8 +178,9 @@ def floor(kind: str, name: str, n: int, tokens: int, device: str, dtype: str) ->
     elif kind == "mechanism":
         share = (n + 1) / n / 2
     width = HEADS * WIDTH
-    per_pair = {"flops": work.products * WIDTH, "exp": work.exp}
-    per_pair["reciprocal"] = work.reciprocal
+    per_pair = {
+        "flops": work.products * WIDTH, "exp": work.exp, "reciprocal": work.reciprocal,
+    }  # fmt: skip
     seconds = sum(count / rate[what] for what, count in per_pair.items() if what in rate)
     seconds *= rows * n * HEADS * share
     if kind == "mechanism":

@@ -28,7 +28,9 @@ def folders() -> dict[str, dict[str, int]]:
     """Return the lines and files of each folder of the package, two levels deep, and others."""
     found: dict[str, dict[str, int]] = {}
     for top in ("regard", "tests", "benchmarks", "examples", "docs"):
-        for path in sorted(x for kind in ("py", "cpp") for x in (ROOT / top).rglob(f"*.{kind}")):
+        for path in sorted(
+            x for kind in ("py", "cpp", "h") for x in (ROOT / top).rglob(f"*.{kind}")
+        ):
             parts = path.relative_to(ROOT).parent.parts
             name = "/".join(parts[: 3 if top == "regard" else 1])
             row = found.setdefault(name, {"lines": 0, "files": 0})

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 
+from regard.core.errors import RegardError
+
 
 def without_numbers(x: Tensor) -> bool:
     """Return whether a tensor has a shape and a dtype but no numbers."""
@@ -27,6 +29,15 @@ def readable(x: Tensor) -> bool:
 def on_cpu(x: Tensor) -> bool:
     """Return whether a number can be read without a device synchronisation."""
     return x.device.type == "cpu" and readable(x)
+
+
+def refuse_second_derivative(what: str) -> None:
+    """Raise a RegardError in the backward pass of a first derivative that is itself recorded."""
+    if torch.is_grad_enabled():
+        raise RegardError(
+            f"{what} is differentiable once; for second derivatives compute inside `with "
+            "regard.use('exact'):`"
+        )
 
 
 def transformed(*inputs: Tensor | nn.Module) -> str | None:

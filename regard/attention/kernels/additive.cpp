@@ -1,10 +1,12 @@
 // Scores w·tanh(q + k) of rows and columns, and their gradients, with r = 1 / (1 + e^{2q} e^{2k}).
 //
-// A vector register holds neighbouring hidden units. The exponentials of a block of keys stay in the
-// first cache while all rows pass, and every key that is loaded serves several rows.
+// The exponentials of a block of keys stay in the first cache while all rows pass, and every key that
+// is loaded serves several rows. A vector register holds neighbouring keys forward, and neighbouring
+// hidden units backward.
 #include <algorithm>
-#include <cstring>
 #include <vector>
+
+#include "functions.h"
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
@@ -24,8 +26,8 @@ template <class T> struct Vector {
     static constexpr int size = BYTES / sizeof(T);
 };
 
-// w / x. On a processor with AVX2 every other quotient is an estimate and one step of Newton's method,
-// exact to the last digit or two, so that the divider and the multipliers work side by side.
+// w / x. On a processor with AVX2 it is an estimate and one step of Newton's method, exact to the
+// last digit or two; every other quotient is one, so that divider and multipliers work side by side.
 template <class T>
 static inline typename Vector<T>::type over(T w, typename Vector<T>::type x) {
     return w / x;
@@ -36,25 +38,6 @@ template <> inline Vector<float>::type over<float>(float w, Vector<float>::type 
     return w * (guess * (2.0f - y * guess));
 }
 #endif
-
-static float exp_of(float x) {
-    // 2^i p(f), with x / ln 2 = i + f: the sixth-degree polynomial is exact to the last digit.
-    x = std::min(std::max(x, -87.0f), 88.0f);
-    float i = __builtin_rintf(x * 1.44269504f);
-    float f = x - i * 0.693359375f + i * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * f + 1.3981999507e-3f;
-    p = p * f + 8.3334519073e-3f;
-    p = p * f + 4.1665795894e-2f;
-    p = p * f + 1.6666665459e-1f;
-    p = p * f + 5.0000001201e-1f;
-    p = p * f * f + f + 1.0f;
-    int bits = ((int)i + 127) << 23;
-    float power;
-    std::memcpy(&power, &bits, 4);
-    return p * power;
-}
-static double exp_of(double x) { return __builtin_exp(x); }
 
 // e^{2x} of rows of x, in rows of a multiple of a register; 0 behind them.
 template <class T>
@@ -126,8 +109,8 @@ static void backward(const T* queries, const T* keys, const T* upstream, T* of_q
     const long share = (columns + parts - 1) / parts;
 #pragma omp parallel
     {
-        std::vector<T> q((rows + PAIR) * padded), zeros(BLOCK), k(BLOCK * padded), of_k(BLOCK * padded);
-        std::vector<T> of_q((rows + PAIR) * padded), of_w(padded);
+        std::vector<T> q((rows + PAIR) * padded), k(BLOCK * padded), of_k(BLOCK * padded);
+        std::vector<T> zeros(BLOCK), of_q((rows + PAIR) * padded), of_w(padded);
 #pragma omp for schedule(static)
         for (long task = 0; task < slices * parts; task++) {
             const long slice = task % slices, from = task / slices * share;

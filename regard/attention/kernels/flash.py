@@ -7,7 +7,6 @@ mask hides from all rows of a strip are left out. For a bias with a gradient, th
 scores of a strip, p (g vᵀ − Σ g o) with p = exp(s − L'), is computed too.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,10 +17,10 @@ from torch import Tensor
 from regard.attention.call import Call
 from regard.attention.kernels.choose import SINKS, Plan
 from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
-from regard.attention.kernels.strips import Strip, pick
+from regard.attention.kernels.strips import Strip, add, pick
 from regard.attention.kernels.tiled import Graph, refuse_captured
-from regard.attention.kernels.work import Work, allowed_in, work_of
-from regard.core.errors import RegardError
+from regard.attention.kernels.work import Space, Work, allowed_in, work_of
+from regard.attention.tracing import refuse_second_derivative
 
 #: Minimum rows of a strip, with which the kernel's own products are large enough.
 LEAST_ROWS = 128
@@ -35,7 +34,6 @@ class Strips:
     scale: float
     batch: torch.Size
     causal: bool  # the kernel's own mask
-    learned: bool  # the bias has a gradient
 
     def table(self, strip: Strip, bias: Tensor | None, like: Tensor) -> Tensor | None:
         """Return the bias of a strip, −inf where masked, with the axes of the kernel, or None."""
@@ -78,7 +76,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     width = max(queries.shape[-1], values.shape[-1], NARROWEST)
     sides = [four_axes(x, width, batch) for x in (queries, keys, values)]
     rest = [*prepared, *score.parameters()] if learned else []
-    strips = Strips(work, scale, batch, causal, learned)
+    strips = Strips(work, scale, batch, causal)
     biased = prepared if not score.acceleration.inner_product else ()
     output: Tensor = _ByStrips.apply(  # type: ignore[no-untyped-call]
         strips, [x.detach() for x in biased], *sides, sink, *rest
@@ -127,11 +125,7 @@ class _ByStrips(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RegardError(
-                "the fused kernel is differentiable once; for second derivatives compute inside "
-                "`with regard.use('exact'):`"
-            )
+        refuse_second_derivative("the fused kernel")
         q, k, v, output, total, sink, *rest = ctx.saved_tensors
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream
@@ -141,7 +135,7 @@ class _ByStrips(torch.autograd.Function):
         of_rest = [torch.zeros_like(x) for x in rest]
         prepared, parameters = rest[: ctx.biased], rest[ctx.biased :]
         of_bias: tuple[list[Tensor], ...] = (of_rest[: ctx.biased], [], of_rest[ctx.biased :])
-        room: dict[int, Tensor] = {}
+        space = Space()
         for strip in work.strips:
             one, two, three = sides_in(strip, work, q, k, v)
             rows = strip.tile.rows
@@ -154,7 +148,7 @@ class _ByStrips(torch.autograd.Function):
             if graph is not None and bias is not None and bias.requires_grad:
                 assert table is not None
                 arguments = (given, one, two, three, table, logs, mean[..., rows, :])
-                of_scores, *found = explicit(room, strips.scale, *arguments)
+                of_scores, *found = explicit(space, strips.scale, *arguments)
                 graph.send(of_scores.view(*strips.batch, *of_scores.shape[-2:]), of_bias)
             else:
                 found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -163,7 +157,7 @@ class _ByStrips(torch.autograd.Function):
                 )  # fmt: skip
             totals[0][..., rows, :] = found[0]
             for place in (1, 2):
-                add_columns(totals[place], strip, found[place])
+                add(totals[place], strip, -1, work.context, found[place])
         of_sink = None
         if sink is not None and ctx.needs_input_grad[5]:
             nothing = (sink[..., 0].to(total.dtype) - total).exp_()
@@ -172,7 +166,7 @@ class _ByStrips(torch.autograd.Function):
 
 
 def explicit(
-    room: dict[int, Tensor],
+    space: Space,
     scale: float,
     upstream: Tensor,
     queries: Tensor,
@@ -186,8 +180,8 @@ def explicit(
 
     The first is in a buffer that the next call overwrites.
     """
-    size = (*queries.shape[:-1], keys.shape[-2])
-    scores, of_scores = (buffer(room, place, size, queries) for place in (0, 1))
+    size = torch.Size([*queries.shape[:-1], keys.shape[-2]])
+    scores, of_scores = (space.room(place, size, queries) for place in (0, 1))
     torch.sub(table, logs.unsqueeze(-1), out=scores)
     g, q, k, v, mean = (
         x.reshape(-1, *x.shape[-2:]) for x in (upstream, queries, keys, values, mean)
@@ -201,14 +195,6 @@ def explicit(
         of_keys.view_as(keys),
         (weights.mT @ g).view_as(values),
     )
-
-
-def buffer(room: dict[int, Tensor], place: int, size: Sequence[int], like: Tensor) -> Tensor:
-    """Return a tensor of a size in a place of the buffers, with any numbers."""
-    count = math.prod(size)
-    if place not in room or room[place].numel() < count:
-        room[place] = like.new_empty(count)
-    return room[place][:count].view(size)
 
 
 def sides_in(strip: Strip, work: Work, *sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -225,12 +211,3 @@ def full(table: Tensor | None, one: Tensor, two: Tensor) -> Tensor | None:
         return None
     table = table.expand(*table.shape[:-2], one.shape[-2], two.shape[-2])
     return table if table.ndim in (2, 4) else table[(None,) * (4 - table.ndim)]
-
-
-def add_columns(total: Tensor, strip: Strip, more: Tensor) -> None:
-    """Add a strip's gradient of keys or values to the total."""
-    columns = strip.tile.columns
-    if isinstance(columns, Tensor):
-        total.index_add_(-2, columns, more)
-    else:
-        total[..., columns, :] += more

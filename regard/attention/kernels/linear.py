@@ -16,8 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels import choose
 from regard.attention.kernels.native import call, library
-from regard.attention.tracing import on_cpu
-from regard.core.errors import RegardError
+from regard.attention.tracing import on_cpu, refuse_second_derivative
 
 CHUNK = 64  # rows whose products are computed as one matrix
 SEGMENT = 1024  # rows whose matrices are in memory at once: larger ones are mapped anew each time
@@ -220,11 +219,7 @@ class _Decayed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RegardError(
-                "the linear path is differentiable once in C++; for second derivatives compute "
-                "inside `with regard.use('exact'):`"
-            )
+        refuse_second_derivative("the linear path in C++")
         q, k, decay = ctx.saved_tensors
         compiled, sizes = ctx.how
         of_q, of_k = torch.empty_like(q), torch.empty_like(k)

@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def library(name: str) -> ctypes.CDLL | None:
     flags = [*FLAGS, *INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ())]
     if platform.system() == "Linux":
         flags.append("-fopenmp")
-    made_of = [source.read_text(encoding="utf-8"), *flags, platform.platform(), torch.__version__]
+    texts = (x.read_text(encoding="utf-8") for x in (source, source.with_name("functions.h")))
+    made_of = [*texts, *flags, platform.platform(), torch.__version__]
     digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
     try:
         path = configuration() / "compiled" / f"{name}-{digest}.so"
@@ -110,3 +112,15 @@ def per_row(number: Tensor | float, x: Tensor) -> Tensor:
 def rows_and_columns(x: Tensor) -> tuple[int, int]:
     """Return the numbers of rows and of columns."""
     return x.shape[:-1].numel(), x.shape[-1]
+
+
+def row_by_row(
+    function: str, of: ctypes.CDLL, *given: Tensor | None, numbers: Sequence[int] = ()
+) -> Tensor:
+    """Return the rows that a function of ``rows.cpp`` writes, of the shape of the first tensor."""
+    first = given[0]
+    assert first is not None
+    result = torch.empty_like(first, memory_format=torch.contiguous_format)
+    tensors = (x if x is None else x.contiguous() for x in given)
+    call(function, of, *tensors, result, *rows_and_columns(result), *numbers)
+    return result

@@ -41,6 +41,7 @@ from regard.attention.kernels.work import (
 )
 from regard.attention.mask import Tile
 from regard.attention.prepared import repeat_kv
+from regard.attention.tracing import refuse_second_derivative
 from regard.attention.twin import twin
 from regard.core.errors import RegardError
 
@@ -132,11 +133,7 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RegardError(
-                "the tiled kernel is differentiable once; for second derivatives compute inside "
-                "`with regard.use('exact'):`"
-            )
+        refuse_second_derivative("the tiled kernel")
         values, *tensors = ctx.saved_tensors
         enabled, dtype = ctx.cast
         with (

@@ -92,10 +92,14 @@ class Space:
         if batch != two.shape[:-2]:
             batch = torch.broadcast_shapes(batch, two.shape[:-2])
         shape = torch.Size([*batch, one.shape[-2], two.shape[-1]])
+        return torch.matmul(one, two, out=self.room(place, shape, one))
+
+    def room(self, place: int, shape: torch.Size, like: Tensor) -> Tensor:
+        """Return the buffer of this place in a shape, with any numbers."""
         room = self.places.get(place)
         if room is None or room.numel() < shape.numel():
-            room = self.places[place] = one.new_empty(shape.numel())
-        return torch.matmul(one, two, out=room[: shape.numel()].view(shape))
+            room = self.places[place] = like.new_empty(shape.numel())
+        return room[: shape.numel()].view(shape)
 
 
 def scores_of(

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.native import call, of_rows, rows_and_columns
+from regard.attention.kernels.native import of_rows, row_by_row
 from regard.attention.normalizer import Normalizer, empty_rows
 from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
@@ -82,10 +82,7 @@ class TopK(Softmax):
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         if (compiled := of_rows(scores)) is not None:
-            weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
-            numbers = *rows_and_columns(scores), self.k, int(self.equal)
-            call("top", compiled, scores.contiguous(), weights, *numbers)
-            return weights
+            return row_by_row("top", compiled, scores, numbers=(self.k, int(self.equal)))
         return super().weights(self._kept(scores, statistics), statistics)
 
     def gradient(

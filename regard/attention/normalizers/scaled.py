@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from regard.attention.kernels.native import call, of_rows, rows_and_columns
+from regard.attention.kernels.native import of_rows, row_by_row
 from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers.basic import Softmax
 from regard.attention.normalizers.sparse import Entmax15
@@ -142,9 +142,7 @@ class StickBreaking(Normalizer):
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         if (compiled := of_rows(scores)) is None:
             return self.forward(scores)
-        weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
-        call("stick", compiled, scores.contiguous(), weights, *rows_and_columns(scores))
-        return weights
+        return row_by_row("stick", compiled, scores)
 
     def forward(self, scores: Tensor) -> Tensor:
         taken = softplus(scores)
@@ -160,9 +158,6 @@ class StickBreaking(Normalizer):
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
         if (compiled := of_rows(weights)) is not None:
-            of_scores = torch.empty_like(weights, memory_format=torch.contiguous_format)
-            given = weights.contiguous(), upstream.contiguous(), scores.contiguous(), of_scores
-            call("unstick", compiled, *given, *rows_and_columns(weights))
-            return (of_scores,)
+            return (row_by_row("unstick", compiled, weights, upstream, scores),)
         products = weights * upstream
         return (products - scores.sigmoid() * products.cumsum(-1),)

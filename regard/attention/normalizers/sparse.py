@@ -1,13 +1,12 @@
 """Sparse normalisers: powers of the excess over a threshold, exactly 0 for low scores."""
 
 from collections.abc import Callable
-from ctypes import CDLL
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.kernels.compiled import quick, wanted
-from regard.attention.kernels.native import call, of_rows, per_row, rows_and_columns
+from regard.attention.kernels.native import call, of_rows, per_row, row_by_row, rows_and_columns
 from regard.attention.normalizer import Normalizer, fill_empty_rows
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
@@ -167,7 +166,8 @@ class Entmax(Normalizer):
         sigma = steepness.sigmoid()
         if (compiled := of_rows(weights)) is not None:
             of_rows_alpha = weights.new_empty(*weights.shape[:-1], 1)
-            of_scores = slopes(compiled, weights, upstream, 1 / less, of_rows_alpha)
+            given = weights, upstream, per_row(1 / less, weights), of_rows_alpha
+            of_scores = row_by_row("slopes", compiled, *given)
             total = of_rows_alpha.sum_to_size(steepness.shape)
             return of_scores, (total * sigma * (1 - sigma)).to(steepness.dtype)
         slope = power(weights, 1 - less)
@@ -186,9 +186,7 @@ def raise_rows(
     """Return max(factor · s − max − τ, 0)^exponent."""
     if (compiled := of_rows(scores)) is not None:
         numbers = [per_row(x, scores) for x in (factor, exponent, top, threshold)]
-        weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
-        call("raised", compiled, scores.contiguous(), *numbers, weights, *rows_and_columns(scores))
-        return weights
+        return row_by_row("raised", compiled, scores, *numbers)
     if isinstance(exponent, Tensor) and isinstance(factor, Tensor):
         return quick(raised)(scores, factor, top, threshold)
     return quick(over if exponent == 1 else squared)(scores, factor, top, threshold)
@@ -200,21 +198,7 @@ def slope_rows(
     """Return the gradient of the scores from that of the weights."""
     if (compiled := of_rows(weights)) is None:
         return formula(weights, upstream)
-    return slopes(compiled, weights, upstream, exponent)
-
-
-def slopes(
-    compiled: CDLL,
-    weights: Tensor,
-    upstream: Tensor,
-    exponent: float | Tensor,
-    of_alpha: Tensor | None = None,
-) -> Tensor:
-    """Return the gradient of the scores, and write that of α for each row, in C++."""
-    of_scores = torch.empty_like(weights, memory_format=torch.contiguous_format)
-    given = weights.contiguous(), upstream.contiguous(), per_row(exponent, weights), of_scores
-    call("slopes", compiled, *given, of_alpha, *rows_and_columns(weights))
-    return of_scores
+    return row_by_row("slopes", compiled, weights, upstream, per_row(exponent, weights), None)
 
 
 def ranks(x: Tensor) -> Tensor:

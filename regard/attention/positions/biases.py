@@ -273,16 +273,10 @@ class Fire(Wrapper):
         if on_cpu(share) and self.acceleration.linear and share.dtype == self.c.dtype:
             hidden, last = self.function[0], self.function[2]
             weights = hidden.weight, hidden.bias, last.weight, last.bias
-            bias: Tensor = _Hidden.apply(share, *weights)  # type: ignore[no-untyped-call]
-            bias = bias.to(dtype).movedim(0, -3)
-            return (
-                bias.squeeze(-3)
-                if not self.heads
-                else bias
-                if share.ndim == 2
-                else bias.squeeze(-4)
-            )
-        values: Tensor = self.function(share[..., None])
+            values: Tensor = _Hidden.apply(share, *weights)  # type: ignore[no-untyped-call]
+            values = values.movedim(0, -1)
+        else:
+            values = self.function(share[..., None])
         if not self.heads:
             return values.to(dtype).squeeze(-1)
         of_heads = values.to(dtype).movedim(-1, -3)

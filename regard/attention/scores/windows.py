@@ -38,8 +38,9 @@ class WindowAcceleration(Acceleration):
             return score.compare(queries, keys, positions)
         with torch.autocast("cpu", enabled=False):
             width: Tensor = score.inverse_width
-            squares = squared_distances(width * queries, width * keys)
-            far = (width * queries).detach().square().sum(-1, keepdim=True) > NEAR
+            asking = width * queries
+            squares = squared_distances(asking, width * keys)
+            far = asking.detach().square().sum(-1, keepdim=True) > NEAR
             if squares.dtype != torch.float64 and bool(far.any()):
                 q, k, width = queries.double(), keys.double(), width.double()
                 finer = squared_distances(width * q, width * k).to(squares.dtype)

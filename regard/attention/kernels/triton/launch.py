@@ -17,7 +17,7 @@ from regard.attention.kernels.triton.program import Program, Sides, templates
 from regard.attention.mask import Blocks
 from regard.attention.mask_context import MaskContext
 from regard.attention.prepared import repeat_kv
-from regard.core.errors import RegardError
+from regard.attention.tracing import refuse_second_derivative
 
 #: Normalisers that the kernels compute, by name.
 KINDS = {"softmax": 0, "sparsemax": 1, "entmax15": 2}
@@ -89,11 +89,7 @@ class _Tiles(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RegardError(
-                "the triton kernel is differentiable once; for second derivatives compute inside "
-                "`with regard.use('exact'):`"
-            )
+        refuse_second_derivative("the triton kernel")
         output, values, a, b, mean, *tensors = ctx.saved_tensors
         launch = Launch.of(ctx.job, values, tensors)
         return None, *launch.backward(upstream[0], output, a, b, mean)
