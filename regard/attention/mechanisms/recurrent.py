@@ -12,6 +12,7 @@ from regard.attention.arguments import must_be_tensors, must_suit, places
 from regard.attention.attended import Attended, sources_of
 from regard.attention.cache import KeyValueCache
 from regard.attention.head_spec import HeadMechanism, HeadSpec
+from regard.attention.kernels.convolution import convolve
 from regard.attention.kernels.linear import Inputs, by_chunks
 from regard.attention.kernels.summary import Summary
 from regard.attention.layer import Attention
@@ -385,15 +386,13 @@ class StateAttention(HeadMechanism):
         if not n:  # torch convolves at least as many rows as taps
             return x, tail
         whole = torch.cat([tail.to(x.dtype), x], -2)
-        flat = whole.reshape(-1, TAIL + n, x.shape[-1]).mT
-        taps = self.taps.T.unsqueeze(1).to(x.dtype)
-        mixed = F.conv1d(flat, taps, groups=x.shape[-1]).mT.reshape(x.shape)
+        mixed = F.silu(convolve(whole, self.taps.to(x.dtype)))
         if seen is None:
-            return F.silu(mixed), whole[..., n:, :]
+            return mixed, whole[..., n:, :]
         last = (seen * torch.arange(1, n + 1, device=x.device)).amax(-1, keepdim=True)
         index = (last + torch.arange(TAIL, device=x.device)).unsqueeze(-1)
         index = index.expand(*x.shape[:-2], TAIL, x.shape[-1])
-        return F.silu(mixed), whole.gather(-2, index)
+        return mixed, whole.gather(-2, index)
 
 
 class Maps(Attention):
