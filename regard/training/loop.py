@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from regard.attention.kernels.native import flushing
 from regard.core.errors import RegardError, UntrainableError
 from regard.core.memory import peak_mb, trim
 from regard.core.reading import checked
@@ -255,7 +256,8 @@ class Training:
         while not (end or self.finished()):
             plan = self.plan()
             for indexes in plan[self.state.position :]:
-                rate = self.update(indexes)
+                with flushing(next(self.trained.parameters())):
+                    rate = self.update(indexes)
                 self.agree(earlier, saved)
                 measured: tuple[float | None, float | None] = (None, None)
                 if self.validation_due():

@@ -32,7 +32,12 @@ template <class T>
 static inline typename Vector<T>::type over(T w, typename Vector<T>::type x) {
     return w / x;
 }
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512F__)
+template <> inline Vector<float>::type over<float>(float w, Vector<float>::type x) {
+    const __m512 y = _mm512_min_ps((__m512)x, _mm512_set1_ps(1e30f)), guess = _mm512_rcp14_ps(y);
+    return w * (guess * (2.0f - y * guess));
+}
+#elif defined(__AVX2__)
 template <> inline Vector<float>::type over<float>(float w, Vector<float>::type x) {
     const __m256 y = _mm256_min_ps((__m256)x, _mm256_set1_ps(1e30f)), guess = _mm256_rcp_ps(y);
     return w * (guess * (2.0f - y * guess));

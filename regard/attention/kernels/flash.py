@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.attention.call import Call
 from regard.attention.kernels.choose import SINKS, Plan
 from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
+from regard.attention.kernels.native import flushing
 from regard.attention.kernels.strips import Strip, add, pick
 from regard.attention.kernels.tiled import Graph, refuse_captured
 from regard.attention.kernels.work import Space, Work, allowed_in, work_of
@@ -78,9 +79,10 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     rest = [*prepared, *score.parameters()] if learned else []
     strips = Strips(work, scale, batch, causal)
     biased = prepared if not score.acceleration.inner_product else ()
-    output: Tensor = _ByStrips.apply(  # type: ignore[no-untyped-call]
-        strips, [x.detach() for x in biased], *sides, sink, *rest
-    )
+    with flushing(queries, work.context.shape.numel()):
+        output: Tensor = _ByStrips.apply(  # type: ignore[no-untyped-call]
+            strips, [x.detach() for x in biased], *sides, sink, *rest
+        )
     output = output[..., : values.shape[-1]]
     return output if len(batch) == 2 else output.reshape(*batch, *output.shape[-2:])
 
@@ -126,6 +128,11 @@ class _ByStrips(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("the fused kernel")
+        with flushing(upstream[0], ctx.strips.work.context.shape.numel()):
+            return _ByStrips._backward(ctx, *upstream)
+
+    @staticmethod
+    def _backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, output, total, sink, *rest = ctx.saved_tensors
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream

@@ -7,17 +7,20 @@ threads are torch's own: the symbols of OpenMP are those that torch has loaded.
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from regard.attention.kernels import choose
 from regard.attention.kernels.compiled import compiler, wanted
 from regard.attention.tracing import on_cpu
 from regard.core.atomic_io import configuration
@@ -95,6 +98,24 @@ def call(function: str, of: ctypes.CDLL, *arguments: Tensor | int | float | None
         for x in arguments
     ]
     getattr(of, f"{function}_{kind}")(*given)
+
+
+@contextmanager
+def flushing(x: Tensor, pairs: float = math.inf) -> Iterator[None]:
+    """Compute with 0 in place of numbers below the smallest normal one, in all threads of torch.
+
+    Weights of far keys and means of old gradients are among them (below 1e-38 in float32), where
+    an Intel processor takes a hundred times as long. Calls of few pairs stay as they are.
+    """
+    of = library("denormals") if on_cpu(x) and pairs >= choose.constants().exact_pairs else None
+    if of is None:
+        yield
+        return
+    of.flush(ctypes.c_long(1))
+    try:
+        yield
+    finally:
+        of.flush(ctypes.c_long(0))
 
 
 def of_rows(x: Tensor) -> ctypes.CDLL | None:

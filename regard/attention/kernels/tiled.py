@@ -15,6 +15,7 @@ from regard.attention.kernels.choose import Plan
 from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.exact import has_nan
+from regard.attention.kernels.native import flushing
 from regard.attention.kernels.strips import (
     Strip,
     add,
@@ -110,7 +111,7 @@ class _Tiled(torch.autograd.Function):
         output = values.new_zeros(*shape, work.context.shape[-2], values.shape[-1])
         kept: list[tuple[Tensor, ...]] = []
         space = Space()
-        with compiling(work.compiled):
+        with compiling(work.compiled), flushing(values, work.context.shape.numel()):
             for strip in work.strips:
                 scores, allowed = scores_of(work, strip, queries, keys, space)
                 statistics = work.normalizer.statistics(scores)
@@ -138,6 +139,7 @@ class _Tiled(torch.autograd.Function):
         enabled, dtype = ctx.cast
         with (
             compiling(ctx.work.compiled),
+            flushing(values, ctx.work.context.shape.numel()),
             torch.autocast(values.device.type, dtype, enabled),
         ):
             return None, *backward(ctx.work, ctx.kept, values, tensors, upstream[0])

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import platform
 import subprocess
 import sys
 
@@ -171,3 +172,26 @@ def test_two_processes_may_compile_at_once(tmp_path):
     both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
     assert [process.wait() for process in both] == [0, 0]
     assert [x.suffix for x in (tmp_path / "regard" / "compiled").iterdir()] == [".so"]
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="not an x86 processor")
+def test_numbers_below_the_least_are_zero_inside_alone():
+    tiny = torch.full((2**16,), 1e-39)
+
+    def kept():
+        return (tiny * 1.0).count_nonzero().item()
+
+    assert kept() == len(tiny)
+    with native.flushing(tiny):
+        assert kept() == 0  # in all threads
+        with native.flushing(tiny):
+            assert kept() == 0
+        assert kept() == 0
+        with native.flushing(tiny, pairs=1):
+            assert kept() == 0
+    assert kept() == len(tiny)
+    with native.flushing(tiny, pairs=1):  # too few pairs
+        assert kept() == len(tiny)
+    with native.flushing(tiny.to("meta")):
+        assert kept() == len(tiny)
