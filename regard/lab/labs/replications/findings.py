@@ -90,11 +90,11 @@ RECALL = member(
     pairs=[("delta", "linear")],
     differs="8,192 symbols, 100,000 examples, up to 64 epochs at four rates there; {symbols} "
     "symbols, {pairs} pairs among {train_length} here",
-    hours=1.7,
+    hours=1.0,
     settings={
         **TRAINING,
-        "symbols": 128, "train_length": 32, "pairs": 4, "width": 64, "heads": 1,
-        "position": "rotary", "steps": 3000, "patience": 20,
+        "symbols": 64, "train_length": 24, "pairs": 4, "width": 48, "heads": 1, "feedforward": 96,
+        "position": "rotary", "patience": 20,
     },
     quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32},
 )  # fmt: skip
