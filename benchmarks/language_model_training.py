@@ -24,6 +24,7 @@ from pydantic import Field
 from benchmarks import language_model_peers as peers
 from benchmarks import nanogpt
 from benchmarks.language_model_peers import BLOCK
+from benchmarks.multiples import must_be_possible
 from regard.core.errors import RegardError
 from regard.core.memory import keep_freed_memory
 from regard.core.settings import Settings, build, split
@@ -101,6 +102,8 @@ def contest(
     turns = [tuple(pace(side, how.seconds, wait) for side in sides) for _ in range(how.rounds)]
     our_s, their_s = (1_000 * median(side) for side in zip(*turns, strict=True))
     ratio, sizes = median(b / a for a, b in turns), peers.SIZES
+    block = sizes.width * (4 * sizes.width + 2 * sizes.feedforward)
+    must_be_possible(6e3 * sizes.layers * block, min(our_s, their_s), how.device)
     return {
         "name": f"{name}: {sizes.layers} layers, width {sizes.width}, for 1,000 real tokens",
         "against": against,
@@ -117,11 +120,13 @@ def contest(
 def pace(step: Step, seconds: float, wait: bool = False) -> float:
     """Return the seconds for a real token over the next steps, for a number of seconds.
 
-    ``wait`` for a GPU at the end.
+    ``wait`` for a GPU at the end. Raise a RegardError if they have no tokens.
     """
     begun, tokens = time.perf_counter(), 0
     while time.perf_counter() - begun < seconds:
         tokens += step()
+    if not tokens:
+        raise RegardError(f"a turn of {seconds:g} s had no tokens")
     if wait:
         torch.cuda.synchronize()
     return (time.perf_counter() - begun) / tokens

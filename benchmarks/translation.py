@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from benchmarks import translation_peers as peers
 from benchmarks.case import Aim
 from benchmarks.joey import Joey
+from benchmarks.multiples import must_be_possible
+from benchmarks.text_training import turn
 from regard.core.errors import RegardError
 from regard.core.memory import keep_freed_memory
 from regard.core.settings import Settings, build, split
@@ -246,6 +248,9 @@ def train_both(contest: Contest, rival: Rival) -> dict[str, Any]:
             for _ in range(contest.how.rounds)
         ]
     found = compared(turns, 1000)
+    layers = [x for x in contest.model().modules() if isinstance(x, nn.Linear)]
+    flops = 6e3 * sum(x.weight.numel() for x in layers)
+    must_be_possible(flops, min(found["ours_s"], found["theirs_s"]), device)
     return found | {f"{side}_tokens_per_s": 1000 / found[f"{side}_s"] for side in SIDES}
 
 
@@ -294,16 +299,6 @@ def compared(turns: Sequence[tuple[float, float]], unit: float) -> dict[str, Any
     ours, theirs = (unit * median(side) for side in zip(*turns, strict=True))
     ratios = sorted(b / a for a, b in turns)
     return {"ours_s": ours, "theirs_s": theirs, "ratios": ratios}
-
-
-def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
-    """Return the seconds per real token of the next steps, for a number of tokens."""
-    begun, tokens = time.perf_counter(), 0
-    while tokens < enough:
-        tokens += next(steps)
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return (time.perf_counter() - begun) / tokens
 
 
 def timed(work: Callable[[], object]) -> float:
