@@ -26,6 +26,8 @@ class Acceleration:
     additive = False
     #: score(q + c, k + c) = score(q, k), so both sides may be centred before any rounding.
     translation_invariant = False
+    #: Weights of far keys fall below the least normal number, where some processors are slow.
+    decays = False
 
     def __init__(self, *, numbers: int | None = None) -> None:
         self.numbers = numbers

@@ -242,6 +242,7 @@ def properties(call: Call, queries: Tensor, keys: Tensor) -> choose.Properties:
         hidden=first(call.keys).shape[-1],
         additive=acceleration.additive,
         linear=acceleration.linear,
+        decays=acceleration.decays,
         searches=normalizer.searches,
         asked=choose.asked(),
         graph=without_numbers(queries),

@@ -127,6 +127,7 @@ class Properties(NamedTuple):
     hidden: int = 1
     additive: bool = False
     linear: bool = False
+    decays: bool = False
     searches: bool = False
     asked: Kernel | None = None
     graph: bool = False
@@ -193,7 +194,7 @@ def needs_strips(of: Properties, known: Constants) -> bool:
         return False
     if of.inner_product and of.normalize == "softmax":
         n, m = of.shape[-2:]
-        return of.mask == "pairs" and n * m > known.fused_pairs
+        return of.decays or (of.mask == "pairs" and n * m > known.fused_pairs)
     softmax = of.normalize == "softmax" or of.normalize in SINKS
     # In half precision the kernel would round the bias, and the sum that a sink is added to.
     linear = of.inner_product or of.linear
