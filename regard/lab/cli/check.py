@@ -16,7 +16,7 @@ from regard.core.errors import RegardError
 from regard.core.names import is_part
 from regard.core.plugins import one_line
 from regard.core.settings import key_value
-from regard.lab.cli.console import Json, bar, emit_json, hidden, out, say
+from regard.lab.cli.console import Json, bar, begin, emit_json, hidden, out, say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,6 +75,8 @@ def check(
 
     regard check classification:transformer score=examples/my_score.py:Laplacian
     """
+    if what:
+        begin(f"checking {what}")
     from regard import conformance
     from regard.conformance.run import named
     from regard.lab.runs.checking import network_of

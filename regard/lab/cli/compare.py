@@ -18,6 +18,7 @@ from regard.lab.cli.console import (
     Browse,
     Json,
     bar,
+    begin,
     browse,
     emit_json,
     err,
@@ -179,6 +180,7 @@ def compare(
     declared = Study(
         task, parse_arms(arms or [], task), overrides=overrides, search=search_of(**search), **study
     )
+    begin(f"comparing {', '.join(arm.name for arm in declared.arms)} on {task}")
     launcher = launcher_of(launch, jobs, workers)
     declared = replace(declared, out=folder or usual_folder(declared))
     if dry_run:

@@ -52,6 +52,13 @@ def say(text: str = "", *, quiet: bool = False) -> None:
     (err if quiet else out).print(printable(text), markup=False)
 
 
+def begin(what: str) -> None:
+    """Print on stderr what a command begins if it will load torch, which takes seconds."""
+    first = os.environ.get("RANK", "0") == "0"  # only one of several processes prints
+    if first and "torch" not in sys.modules:
+        say(what, quiet=True)
+
+
 def printable(text: str) -> str:
     """Escape each control and format character of a text except newline and tab.
 

@@ -50,7 +50,18 @@ def lab(
     if not name:
         _list(as_json)
         return
+    follow = Follow()
+
+    def tell(text: str) -> None:
+        follow.close()
+        say(text, quiet=as_json or jobs)
+
+    early = name in [*LABS] and lang == "en"  # torch takes seconds to load
+    if early:
+        tell(LABS[name].question)
     chosen = open_lab(name, lang)
+    if not early:
+        tell(chosen.question)
     flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
     launcher = launcher_of(launch, jobs, options["workers"]) if launch or jobs else None
     if options["seeds"] in ("0", 0):
@@ -58,13 +69,6 @@ def lab(
     else:
         options["least"], options["seeds"] = parse_seeds(options["seeds"])
     request = LabRequest(**options, overrides=[*flags, *(overrides or ())], launcher=launcher)
-
-    follow = Follow()
-
-    def tell(text: str) -> None:
-        follow.close()
-        say(text, quiet=as_json or jobs)
-
     try:
         with listing(jobs, "comparison"):
             result = chosen.dry_run(request, tell) if dry_run else chosen.run(request, tell, follow)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.lab.cli import completion
-from regard.lab.cli.console import Browse, Json, browse, emit_json, say
+from regard.lab.cli.console import Browse, Json, begin, browse, emit_json, say
 
 if TYPE_CHECKING:
     from regard.lab.studies.suggest import Suggestion
@@ -64,11 +64,13 @@ def suggest(
     regard suggest reviews.csv --weights sentence-transformers/all-MiniLM-L6-v2 --out curves
     """
     from regard.core.errors import RegardError
-    from regard.lab.cli.calls import suggest as call
-    from regard.lab.reports.suggestion import write
 
     if open_page and not out:
         raise RegardError("--open shows the report; add --out FOLDER")
+    begin(f"reading {data}")
+    from regard.lab.cli.calls import suggest as call
+    from regard.lab.reports.suggestion import write
+
     found = call(
         data, task=task, weights=weights or (), arms=arms or (), text=text, label=label,
         group=group, features=features, seed=seed, progress=True,

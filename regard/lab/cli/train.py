@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.lab.cli import completion
-from regard.lab.cli.console import Json, bar, duration, emit_json, err, hidden, out, say, showable
+from regard.lab.cli.console import (
+    Json,
+    bar,
+    begin,
+    duration,
+    emit_json,
+    err,
+    hidden,
+    out,
+    say,
+    showable,
+)
 from regard.lab.cli.train_request import TrainRequest, pretrained_beside
 from regard.lab.reports.scales import forecast as ahead
 
@@ -94,6 +105,7 @@ def train(
     if dry_run:
         show_forecasts(plan.forecasts(), json)
         return
+    begin(f"training {plan.model} on {task}")
     from regard.core.memory import keep_freed_memory
     from regard.training.ranks import ranks
 

@@ -111,7 +111,6 @@ class CollectionLab(Lab):
         """
         request, _ = ComparisonLab._split(request)
         settings, chosen = self._chosen(request)
-        say(self.question)
 
         def must_match(out: Path) -> None:
             for member in chosen:

@@ -449,7 +449,6 @@ class ComparisonLab(Lab):
         """Make the plan and print the question and a summary of the plan."""
         plan = self.plan(request)
         normalized, _ = self._split(request)
-        say(self.question)
         say(plan.about)
         return normalized, plan, self.place(normalized, plan.stem, partial(self.must_match, plan))
 

@@ -306,7 +306,6 @@ class MeasuringLab(Lab, Generic[S, M]):
                 f"{self.name} measures in processes of this machine; leave --launch and --jobs out"
             )
         first, *others = self.all_settings(request)
-        say(self.question)
         measured = self.measure(first, say, show)
         described = self.describe(measured)
         sections, claims = [*described.sections], [*described.claims]

@@ -24,10 +24,10 @@ class Done:
 
     asked: LabRequest
     lang = ""
+    question = "what?"
 
     def run(self, request: LabRequest, say: Any, show: Any) -> dict[str, Any]:
         self.asked = request
-        say("the question")
         show(1, 2, "mean, seed 0")
         say("the verdict")
         return {"task": "t", "claims": []}
@@ -62,7 +62,7 @@ def test_flags_become_a_request(done: Done, tmp_path: Path) -> None:
     result = runner.invoke(app, ["sentiment", *flags, "--out", str(tmp_path), "width=8", "heads=2"])
     assert result.exit_code == 0, result.output
     assert done.asked == LabRequest("imdb", 5, "10m", tmp_path, 2, ["width=8", "heads=2"])
-    assert result.stdout.splitlines() == ["the question", "the verdict"]
+    assert result.stdout.splitlines() == [LABS["sentiment"].question, "the verdict"]
 
 
 def test_a_range_of_seeds_and_a_delta_become_a_request(done: Done) -> None:
