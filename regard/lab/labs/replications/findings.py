@@ -48,9 +48,10 @@ KIMI = "Kimi team 2025 (2510.26692)"
 TRAINING: Values = {
     **TO_THE_END, "steps": 2000, "width": 32, "heads": 2, "layers": 2, "feedforward": 128,
 }  # fmt: skip
-#: Four pairs that a network of two layers recalls within some hundred steps.
+#: Pairs that two layers of attention recall within some hundred steps, and a sum of products of
+#: positive features with as many columns does not keep apart.
 RECALLED: Values = {
-    "symbols": 64, "train_length": 24, "pairs": 4, "width": 48, "heads": 1, "feedforward": 96,
+    "symbols": 64, "train_length": 32, "pairs": 8, "heads": 1, "feedforward": 64,
     "position": "rotary",
 }  # fmt: skip
 QUICK: Values = {"learning_rate": 3e-3, "steps": 300, "examples": 5000, "held_out": 200}

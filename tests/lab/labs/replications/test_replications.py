@@ -196,7 +196,7 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
         "accuracy, %: 1 layer 20.0 (19.0 to 21.0), 2 layers 99.0 (98.0 to 100.0); agrees"
     )
     about, *texts = described.sections[0].paragraphs
-    assert "64 symbols, 4 pairs among 24 here." in about
+    assert "64 symbols, 8 pairs among 32 here." in about
     assert "at most 1.7 hours of one core" in about
     assert len(texts) == 4
     assert texts[0].startswith("Published: about 100 %, 2 layers. attention solves")
