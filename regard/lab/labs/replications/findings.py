@@ -200,6 +200,7 @@ def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -
             "levels": levels, "classes": classes, "train_length": 16, "shortest": 5,
             "test_length": 1024, "length": 1100, "held_out": 500, "heads": 1, "layers": 1,
             "feedforward": 64, "position": "none", "steps": steps, "evaluate_every": 100,
+            "patience": 12,
         },
         quick={**QUICK, "steps": 400, "levels": 16, "classes": 4, "held_out": 100},
         measure=lambda result: at_lengths(result, SIZES),
@@ -211,7 +212,7 @@ RETRIEVAL = retrieval(
     "max-retrieval", "Does softmax find the maximum of more items than in training?", 32, 10, 2500
 )
 RETRIEVAL_FINE = retrieval(
-    "max-retrieval-512", "Does it where the highest priorities are rare?", 512, 4, 4000
+    "max-retrieval-512", "Does it where the highest priorities are rare?", 512, 4, 6000
 )
 
 INDEXING = member(
@@ -234,7 +235,7 @@ INDEXING = member(
 )  # fmt: skip
 
 
-FACTORS = (8, 16, 32)
+FACTORS = (6, 12, 24)
 
 
 def by_factor(result: Result) -> str:
@@ -244,7 +245,7 @@ def by_factor(result: Result) -> str:
         f"{name} " + " / ".join(f"{100 * np.mean(values):.1f}" for values in by_length.values())
         for name, by_length in scores.items()
     )
-    return f"{says} % at {' / '.join(map(str, FACTORS))} symbols, trained on up to 8"
+    return f"{says} % at {' / '.join(map(str, FACTORS))} symbols, trained on up to {FACTORS[0]}"
 
 
 SORTING = member(
@@ -261,11 +262,11 @@ SORTING = member(
     ],
     differs="larger models, ALiBi and no positions by head, longer training there; trained on "
     "{shortest} to {train_length} symbols, tested on {test_length}",
-    hours=0.7,
+    hours=0.9,
     settings={
         **TRAINING,
-        "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 16, "held_out": 500,
-        "position": "none", "steps": 3000,
+        "symbols": 8, "train_length": 6, "shortest": 2, "test_length": 12, "held_out": 500,
+        "position": "none", "steps": 6000, "patience": 40,
     },
     quick={**QUICK, "symbols": 8, "held_out": 100},
     measure=lambda result: at_lengths(result, FACTORS),
