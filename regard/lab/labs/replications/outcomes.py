@@ -30,6 +30,7 @@ UNDECIDED: Final = "undecided"  # by the seeds so far
 UNTRAINED: Final = "undecided, needs more steps"  # more seeds would not decide it
 OPEN: Final = (UNDECIDED, UNTRAINED)
 SEEDS, QUICK_SEEDS = (3, 12), 3
+LEFT = 0.005  # below the best possible score: half a point
 Judge = Callable[[Result], Verdict]
 
 
@@ -218,7 +219,8 @@ def better(a: str, b: str, *, at_budget: bool = False) -> Judge:
         if min(arm.get("seeds", 0) for arm in arms) < 2:
             return UNDECIDED
         if same:
-            return EQUAL if at_budget or all(arm["trained"] for arm in arms) else UNTRAINED
+            ended = [arm["trained"] or perfect(result, arm["mean"]) for arm in arms]
+            return EQUAL if at_budget or all(ended) else UNTRAINED
         if not p < 0.05:
             return UNDECIDED if at_budget or any(arm["trained"] for arm in arms) else UNTRAINED
         loser = b if gap > 0 else a
@@ -228,6 +230,11 @@ def better(a: str, b: str, *, at_budget: bool = False) -> Judge:
         return AGREES if loser == b else DISAGREES
 
     return judge
+
+
+def perfect(result: Result, score: float) -> bool:
+    """Return whether further training could gain next to nothing."""
+    return unit_of(str(result.record["metric"])).most - score < LEFT
 
 
 def settled(result: Result, name: str, gap: float) -> bool:

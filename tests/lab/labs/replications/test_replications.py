@@ -101,6 +101,8 @@ def test_equivalent_arms_are_a_verdict_of_their_own() -> None:
     rising = [arm("a", 0.5), arm("b", 0.5, trained=False)]
     assert better("a", "b")(result(rising, [same])) == UNTRAINED
     assert better("a", "b", at_budget=True)(result(rising, [same])) == EQUAL
+    full = [arm("a", 0.999, trained=False), arm("b", 0.997, trained=False)]
+    assert better("a", "b")(result(full, [same])) == EQUAL, "nothing is left to gain"
     both = [arm("a", 0.5, trained=False), arm("b", 0.5, trained=False)]
     close = {**verdict("a", "b", 0.002, 0.8), "verdict": "undecided"}
     assert better("a", "b")(result(rising, [close])) == UNDECIDED
