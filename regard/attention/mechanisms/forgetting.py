@@ -238,8 +238,6 @@ class SumColumns(Wrapper):
 class SumAcceleration(ColumnsAcceleration):
     """The acceleration of `SumColumns`, whose queries are scaled already."""
 
-    decays = True
-
     def scale(self, score: SumColumns, width: int) -> float:  # type: ignore[override]
         return 1.0
 

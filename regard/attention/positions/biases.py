@@ -286,6 +286,8 @@ class Fire(Wrapper):
 class ColumnsAcceleration(WrapperAcceleration):
     """The acceleration of `ExtraColumns`: that of its inner score, of fewer columns."""
 
+    decays = True
+
     def scale(self, score: "ExtraColumns", width: int) -> float:  # type: ignore[override]
         return self.inner.scale(score.inner, width - score.columns)
 
