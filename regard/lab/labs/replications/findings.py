@@ -96,8 +96,8 @@ RECALL = member(
     pairs=[("delta", "linear")],
     differs="8,192 symbols, 100,000 examples, up to 64 epochs at four rates there; {symbols} "
     "symbols, {pairs} pairs among {train_length} here",
-    hours=1.0,
-    settings={**TRAINING, **RECALLED, "patience": 20},
+    hours=2.2,
+    settings={**TRAINING, **RECALLED, "steps": 6000, "patience": 20},
     quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32},
 )  # fmt: skip
 

@@ -199,7 +199,7 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
     )
     about, *texts = described.sections[0].paragraphs
     assert "64 symbols, 8 pairs among 32 here." in about
-    assert "at most 1.0 hours of one core" in about
+    assert "at most 2.2 hours of one core" in about
     assert len(texts) == 4
     assert texts[0].startswith("Published: about 100 %, 2 layers. attention solves")
     rows = findings.RECALL.rows(seen)
