@@ -256,8 +256,7 @@ class Training:
         while not (end or self.finished()):
             plan = self.plan()
             for indexes in plan[self.state.position :]:
-                with flushing(next(self.trained.parameters())):
-                    rate = self.update(indexes)
+                rate = self.update(indexes)
                 self.agree(earlier, saved)
                 measured: tuple[float | None, float | None] = (None, None)
                 if self.validation_due():
@@ -364,7 +363,8 @@ class Training:
         )
         self.trained.train()
         self.optimizer.zero()
-        with seeded(step_seed(settings.seed, state.step, self.ranks.rank), self.device):
+        weight, seed = next(self.trained.parameters()), settings.seed
+        with seeded(step_seed(seed, state.step, self.ranks.rank), self.device), flushing(weight):
             share = self.parallel.backward(parts)
         norm = clip(self.trained, settings.clip or math.inf)
         (value,) = self.ranks.total(share.item())
@@ -373,7 +373,7 @@ class Training:
                 f"the loss or its gradient is not finite at step {state.step + 1}; "
                 f"try a learning_rate below {settings.learning_rate:g} or a longer warmup"
             )
-        with self.precision.autocast(self.device.type):
+        with self.precision.autocast(self.device.type), flushing(weight):
             self.optimizer.step(rate)
         state.step += 1
         self.follow()
