@@ -2,7 +2,8 @@
 
     python -m benchmarks.replications RUNS/MEMBER/results.json …
 
-The rows and arms of each member replace those that stand there; other members stay as they are.
+Each file has the results of one member (``only=MEMBER``). Its rows and arms, with the text below
+them, replace those that stand there; other members stay as they are.
 """
 
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.core.errors import RegardError
 from regard.core.reading import read_json
 from regard.lab.labs.replications.lab import LAB
 from regard.lab.labs.replications.outcomes import COLUMNS
@@ -20,7 +22,7 @@ ORDER = [member.name for member in LAB.members]
 
 
 def written(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table in Markdown, numbers to the right.
+    """Return a table in Markdown.
 
     >>> print(written(["arm", "seeds"], [["softmax", 3]]))
     | arm | seeds |
@@ -42,6 +44,10 @@ def merged(page: str, results: Sequence[dict[str, Any]]) -> str:
         rows.setdefault(line.rstrip("| ").rpartition("| ")[2], []).append(line)
     arms = {section.partition(":")[0]: section.strip() for section in sections}
     for result in results:
+        if len(result["parts"]) != 1:
+            raise RegardError(
+                f"results of {', '.join(result['parts'])}: give only=MEMBER to the lab"
+            )
         tables = {one["title"]: one for one in result["tables"]}
         summary = next(one for one in result["tables"] if tuple(one["columns"]) == COLUMNS)
         (name,) = result["parts"]

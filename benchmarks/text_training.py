@@ -140,6 +140,12 @@ def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:
     return (time.perf_counter() - begun) / tokens
 
 
+def must_have_trained(model: nn.Module, seconds: float, device: str = "cpu") -> None:
+    """Raise an error if 1,000 tokens took less than the products of the model's linear layers."""
+    layers = [x for x in model.modules() if isinstance(x, nn.Linear)]
+    must_be_possible(6e3 * sum(x.weight.numel() for x in layers), seconds, device)
+
+
 def cases(*, quick: bool = False, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Return seconds per 1,000 real tokens of both, and errors after one epoch with ``epoch``.
 
@@ -176,8 +182,7 @@ def speed(contest: Contest, how: BenchSettings) -> dict[str, Any]:
     enough, device = how.round_tokens, contest.training.device
     turns = [(turn(ours, enough, device), turn(theirs, enough, device)) for _ in range(how.rounds)]
     our_s, their_s = (1000 * median(side) for side in zip(*turns, strict=True))
-    layers = [x for x in model.modules() if isinstance(x, nn.Linear)]
-    must_be_possible(6e3 * sum(x.weight.numel() for x in layers), min(our_s, their_s), device)
+    must_have_trained(model, min(our_s, their_s), device)
     sizes, task = contest.sizes, contest.task
     return {
         "name": f"training `transformer` on {task.corpus.name}, {sizes.layers} layers, width "
