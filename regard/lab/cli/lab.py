@@ -2,14 +2,17 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.lab.cli.console import Bar, Browse, Json, Left, bar, browse, emit_json, say
 from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
-from regard.lab.labs import LABS, LabRequest, open_lab
+from regard.lab.labs import LABS, LabRequest, Say, open_lab
 from regard.lab.studies.budget import parse_seeds
+
+if TYPE_CHECKING:
+    from regard.lab.labs.lab import Lab
 
 
 def _names(incomplete: str) -> list[str]:
@@ -56,12 +59,7 @@ def lab(
         follow.close()
         say(text, quiet=as_json or jobs)
 
-    early = name in [*LABS] and lang == "en"  # torch takes seconds to load
-    if early:
-        tell(LABS[name].question)
-    chosen = open_lab(name, lang)
-    if not early:
-        tell(chosen.question)
+    chosen = opened(name, lang, tell)
     flags = [f"{key}={value}" for key, value in (("x", x), ("y", y), ("only", only)) if value]
     launcher = launcher_of(launch, jobs, options["workers"]) if launch or jobs else None
     if options["seeds"] in ("0", 0):
@@ -78,6 +76,16 @@ def lab(
         emit_json(result)
     if open_page and result.get("report"):
         browse(Path(result["report"]))
+
+
+def opened(name: str, lang: str, tell: Say) -> "Lab":
+    """Open a lab and print its question; one of the table's before torch is loaded."""
+    if lang == "en" and name in [*LABS]:  # the table itself would ask whether to trust a file
+        tell(LABS[name].question)
+        return open_lab(name, lang)
+    chosen = open_lab(name, lang)
+    tell(chosen.question)
+    return chosen
 
 
 class Follow:

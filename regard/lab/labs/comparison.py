@@ -446,7 +446,7 @@ class ComparisonLab(Lab):
         return replace(plan, about=about)
 
     def _open(self, request: LabRequest, say: Say) -> tuple[LabRequest, Plan, Path]:
-        """Make the plan and print the question and a summary of the plan."""
+        """Make the plan and print its summary."""
         plan = self.plan(request)
         normalized, _ = self._split(request)
         say(plan.about)
