@@ -11,7 +11,6 @@ from itertools import permutations
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Int
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
@@ -25,10 +24,13 @@ Symbols = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Rows:
-    """Examples of one length: symbols, and the index of the answer at each position."""
+    """Examples of one length: symbols, and the index of the answer at each position.
 
-    symbols: Int[Symbols, "count time"]
-    targets: Int[Symbols, "count time"]
+    Both are (count, time).
+    """
+
+    symbols: Symbols
+    targets: Symbols
 
 
 @dataclass(frozen=True)
