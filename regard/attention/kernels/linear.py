@@ -158,20 +158,36 @@ def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]
         else:
             solved = torch.linalg.solve_triangular(below, given, upper=False, unitriangular=True)
         v, read = solved.split([v.shape[-1], k.shape[-1]], -1)
+    v, before, state = _states(v, read, kept, fading, state)
+    return (pairs @ v + inside @ before).flatten(-3, -2)[..., :n, :], state
+
+
+def _states(
+    v: Tensor, read: Tensor | None, kept: Tensor, fading: Tensor | None, state: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the written values, the states before each chunk, and the state after the last.
+
+    S_{c+1} = A_c S_c + K_cᵀ U_c. Under the delta rule U_c = V_c − R_c S_c, else V_c.
+    """
+    batch = torch.broadcast_shapes(v.shape[:-3], kept.shape[:-3], state.shape[:-2])
     # unbind, because the gradient of each x[..., c, :, :] would be as large as x.
     chunks = [
-        [None] * q.shape[-3] if x is None else x.unbind(-3)
-        for x in (pairs, inside, kept, v, read, fading)
-    ]
-    outputs = []
-    for among, asking, stored, u, known, faded in zip(*chunks, strict=True):
+        [None] * v.shape[-3] if x is None
+        else x.expand(*batch, *x.shape[-3:]).reshape(-1, *x.shape[-3:]).unbind(-3)
+        for x in (v, read, kept.mT, fading)
+    ]  # fmt: skip
+    states, written = [state.expand(*batch, *state.shape[-2:]).reshape(-1, *state.shape[-2:])], []
+    for values, known, stored, faded in zip(*chunks, strict=True):
+        last = states[-1]
         if known is not None:
-            u = u - known @ state
-        outputs.append(among @ u + asking @ state)
-        if faded is not None:
-            state = faded * state
-        state = state + stored.mT @ u
-    return torch.cat(outputs, -2)[..., :n, :], state
+            written.append(values := torch.baddbmm(values, known, last, alpha=-1))
+        last = last if faded is None else faded * last
+        states.append(torch.baddbmm(last, stored, values))
+    if written:
+        v = torch.stack(written, -3).view(*batch, *v.shape[-3:])
+    after = states.pop().view(*batch, *state.shape[-2:])
+    before = torch.stack(states, -3) if len(states) > 1 else states[0].unsqueeze(-3)
+    return v, before.view(*batch, *before.shape[-3:]), after
 
 
 def library_for(inputs: Inputs, chunk: int) -> CDLL | None:
