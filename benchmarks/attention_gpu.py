@@ -12,7 +12,8 @@ from benchmarks.attention_cases import HEADS, TRAINED, WIDTH, additive, gaussian
 from benchmarks.case import Aim, Case, Problem, Side
 from regard.attention import NORMALIZERS, SCORES, Score, attend, causal, make_score, window
 from regard.attention.kernels.linear import Inputs, by_chunks
-from regard.attention.prepared import Positions, Prepared
+from regard.attention.positions.biases import Alibi
+from regard.attention.prepared import Positions, Prepared, like
 
 HALF = torch.bfloat16
 #: Answers in bfloat16 agree to some of its steps.
@@ -77,8 +78,8 @@ def dot(word: str, near: int, n: int) -> Problem:
             return Side(peers.sdpa(q, k, v, causal=True), of)
         if word == "window":
             return Side(peers.flex_window(near, q, k, v), of)
-        slopes = score.get_buffer("slopes").flatten()
-        return Side(peers.flex_alibi(slopes, q, k, v), of)
+        assert isinstance(score, Alibi)
+        return Side(peers.flex_alibi(like(score.slopes.flatten(), q).float(), q, k, v), of)
 
     return Problem(lambda: Side(lambda: attend(q, k, v, score, mask).output, of), theirs, upstream)
 
@@ -122,7 +123,9 @@ def recurrent(name: str, n: int) -> Case:
             return Side(peers.fla(name, q=q, k=k, v=v, **flat), of)
 
         def ours() -> Tensor:
-            return by_chunks(Inputs(q, k, v, given["g"], given.get("beta")))[0]
+            rate = given["beta"].float() if "beta" in given else None
+            single = Inputs(q.float(), k.float(), v.float(), given["g"], rate)  # as in layers
+            return by_chunks(single)[0].to(q.dtype)
 
         return Problem(lambda: Side(ours, of), theirs, upstream)
 

@@ -66,14 +66,22 @@ CALLS = (
     Call("epanechnikov", "none", "others", "softmax"),
     Call("scaled-dot", "none", "causal", "softmax"),
 )
+#: Calls that torch's kernels compute by strips of rows.
+STRIPS = (
+    Call("scaled-dot", "t5-bias", "causal", "softmax"),
+    Call("scaled-dot", "fire", "window & causal", "sink"),
+    Call("scaled-dot", "kerple", "others", "softmax"),
+    Call("scaled-dot", "none", "causal & lengths", "softmax-plus-one"),
+    Call("scaled-dot", "none", "causal", "sink"),
+)
 
 
 def parity(dry: bool) -> Iterator[Row]:
     """Compare output and gradients in float32 and bfloat16 with the exact path in float64."""
     import torch
 
-    kernels = ("triton", "tiled")
-    for call in CALLS[:1] if dry else CALLS:
+    for call in CALLS[:1] if dry else (*CALLS, *STRIPS):
+        kernels = ("fused",) if call in STRIPS else ("triton", "tiled")
         # The interpreter of Triton is wrong for bfloat16.
         for dtype, most in ((torch.float32, 2e-4), (torch.bfloat16, 6e-2))[: 1 if dry else 2]:
             expected, *found = answers(call, dtype, kernels, dry)
@@ -99,23 +107,27 @@ def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[l
 
     import torch
 
-    from regard.attention import attend, make_score, use
+    from regard.attention import NORMALIZERS, attend, make_score, use
+    from regard.attention.kernels.choose import Constants, using
 
     torch.manual_seed(0)
     device, n, width = ("cpu", 5, 2) if dry else ("cuda", 200, 24)
+    kind_of, options = NORMALIZERS.named(call.normalize)
     score = make_score(call.score, call.position, width, width, heads=2)
+    normalize = kind_of(2, **options)
     given = [torch.randn(1 if dry else 2, 2, n, width).to(dtype) for _ in range(3)]
     found = []
     for kernel in ("exact", *kernels):
         place, kind = ("cpu", torch.float64) if kernel == "exact" else (device, dtype)
         q, k, v = inputs = [x.to(place, kind).requires_grad_() for x in given]
         moved = copy.deepcopy(score).to(dtype).to(place, kind)
-        with use(kernel):
-            output = attend(q, k, v, moved, mask_of(call.mask, n), normalize=call.normalize).output
+        normalizer = copy.deepcopy(normalize).to(dtype).to(place, kind)
+        with use(kernel), using(Constants(gpu_bias_pairs=0, gpu_exact_pairs=0)):
+            output = attend(q, k, v, moved, mask_of(call.mask, n), normalize=normalizer).output
         weights = torch.linspace(-1, 2, output.numel(), device=place).view(output.shape)
-        of = [*inputs, *moved.parameters()]
-        parts = torch.autograd.grad((output * weights).sum(), of, allow_unused=True)
-        every = [output, *(x for x in parts if x is not None)]
+        of = [*inputs, *moved.parameters(), *normalizer.parameters()]
+        gradients = torch.autograd.grad((output * weights).sum(), of, allow_unused=True)
+        every = [output, *(x for x in gradients if x is not None)]
         found.append([x.detach().cpu().double() for x in every])
     return found
 
@@ -151,8 +163,8 @@ def waiting(dry: bool) -> Iterator[Row]:
 
     from regard.attention import attend, make_score
 
-    for call in CALLS[:1] if dry else CALLS:
-        device, n = ("cpu", 5) if dry else ("cuda", 512)
+    for call in CALLS[:1] if dry else (*CALLS, *STRIPS):
+        device, n = ("cpu", 5) if dry else ("cuda", 1024)
         score = make_score(call.score, call.position, 8, 8, heads=2).to(device)
         q, k, v = (torch.randn(2, 2, n, 8, device=device, requires_grad=True) for _ in range(3))
         mask, says = mask_of(call.mask, n), ""

@@ -43,6 +43,8 @@ class Arguments(NamedTuple):
         score = as_score(self.score, queries, keys, self.heads)
         heads, mask = self.heads or score.heads, as_mask(self.mask)
         normalizer = named(self.normalize, heads)
+        if normalizer is not self.normalize and self.queries.device.type != "cpu":
+            normalizer = normalizer.to(self.queries.device)  # the parameters of a named one
         check(queries, keys, values, score, self.dropout, heads)
         return score, normalizer, mask, heads
 

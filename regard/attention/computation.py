@@ -261,11 +261,10 @@ def no_triton_tile(call: Call) -> str | None:
         return None
     if asked is None:
         pairs, known = call.context.shape.numel(), choose.constants().on(device)
-        acceleration, plain = call.score.acceleration, call.normalizer.name == "softmax"
-        if plain and not call.dropout:
-            if acceleration.inner_product and call.context.kind != "pairs":
-                return None
-            if acceleration.linear and not acceleration.inner_product and pairs <= known.bias_pairs:
+        acceleration, name = call.score.acceleration, call.normalizer.name
+        if not call.dropout and (name == "softmax" or name in choose.SINKS):
+            products, by_pairs = acceleration.inner_product, call.context.kind == "pairs"
+            if acceleration.linear and not (products and by_pairs and name == "softmax"):
                 return None
         if pairs <= known.exact_pairs:
             return None

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.mask import WHOLE, Kind, Mask, Tile, conjuncts
-from regard.attention.prepared import Positions
+from regard.attention.prepared import Consecutive, Positions
 from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
 
@@ -33,7 +33,9 @@ class MaskContext:
     @property
     def positions(self) -> Positions:
         """Return the positions for scores, broadcastable over heads."""
-        return over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
+        positions = over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
+        known = self.counted is not None and readable(self.rows)
+        return Consecutive(positions) if known else positions
 
     def over(self, columns: Tensor) -> "MaskContext":
         """Return the same context for keys at other positions."""

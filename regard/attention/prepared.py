@@ -10,6 +10,10 @@ Prepared = Tensor | tuple[Tensor, ...]
 Positions = tuple[Int[Tensor, "... queries"], Int[Tensor, "... keys"]]
 
 
+class Consecutive(tuple[Tensor, Tensor]):
+    """Positions of which both sides are known to be consecutive, without reading them."""
+
+
 def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:
     """Return a prepared side as a tuple."""
     return prepared if isinstance(prepared, tuple) else (prepared,)

@@ -189,16 +189,21 @@ def plan(of: Properties) -> Plan:
 
 
 def needs_strips(of: Properties, known: Constants) -> bool:
-    """Return whether torch's fused kernel for a CPU computes such a call by strips of rows."""
-    if of.device != "cpu" or of.asked == "plain":
+    """Return whether torch's fused kernel computes such a call by strips of rows."""
+    on_gpu = of.device == "cuda"
+    if not (of.device == "cpu" or on_gpu) or of.asked == "plain":
         return False
     if of.inner_product and of.normalize == "softmax":
         n, m = of.shape[-2:]
-        return of.decays or (of.mask == "pairs" and n * m > known.fused_pairs)
-    softmax = of.normalize == "softmax" or of.normalize in SINKS
+        pairs = of.mask == "pairs" and n * m > known.fused_pairs
+        return not on_gpu and (of.decays or pairs)
+    softmax = of.normalize == "softmax"
+    if not (softmax or of.normalize in SINKS) or not (of.inner_product or of.linear):
+        return False
+    if on_gpu:  # a softmax with a small bias gets it as one table
+        return not softmax or torch.Size(of.shape).numel() > known.bias_pairs
     # In half precision the kernel would round the bias, and the sum that a sink is added to.
-    linear = of.inner_product or of.linear
-    return softmax and linear and of.dtype in (torch.float32, torch.float64)
+    return of.dtype in (torch.float32, torch.float64)
 
 
 def path(of: Properties, pairs: int, known: Constants) -> tuple[Kernel, str]:

@@ -63,8 +63,8 @@ def fused(call: Call) -> Tensor:
     if allowed is not None:
         hidden, empty = bias_of(allowed, queries.dtype)
         bias = hidden if bias is None else bias.to(queries.dtype) + hidden
-    elif bias is not None:
-        bias = bias.to(queries.dtype)
+    elif bias is not None:  # on a GPU the kernel reads rows in order
+        bias = bias.to(queries.dtype).contiguous()
     batch = queries.shape[:-2]
     width = max(queries.shape[-1], values.shape[-1], NARROWEST if queries.shape[-2] > 1 else 1)
     if not keys.shape[:-2] == values.shape[:-2] == batch:

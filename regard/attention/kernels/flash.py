@@ -1,10 +1,11 @@
-"""Torch's fused kernel for a CPU, strip by strip: any mask, a bias, and a sink, in O(n) memory.
+"""Torch's fused kernels, strip by strip: any mask, a bias, and a sink, in O(n) memory.
 
 The kernel returns the output and L_i = log Σ_j exp(s_ij) of each row. One more term exp(b) in that
 sum, a sink, gives L' = log(exp(L) + exp(b)) and the output times exp(L − L'). Its backward pass
 reads only both, so that it gives the gradients of the call with the sink. Blocks of keys that the
 mask hides from all rows of a strip are left out. For a bias with a gradient, the gradient of the
-scores of a strip, p (g vᵀ − Σ g o) with p = exp(s − L'), is computed too.
+scores of a strip, p (g vᵀ − Σ g o) with p = exp(s − L'), is computed too: here for a CPU, on a GPU
+by torch's kernel.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.attention.call import Call
 from regard.attention.kernels.choose import SINKS, Plan
@@ -25,6 +27,12 @@ from regard.attention.tracing import refuse_second_derivative
 
 #: Minimum rows of a strip, with which the kernel's own products are large enough.
 LEAST_ROWS = 128
+#: On a GPU rows of a table begin at multiples of this, widths are multiples of 8, and there is an L
+#: for each row of full groups of 32.
+ALIGNED, EIGHT, GROUP = 16, 8, 32
+#: The widest heads of torch's flash attention on a GPU.
+FLASH_WIDTH = 256
+aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,93 @@ class Strips:
             table = four_axes(table, table.shape[-1], self.batch)
         return table
 
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, table: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the output and L of a strip by the kernel of the device."""
+        sides, scale = (q, k, v), self.scale
+        if not on_gpu(q):
+            rows, logs = aten._scaled_dot_product_flash_attention_for_cpu(
+                *sides, 0.0, self.causal, attn_mask=table, scale=scale
+            )
+            return rows, logs
+        if table is None and flash_serves(q):
+            rows, logs, *_ = aten._scaled_dot_product_flash_attention(
+                *sides, 0.0, self.causal, scale=scale
+            )
+            return rows, logs
+        rows, logs, *_ = aten._scaled_dot_product_efficient_attention(
+            *sides, aligned(table, q, k), True, 0.0, self.causal, scale=scale
+        )
+        logs = logs[..., : q.shape[-2]]
+        if table is None:
+            return rows, logs
+        empty = (table == -torch.inf).all(-1)
+        return rows.masked_fill(empty.unsqueeze(-1), 0), logs.masked_fill(empty, -torch.inf)
+
+    def backward(
+        self,
+        upstream: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        table: Tensor | None,
+        output: Tensor,
+        logs: Tensor,
+        *,
+        learned: bool,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the gradients of a strip's queries, keys, values and, if ``learned``, scores."""
+        sides, scale = (upstream, q, k, v), self.scale
+        if not on_gpu(q):
+            found = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                *sides, output, logs, 0.0, self.causal, attn_mask=table, scale=scale
+            )
+            return *found, q.new_empty(0)
+        seed, n, m = q.new_empty(0, dtype=torch.int64), q.shape[-2], k.shape[-2]
+        if table is None and flash_serves(q):
+            found = aten._scaled_dot_product_flash_attention_backward(
+                *sides, output, logs.contiguous(), None, None, n, m, 0.0, self.causal, seed, seed,
+                scale=scale,
+            )  # fmt: skip
+            return *found, q.new_empty(0)
+        logs = pad(logs, (0, up(n, GROUP) - n), value=torch.inf)
+        found = aten._scaled_dot_product_efficient_attention_backward(
+            *sides, aligned(table, q, k), output, logs, seed, seed, 0.0,
+            [True, True, True, learned], self.causal, scale=scale,
+        )  # fmt: skip
+        return *found[:3], found[3] if learned else q.new_empty(0)
+
+
+def on_gpu(x: Tensor) -> bool:
+    """Return whether torch's kernels of a GPU compute with this tensor."""
+    return x.device.type != "cpu"
+
+
+def flash_serves(q: Tensor) -> bool:
+    """Return whether torch's flash attention on a GPU takes these queries."""
+    return q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= FLASH_WIDTH
+
+
+def up(number: int, unit: int) -> int:
+    """Return the number rounded up to a multiple of a unit.
+
+    >>> up(65, 16), up(64, 16)
+    (80, 64)
+    """
+    return -(-number // unit) * unit
+
+
+def aligned(table: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """Return a table over the whole batch, with rows that begin where the GPU's kernel reads.
+
+    It reads the columns between two rows too, which are 0.
+    """
+    if table is None:
+        return None
+    room = table.new_zeros(*table.shape[:-1], up(k.shape[-2], ALIGNED))[..., : k.shape[-2]]
+    return room.copy_(table).expand(*q.shape[:-1], -1)
+
 
 def by_strips(call: Call, plan: Plan) -> Tensor:
     """Compute softmax(scale · q kᵀ + bias) v, with the normaliser's sink, (*batch, n, width).
@@ -65,6 +160,8 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     numbers = 2 * plan.sizes.numbers
     if score.acceleration.inner_product and call.context.kind != "pairs":
         numbers = call.context.shape.numel()
+    elif on_gpu(queries):
+        numbers = plan.sizes.numbers
     elif len(batch) == 2:
         numbers *= batch[0]
     plan = replace(plan, sizes=replace(plan.sizes, numbers=numbers, least=LEAST_ROWS))
@@ -75,6 +172,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     if learned:
         refuse_captured(work, prepared, others)
     width = max(queries.shape[-1], values.shape[-1], NARROWEST)
+    width = up(width, EIGHT) if on_gpu(queries) else width
     sides = [four_axes(x, width, batch) for x in (queries, keys, values)]
     rest = [*prepared, *score.parameters()] if learned else []
     strips = Strips(work, scale, batch, causal)
@@ -101,19 +199,17 @@ class _ByStrips(torch.autograd.Function):
         sink: Tensor | None,
         *rest: Tensor,
     ) -> Tensor:
-        if torch.is_autocast_enabled("cpu"):
-            q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
+        device = q.device.type
+        if torch.is_autocast_enabled(device):
+            q, k, v = (x.to(torch.get_autocast_dtype(device)) for x in (q, k, v))
         work = strips.work
         output = q.new_zeros(*q.shape[:-1], v.shape[-1])
-        total = torch.zeros(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
+        total = q.new_zeros(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
         for strip in work.strips:
             one, two, three = sides_in(strip, work, q, k, v)
             graph = Graph.of(work, strip, biased, [], []) if biased else None
             table = full(strips.table(strip, None if graph is None else graph.scores, q), one, two)
-            rows, logs = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                one, two, three, 0.0, strips.causal, attn_mask=table,
-                scale=strips.scale,
-            )  # fmt: skip
+            rows, logs = strips.forward(one, two, three, table)
             output[..., strip.tile.rows, :] = rows
             total[..., strip.tile.rows] = logs
         if sink is not None:
@@ -121,6 +217,8 @@ class _ByStrips(torch.autograd.Function):
             more = torch.logaddexp(total, sink.detach()[..., 0].to(total.dtype))
             output *= (total - more).exp_().unsqueeze(-1).to(output.dtype)
             total = more
+        if on_gpu(q):  # a row that sees nothing gets no weight in the backward pass
+            total.masked_fill_(total == -torch.inf, torch.inf)
         ctx.strips, ctx.biased = strips, len(biased)
         ctx.save_for_backward(q, k, v, output, total, sink, *rest)
         return output
@@ -136,9 +234,9 @@ class _ByStrips(torch.autograd.Function):
         q, k, v, output, total, sink, *rest = ctx.saved_tensors
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream
-        slope = slope.to(q.dtype)
+        slope = slope.to(q.dtype).contiguous()
         totals = [torch.zeros_like(x) for x in (q, k, v)]
-        mean = (slope * output).sum(-1, keepdim=True)
+        mean = (slope * output).sum(-1, keepdim=True, dtype=total.dtype)
         of_rest = [torch.zeros_like(x) for x in rest]
         prepared, parameters = rest[: ctx.biased], rest[ctx.biased :]
         of_bias: tuple[list[Tensor], ...] = (of_rest[: ctx.biased], [], of_rest[ctx.biased :])
@@ -152,16 +250,17 @@ class _ByStrips(torch.autograd.Function):
             bias = None if graph is None else graph.scores
             table = full(strips.table(strip, bias, q), one, two)
             given, logs = slope[..., rows, :], total[..., rows]
-            if graph is not None and bias is not None and bias.requires_grad:
+            learned = bias is not None and bias.requires_grad
+            if learned and not on_gpu(q):
                 assert table is not None
                 arguments = (given, one, two, three, table, logs, mean[..., rows, :])
                 of_scores, *found = explicit(space, strips.scale, *arguments)
-                graph.send(of_scores.view(*strips.batch, *of_scores.shape[-2:]), of_bias)
             else:
-                found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                    given, one, two, three, output[..., rows, :], logs, 0.0, strips.causal,
-                    attn_mask=table, scale=strips.scale,
-                )  # fmt: skip
+                sides = (one, two, three, table, output[..., rows, :], logs)
+                *found, of_scores = strips.backward(given, *sides, learned=learned)
+            if learned:
+                assert graph is not None
+                graph.send(of_scores.view(*strips.batch, *of_scores.shape[-2:]), of_bias)
             totals[0][..., rows, :] = found[0]
             for place in (1, 2):
                 add(totals[place], strip, -1, work.context, found[place])

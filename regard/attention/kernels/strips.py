@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention.mask import Blocks, Tile
 from regard.attention.mask_context import MaskContext
-from regard.attention.prepared import Positions
+from regard.attention.prepared import Consecutive, Positions
 
 Share = tuple[slice, ...]
 
@@ -141,12 +141,13 @@ def taken(columns: slice | Tensor, chunk: slice) -> slice | Tensor:
 
 def positions_of(context: MaskContext, strip: Strip) -> Positions:
     """Return the positions of a strip."""
-    rows, columns = context.positions
-    axes = len(context.shape) - 1
-    return (
+    (rows, columns), axes = context.positions, len(context.shape) - 1
+    positions = (
         part(rows, strip.batch, axes)[..., strip.tile.rows],
         part(columns, strip.batch, axes)[..., strip.tile.columns],
     )
+    known = isinstance(context.positions, Consecutive) and isinstance(strip.tile.columns, slice)
+    return Consecutive(positions) if known else positions
 
 
 def pick(tensors: Sequence[Tensor], strip: Strip, side: int, context: MaskContext) -> list[Tensor]:

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from regard.attention.acceleration import Acceleration
-from regard.attention.prepared import Positions, Prepared, as_tuple, like, repeat_kv
+from regard.attention.prepared import Consecutive, Positions, Prepared, as_tuple, like, repeat_kv
 from regard.attention.score import Score
 from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distance
-from regard.attention.tracing import on_cpu
+from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
 
-#: Numbers of hidden units of `Fire` in memory at once: 2 MB of float32.
-HIDDEN = 2**19
+#: Numbers of hidden units of `Fire` in memory at once: 2 MB of float32, and 256 MB on a GPU.
+HIDDEN, HIDDEN_ON_GPU = 2**19, 2**26
 
 
 class DistanceBias(Wrapper):
@@ -32,7 +32,8 @@ class DistanceBias(Wrapper):
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         (rows, columns), first = positions, as_tuple(queries)[0]
-        if not (in_steps(rows) and in_steps(columns)):
+        known = isinstance(positions, Consecutive) and min(len(rows), len(columns)) > 0
+        if not (known or (in_steps(rows) and in_steps(columns))):
             return self.of_distance(distance(positions), first)
         # One number per diagonal, in the gradient too.
         n, m = len(rows), len(columns)
@@ -116,6 +117,9 @@ class RelativeBias(DistanceBias):
 
     def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
         bias, bucket = self.bias if self.heads else self.bias[0], self.buckets_of(apart)
+        if bucket.ndim == 2 and len(bucket) == 1:  # a sum as product: a GPU sorts an index
+            every = torch.arange(self.buckets, device=bucket.device)
+            return (bias @ (bucket == every[:, None]).to(bias.dtype)).unsqueeze(-2)
         if bucket.ndim == 2 or not self.heads:
             return bias[..., bucket]
         return bias.T[bucket].movedim(-1, -3).squeeze(-4)
@@ -149,7 +153,8 @@ def t5_bucket(
         distance = (-distance).clamp(min=0)
     exact = buckets // 2
     steps = (distance.clamp(min=1).double() / exact).log() / math.log(farthest / exact)
-    beyond = (exact + (steps * (buckets - exact)).long()).clamp(max=buckets - 1)
+    # A GPU's logarithm of a distance at which a bucket begins may be a little too small.
+    beyond = (exact + (steps * (buckets - exact) + 1e-9).long()).clamp(max=buckets - 1)
     return first + torch.where(distance < exact, distance, beyond)
 
 
@@ -188,15 +193,16 @@ def _unsoftplus(x: Tensor) -> Tensor:
 
 
 class FireAcceleration(WrapperAcceleration):
-    """The acceleration of `Fire`: on a GPU, hidden units are in memory for each pair."""
-
-    def __init__(self, score: "Fire") -> None:
-        super().__init__(score)
-        self.linear = self.linear and score.c.device.type == "cpu"
+    """The acceleration of `Fire`: hidden units of each pair, unless added to an inner product."""
 
     def numbers_per_pair(self, score: "Fire", keys: Prepared) -> int:  # type: ignore[override]
         numbers = super().numbers_per_pair(score, keys)
         return numbers if self.linear else max(numbers, score.hidden)
+
+
+def step_of(x: Tensor, hidden: int) -> int:
+    """Return of how many numbers the hidden units are in memory at once."""
+    return max(1, (HIDDEN if x.device.type == "cpu" else HIDDEN_ON_GPU) // hidden)
 
 
 class _Hidden(torch.autograd.Function):
@@ -210,7 +216,7 @@ class _Hidden(torch.autograd.Function):
         ctx: Any, x: Tensor, first: Tensor, start: Tensor, second: Tensor, end: Tensor
     ) -> Tensor:
         ctx.save_for_backward(x, first, start, second)
-        flat, step = x.reshape(-1), max(1, HIDDEN // len(first))
+        flat, step = x.reshape(-1), step_of(x, len(first))
         output = x.new_empty(len(second), len(flat))
         for i in range(0, len(flat), step):
             units = torch.addcmul(start[:, None], first, flat[i : i + step]).relu_()
@@ -220,7 +226,7 @@ class _Hidden(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, ...]:
         x, first, start, second = ctx.saved_tensors
-        flat, step = x.reshape(-1), max(1, HIDDEN // len(first))
+        flat, step = x.reshape(-1), step_of(x, len(first))
         slope, of_x = upstream[0].reshape(len(second), -1), torch.empty_like(flat)
         of_first, of_start = torch.zeros_like(first), torch.zeros_like(start)
         of_second = torch.zeros_like(second)
@@ -270,7 +276,7 @@ class Fire(Wrapper):
         logarithm = torch.log1p(c * distance(positions).abs())
         longest = positions[0].to(c.dtype).maximum(self.threshold.abs())[..., None]
         share = logarithm / torch.log1p(c * longest)
-        if on_cpu(share) and self.acceleration.linear and share.dtype == self.c.dtype:
+        if readable(share) and self.acceleration.linear and share.dtype == self.c.dtype:
             hidden, last = self.function[0], self.function[2]
             weights = hidden.weight, hidden.bias, last.weight, last.bias
             values: Tensor = _Hidden.apply(share, *weights)  # type: ignore[no-untyped-call]

@@ -44,7 +44,10 @@ def test_plans():
     assert kernel(mask="pairs", shape=(8, 9000, 9000), device="cuda") == "tiled"
     assert kernel(mask="causal", shape=(8, 2048, 2048)) == "fused"
     assert kernel(normalize="sink") == "fused"
-    assert kernel(normalize="sink", shape=(8, 2048, 2048), device="cuda") == "tiled"
+    on_gpu = {"shape": (8, 2048, 2048), "device": "cuda"}
+    assert kernel(normalize="sink", **on_gpu) == "fused"
+    assert kernel(normalize="sink", **on_gpu, dtype=torch.float64) == "tiled"
+    assert kernel(normalize="sink", **on_gpu, dropout=0.1) == "tiled"
     assert kernel(normalize="sink", shape=(8, 4, 9)) == "exact"
     bias = {"inner_product": False, "linear": True}
     assert kernel(**bias) == kernel(**bias, mask="causal", normalize="softmax-plus-one") == "fused"
@@ -62,6 +65,10 @@ def test_strips_of_torchs_kernel():
     assert strips(mask="pairs")
     assert strips(normalize="sink")
     assert not strips(normalize="sink", asked="tiled")
+    bias = {"inner_product": False, "linear": True}
+    assert strips(normalize="sink", shape=(8, 2048, 2048), device="cuda")
+    assert not strips(**bias, shape=(8, 4096, 4096), device="cuda")  # the bias as one table
+    assert strips(**bias, shape=(16, 4096, 4096), device="cuda")
     memory = [
         plan(Properties(inner_product=True, normalize="softmax", shape=(8, n, n), mask="pairs"))
         for n in (2048, 16_384)

@@ -34,6 +34,7 @@ def test_triton_tiles_and_strips_in_float32_and_bfloat16():
     rows = list(gpu.parity(dry=False))
     assert [row for row in rows if not row["reached"]] == []
     assert sum("triton" in row["name"] for row in rows) == 2 * len(gpu.CALLS)
+    assert sum("fused" in row["name"] for row in rows) == 2 * len(gpu.STRIPS)
 
 
 def test_a_plan_on_a_gpu_takes_triton_tiles():

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import NORMALIZERS, attend, causal, documents, explain, use, window
+from regard.attention.kernels import flash
 from regard.attention.kernels.choose import Constants, using
 from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, inputs, score_of
@@ -20,6 +21,61 @@ def results(given, score, mask, normalizer):
     return [output, *(x for x in parts if x is not None)]
 
 
+class OnGpu:
+    """What torch's two kernels for a GPU compute, and what they demand of their inputs."""
+
+    @staticmethod
+    def weights(q, k, bias, causal, scale, logs=None):
+        scores = scale * q @ k.mT
+        if bias is not None:
+            between, m = bias._base, k.shape[-2]
+            assert bias.shape == scores.shape
+            assert all(x % 16 == 0 for x in bias.stride()[:-1])
+            assert bias.storage_offset() == 0
+            assert not between[..., m:].any()
+            scores = scores + bias
+        if causal:
+            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -torch.inf)
+        logs = scores.logsumexp(-1) if logs is None else logs
+        return (scores - logs.unsqueeze(-1)).exp(), logs
+
+    def _scaled_dot_product_efficient_attention(self, q, k, v, bias, _, p, causal, *, scale):
+        weights, logs = self.weights(q, k, bias, causal, scale)
+        return weights @ v, torch.nn.functional.pad(logs, (0, -logs.shape[-1] % 32)), None, None
+
+    def _scaled_dot_product_efficient_attention_backward(
+        self, g, q, k, v, bias, output, logs, seed, offset, p, wanted, causal, *, scale
+    ):
+        assert logs.shape[-1] % 32 == 0
+        logs = logs[..., : q.shape[-2]]
+        weights, _ = self.weights(q, k, bias, causal, scale, logs)
+        of = weights * (g @ v.mT - (g * output).sum(-1, keepdim=True))
+        return scale * of @ k, scale * of.mT @ q, weights.mT @ g, of if wanted[3] else None
+
+    def _scaled_dot_product_flash_attention(self, q, k, v, p, causal, *, scale):
+        weights, logs = self.weights(q, k, None, causal, scale)
+        return weights @ v, logs, None, None, q.shape[-2], k.shape[-2], None, None, None
+
+    def _scaled_dot_product_flash_attention_backward(
+        self, g, q, k, v, output, logs, of_q, of_k, n, m, p, causal, seed, offset, *, scale
+    ):
+        assert (n, m, q.shape[-1] % 8) == (q.shape[-2], k.shape[-2], 0)
+        logs = torch.nn.functional.pad(logs, (0, -n % 32))
+        more = (None, output, logs, seed, offset, p, [True] * 4, causal)
+        return self._scaled_dot_product_efficient_attention_backward(
+            g, q, k, v, *more, scale=scale
+        )[:3]
+
+
+@pytest.fixture(params=["cpu", "gpu", "gpu, flash"])
+def kernels(request, monkeypatch):
+    """Compute by the kernel of a CPU, or as on a GPU."""
+    if request.param != "cpu":
+        monkeypatch.setattr(flash, "on_gpu", lambda x: True)
+        monkeypatch.setattr(flash, "aten", OnGpu())
+        monkeypatch.setattr(flash, "flash_serves", lambda q: request.param == "gpu, flash")
+
+
 def learned(name):
     made = NORMALIZERS[name](HEADS).double()
     for parameter in made.parameters():
@@ -32,7 +88,7 @@ def learned(name):
     "position", ["none", "alibi", "kerple", "t5-bias", "relative-keys", "fire"]
 )
 @pytest.mark.parametrize("normalize", ["softmax", "sink", "softmax-plus-one"])
-def test_the_definition(position, mask, normalize):
+def test_the_definition(position, mask, normalize, kernels):
     more = {"window": window(3), "documents": documents(torch.arange(40) // 9) & causal()}
     allowed = more[mask] if mask in more else MASKS[mask](40, 40)
     given, score = inputs(40, 40), score_of("scaled-dot", position)
@@ -50,7 +106,7 @@ def test_the_definition(position, mask, normalize):
 
 
 @pytest.mark.parametrize("batch", [(), (2,), (2, 1, 3)])
-def test_batches_of_any_shape_and_fewer_heads_of_keys(batch):
+def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, kernels):
     given = [torch.randn(*batch, HEADS, 40, 6, dtype=torch.float64, requires_grad=True)]
     given += [
         torch.randn(*batch, 1, 50, width, dtype=torch.float64, requires_grad=True)
