@@ -226,10 +226,10 @@ INDEXING = member(
                 ("pope", "rotary")),
     ],
     differs="longer texts and larger shifts there; {train_length} symbols, shifts to {reach} here",
-    hours=0.5,
+    hours=0.8,
     settings={
         **TRAINING,
-        "symbols": 8, "train_length": 6, "reach": 2, "width": 64, "steps": 3000, "patience": 12,
+        "symbols": 8, "train_length": 6, "reach": 2, "width": 64, "steps": 9000, "patience": 20,
     },
     quick={**QUICK, "steps": 200},
 )  # fmt: skip
@@ -301,7 +301,7 @@ LENGTHS = member(
     settings={
         **TRAINING,
         "symbols": 16, "train_length": 8, "shortest": 2, "test_length": 12, "held_out": 500,
-        "metric": "accuracy", "steps": 1500,
+        "metric": "accuracy", "steps": 6000, "patience": 12,
     },
     quick={**QUICK, "steps": 200, "symbols": 8, "held_out": 100},
 )  # fmt: skip
@@ -463,8 +463,8 @@ INDEXER = member(
                 better("indexer", "blocks"), ("indexer", "blocks")),
     ],
     differs="2,048 keys of 128,000 there; 8 keys of {train_length} here, trained from the start",
-    hours=0.4,
-    settings={**TRAINING, **RECALLED, "heads": 2, "patience": 20},
+    hours=0.6,
+    settings={**TRAINING, **RECALLED, "heads": 2, "steps": 5000, "patience": 20},
     quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2},
 )  # fmt: skip
 
