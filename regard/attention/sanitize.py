@@ -1,5 +1,6 @@
 """Replace numbers that are hidden or not finite, and centre rows for precision."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -59,7 +60,7 @@ def is_finite(*tensors: Tensor) -> bool:
     whole = tensors[0]._base
     if whole is not None and all(x._base is whole for x in tensors):
         tensors = (whole,) if sum(x.numel() for x in tensors) == whole.numel() else tensors
-    return all(bool(_squares(x.detach()).isfinite()) for x in tensors)
+    return all(math.isfinite(_squares(x.detach()).item()) for x in tensors)
 
 
 def _squares(x: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from regard.attention import attend, causal, make_score, use
+from regard.attention.kernels.native import library
+from regard.attention.positions import rotary
 from regard.attention.positions.rotary import Pope, Rotary, XPos, rotate, speeds_of
 from regard.attention.scores import Dot, ScaledDot
 from regard.core.errors import RegardError
@@ -141,3 +143,34 @@ def test_yarn_slows_the_columns_that_turn_less_than_once_in_the_trained_length()
     torch.testing.assert_close(speeds[21:], plain[21:] / 4)
     share = (14 - 8) / (21 - 8)
     torch.testing.assert_close(speeds[14], plain[14] * (share / 4 + 1 - share))
+
+
+LAYOUTS = {
+    "heads of a projection": lambda x: x.transpose(1, 2),  # (2, heads, 7, width), rows apart
+    "a part of the columns": lambda x: x.transpose(1, 2)[..., :9],
+    "no heads": lambda x: x[0, :, 0],
+    "one text": lambda x: x[0].transpose(0, 1).contiguous(),
+    "five axes": lambda x: x[:, None].transpose(2, 3),
+}
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_are_rotated_in_one_pass_as_by_the_formula(layout, each, monkeypatch):
+    monkeypatch.setattr(rotary, "MANY", 1)
+    whole = drawn(2, 7, 3, 12)
+    x = LAYOUTS[layout](whole).requires_grad_()
+    places = torch.arange(7) + 3
+    if each and x.ndim == 4:  # positions of each text, the same for all heads
+        places = torch.stack([places, places + 90]).unsqueeze(1)
+    found = []
+    for kernel in ("exact", "fused"):
+        with use(kernel):
+            y = rotate(x, places, factors=2.0)
+        (slope,) = torch.autograd.grad(y.cos().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(slope.square().sum(), x)
+        (plain,) = torch.autograd.grad(rotate(x, places).sum(), x)  # a gradient without strides
+        found.append((y, slope, second, plain))
+    assert library("rows") is None or layout == "five axes" or "Rotated" in y.grad_fn.name()
+    for exact, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, exact, atol=1e-12, rtol=1e-12)

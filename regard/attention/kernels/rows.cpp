@@ -195,7 +195,37 @@ static void unstick(const T* weights, const T* upstream, const T* scores, T* of_
     });
 }
 
+// Columns h and h + half of each row, turned by an angle of sign ±1; the rest as they are.
+struct Steps {
+    long text, head, row;
+    long at(long t, long h, long i) const { return t * text + h * head + i * row; }
+};
+template <class T>
+static void turn(const T* x, const T* cos, const T* sin, T* y, long texts, long heads, long rows,
+                 long half, long width, Steps of_x, Steps of_y, Steps of_angles, long sign) {
+    each(texts * rows, [=](long r) {
+        const long t = r / rows, i = r - t * rows;
+        for (long h = 0; h < heads; h++) {
+            const T *from = x + of_x.at(t, h, i), *c = cos + of_angles.at(t, h, i);
+            const T *second = from + half, *s = sin + of_angles.at(t, h, i), by = sign;
+            T* to = y + of_y.at(t, h, i);
+#pragma omp simd
+            for (long j = 0; j < half; j++) {
+                to[j] = from[j] * c[j] - second[j] * (by * s[j]);
+                to[j + half] = second[j] * c[j] + from[j] * (by * s[j]);
+            }
+            for (long j = 2 * half; j < width; j++) to[j] = from[j];
+        }
+    });
+}
+
 #define BOTH(T)                                                                                   \
+    void turn_##T(const T* x, const T* cos, const T* sin, T* y, long texts, long heads,           \
+                  long rows, long half, long width, long x0, long x1, long x2, long y0, long y1,  \
+                  long y2, long a0, long a1, long a2, long sign) {                                \
+        turn<T>(x, cos, sin, y, texts, heads, rows, half, width, {x0, x1, x2}, {y0, y1, y2},      \
+                {a0, a1, a2}, sign);                                                              \
+    }                                                                                             \
     void newton_##T(const T* s, const T* f, const T* p, T* top, T* tau, long rows, long columns,  \
                     long most, double small) {                                                    \
         newton<T>(s, f, p, top, tau, rows, columns, most, small);                                 \

@@ -2,19 +2,24 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from ctypes import CDLL
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration
+from regard.attention.kernels import choose
+from regard.attention.kernels.native import call, library
 from regard.attention.prepared import Positions, Prepared, per_positions, repeat_kv
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration
-from regard.attention.tracing import on_cpu
+from regard.attention.tracing import on_cpu, transformed
 from regard.core.errors import RegardError
 
+#: Minimum numbers that are rotated in C++.
+MANY = 2**12
 #: YaRN's rotations within the trained length: above, a column is unchanged; below, interpolated.
 FAST, SLOW = 32.0, 1.0
 #: The same for Llama 3.
@@ -150,8 +155,43 @@ def rotate(
     speeds = speeds_of(x.shape[-1]).to(x.device) if speeds is None else speeds
     angles = positions[..., None].double() * speeds
     cos, sin = (factors * angles.cos()).to(x.dtype), (factors * angles.sin()).to(x.dtype)
+    if (compiled := library_for(x, cos)) is not None:
+        turned: Tensor = _Rotated.apply(x, cos, sin, 1, compiled)  # type: ignore[no-untyped-call]
+        return turned
     first, second, rest = x.split([half, half, x.shape[-1] - 2 * half], -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], -1)
+
+
+def library_for(x: Tensor, cos: Tensor) -> CDLL | None:
+    """Return the library that rotates these rows, or None."""
+    fits = on_cpu(x) and x.dtype in (torch.float32, torch.float64) and x.ndim <= 4
+    if not fits or x.numel() < MANY or cos.requires_grad or transformed(x) is not None:
+        return None
+    if torch.broadcast_shapes(x.shape[:-1], cos.shape[:-1]) != x.shape[:-1]:
+        return None
+    return None if choose.asked() == "exact" else library("rows")
+
+
+class _Rotated(torch.autograd.Function):
+    """`rotate` in C++, by the angles times ``sign``: the gradient is rotated back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, sign: int, of: CDLL) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        ctx.how = -sign, of
+        x = x if x.stride(-1) == 1 else x.contiguous()
+        y, half = torch.empty_like(x), cos.shape[-1]
+        rows, result = (z[(None,) * (4 - z.ndim)] for z in (x, y))
+        angles = [z.contiguous().expand(*rows.shape[:-1], half) for z in (cos, sin)]
+        steps = (step for z in (rows, result, angles[0]) for step in z.stride()[:3])
+        sizes = *rows.shape[:-1], half, x.shape[-1]
+        call("turn", of, rows, *angles, result, *sizes, *steps, sign)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        of_x = _Rotated.apply(upstream[0], *ctx.saved_tensors, *ctx.how)  # type: ignore[no-untyped-call]
+        return of_x, None, None, None, None
 
 
 class XPos(Wrapper):

@@ -122,7 +122,7 @@ HYBRID = member(
     pairs=[("all", "1 of 4")],
     differs="72 models of 340 million and 1.3 billion there; 4 layers of width {width} here",
     hours=0.8,
-    settings={**TRAINING, **RECALLED, "layers": 4, "steps": 1000},
+    settings={**TRAINING, **RECALLED, "layers": 4, "steps": 3000, "patience": 20},
     quick={**QUICK, "symbols": 32, "train_length": 16, "pairs": 2, "width": 32},
 )  # fmt: skip
 
