@@ -162,7 +162,6 @@ def compare(
     regard compare --predictions mine.0.jsonl mine.1.jsonl theirs.0.jsonl theirs.1.jsonl
     """
     from regard.lab.studies.arms import parse_arms
-    from regard.lab.studies.compare import compare as run
 
     if predictions:
         trains = {"--arms": arms, "--data": data, "--budget": study["budget"],
@@ -181,6 +180,8 @@ def compare(
         task, parse_arms(arms or [], task), overrides=overrides, search=search_of(**search), **study
     )
     begin(f"comparing {', '.join(arm.name for arm in declared.arms)} on {task}")
+    from regard.lab.studies.compare import compare as run  # loads scipy
+
     launcher = launcher_of(launch, jobs, workers)
     declared = replace(declared, out=folder or usual_folder(declared))
     if dry_run:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ def doctor(
 ) -> None:
     """Check this machine and suggest a fix for each problem."""
     findings = []
-    for finding in (*quick_findings(), *torch_findings()):
+    for finding in chain(quick_findings(), torch_findings()):
         findings.append(finding)
         if not json:
             _show(finding)

@@ -48,7 +48,7 @@ def measure(how: KernelRegressionSettings, say: Say, show: Show) -> Measured:
         parts.append(columns(fitted))
     if how.keys:
         show(1, 1, f"{how.keys:,} keys")
-        parts.append(many_keys(how.keys))
+    parts.append(many_keys(how.keys) if how.keys else Findings({}, {"many": None}))
     return Measured(fitted, Findings.joined(parts))
 
 
@@ -91,7 +91,7 @@ def described(lab: Lab) -> Findings:
             "per_deviation": not points.built_in and how.standardize is not False,
             "tried": len(grid.tried), "grid_rows": grid.rows, "steps": how.steps,
             "steps_taken": lab.learned.history_[-1].number,
-            "seconds": lab.fitted[LEARNED].seconds, "best": rows[0], "many": None,
+            "seconds": lab.fitted[LEARNED].seconds, "best": rows[0],
             "drawn": min(kernel_pictures.SQUARE, len(points.x)),
             "learned_left": left(lab, LEARNED), "fixed_left": left(lab, lab.fixed),
             "average_left": left(lab, AVERAGE),
