@@ -80,37 +80,32 @@ class Strips:
         return rows.masked_fill(empty.unsqueeze(-1), 0), logs.masked_fill(empty, -torch.inf)
 
     def backward(
-        self,
-        upstream: Tensor,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        table: Tensor | None,
-        output: Tensor,
-        logs: Tensor,
-        *,
+        self, sides: Sequence[Tensor], table: Tensor | None, output: Tensor, logs: Tensor,
         learned: bool,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the gradients of a strip's queries, keys, values and, if ``learned``, scores."""
-        sides, scale = (upstream, q, k, v), self.scale
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        """Return the gradients of a strip's queries, keys, values and, if ``learned``, scores.
+
+        ``sides``: the gradient of the output, queries, keys and values.
+        """
+        (_, q, k, _), scale = sides, self.scale
         if not on_gpu(q):
             found = aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 *sides, output, logs, 0.0, self.causal, attn_mask=table, scale=scale
             )
-            return *found, q.new_empty(0)
+            return tuple(found)
         seed, n, m = q.new_empty(0, dtype=torch.int64), q.shape[-2], k.shape[-2]
         if table is None and flash_serves(q):
             found = aten._scaled_dot_product_flash_attention_backward(
                 *sides, output, logs.contiguous(), None, None, n, m, 0.0, self.causal, seed, seed,
                 scale=scale,
             )  # fmt: skip
-            return *found, q.new_empty(0)
+            return tuple(found)
         logs = pad(logs, (0, up(n, GROUP) - n), value=torch.inf)
         found = aten._scaled_dot_product_efficient_attention_backward(
             *sides, aligned(table, q, k), output, logs, seed, seed, 0.0,
             [True, True, True, learned], self.causal, scale=scale,
         )  # fmt: skip
-        return *found[:3], found[3] if learned else q.new_empty(0)
+        return tuple(found)
 
 
 def on_gpu(x: Tensor) -> bool:
@@ -234,7 +229,8 @@ class _ByStrips(torch.autograd.Function):
         q, k, v, output, total, sink, *rest = ctx.saved_tensors
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream
-        slope = slope.to(q.dtype).contiguous()
+        slope = slope.to(q.dtype)
+        slope = slope if slope.stride(-1) == 1 else slope.contiguous()
         totals = [torch.zeros_like(x) for x in (q, k, v)]
         mean = (slope * output).sum(-1, keepdim=True, dtype=total.dtype)
         of_rest = [torch.zeros_like(x) for x in rest]
@@ -250,16 +246,15 @@ class _ByStrips(torch.autograd.Function):
             bias = None if graph is None else graph.scores
             table = full(strips.table(strip, bias, q), one, two)
             given, logs = slope[..., rows, :], total[..., rows]
-            learned = bias is not None and bias.requires_grad
+            sides, learned = (given, one, two, three), bias is not None and bias.requires_grad
             if learned and not on_gpu(q):
                 assert table is not None
-                arguments = (given, one, two, three, table, logs, mean[..., rows, :])
-                of_scores, *found = explicit(space, strips.scale, *arguments)
+                more = (table, logs, mean[..., rows, :])
+                found: tuple[Tensor, ...] = explicit(space, strips.scale, *sides, *more)
             else:
-                sides = (one, two, three, table, output[..., rows, :], logs)
-                *found, of_scores = strips.backward(given, *sides, learned=learned)
-            if learned:
-                assert graph is not None
+                found = strips.backward(sides, table, output[..., rows, :], logs, learned)
+            if graph is not None and learned:
+                of_scores = found[3]
                 graph.send(of_scores.view(*strips.batch, *of_scores.shape[-2:]), of_bias)
             totals[0][..., rows, :] = found[0]
             for place in (1, 2):
@@ -282,9 +277,9 @@ def explicit(
     logs: Tensor,
     mean: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of a strip's scores, queries, keys and values by five products.
+    """Return the gradients of a strip's queries, keys, values and scores by five products.
 
-    The first is in a buffer that the next call overwrites.
+    The last is in a buffer that the next call overwrites.
     """
     size = torch.Size([*queries.shape[:-1], keys.shape[-2]])
     scores, of_scores = (space.room(place, size, queries) for place in (0, 1))
@@ -295,12 +290,8 @@ def explicit(
     weights = scores.view(len(q), *size[-2:]).baddbmm_(q, k.mT, alpha=scale).exp_()
     flat = torch.bmm(g, v.mT, out=of_scores.view(len(q), *size[-2:])).sub_(mean).mul_(weights)
     of_queries, of_keys = (flat @ k).mul_(scale), (flat.mT @ q).mul_(scale)
-    return (
-        of_scores,
-        of_queries.view_as(queries),
-        of_keys.view_as(keys),
-        (weights.mT @ g).view_as(values),
-    )
+    of_values = (weights.mT @ g).view_as(values)
+    return of_queries.view_as(queries), of_keys.view_as(keys), of_values, of_scores
 
 
 def sides_in(strip: Strip, work: Work, *sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
