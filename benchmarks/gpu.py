@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,7 +109,6 @@ def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[l
     import torch
 
     from regard.attention import NORMALIZERS, attend, make_score, use
-    from regard.attention.kernels.choose import Constants, using
 
     torch.manual_seed(0)
     device, n, width = ("cpu", 5, 2) if dry else ("cuda", 200, 24)
@@ -122,7 +122,7 @@ def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[l
         q, k, v = inputs = [x.to(place, kind).requires_grad_() for x in given]
         moved = copy.deepcopy(score).to(dtype).to(place, kind)
         normalizer = copy.deepcopy(normalize).to(dtype).to(place, kind)
-        with use(kernel), using(Constants(gpu_bias_pairs=0, gpu_exact_pairs=0)):
+        with use(kernel), in_strips():
             output = attend(q, k, v, moved, mask_of(call.mask, n), normalize=normalizer).output
         weights = torch.linspace(-1, 2, output.numel(), device=place).view(output.shape)
         of = [*inputs, *moved.parameters(), *normalizer.parameters()]
@@ -130,6 +130,13 @@ def answers(call: Call, dtype: Any, kernels: Sequence[str], dry: bool) -> list[l
         every = [output, *(x for x in gradients if x is not None)]
         found.append([x.detach().cpu().double() for x in every])
     return found
+
+
+def in_strips() -> AbstractContextManager[None]:
+    """Return a context in which a GPU computes small calls by the kernels of large ones."""
+    from regard.attention.kernels.choose import Constants, using
+
+    return using(Constants(gpu_bias_pairs=0, gpu_exact_pairs=0))
 
 
 def mask_of(name: str, n: int) -> Any:
@@ -164,7 +171,7 @@ def waiting(dry: bool) -> Iterator[Row]:
     from regard.attention import attend, make_score
 
     for call in CALLS[:1] if dry else (*CALLS, *STRIPS):
-        device, n = ("cpu", 5) if dry else ("cuda", 1024)
+        device, n = ("cpu", 5) if dry else ("cuda", 512)
         score = make_score(call.score, call.position, 8, 8, heads=2).to(device)
         q, k, v = (torch.randn(2, 2, n, 8, device=device, requires_grad=True) for _ in range(3))
         mask, says = mask_of(call.mask, n), ""
@@ -172,7 +179,9 @@ def waiting(dry: bool) -> Iterator[Row]:
             if turn and not dry:
                 torch.cuda.set_sync_debug_mode("error")
             try:
-                attend(q, k, v, score, mask, normalize=call.normalize).output.sum().backward()
+                with in_strips():
+                    output = attend(q, k, v, score, mask, normalize=call.normalize).output
+                output.sum().backward()
             except RuntimeError as error:
                 says = str(error).splitlines()[0]
             finally:

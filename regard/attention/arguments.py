@@ -44,7 +44,8 @@ class Arguments(NamedTuple):
         heads, mask = self.heads or score.heads, as_mask(self.mask)
         normalizer = named(self.normalize, heads)
         if normalizer is not self.normalize and self.queries.device.type != "cpu":
-            normalizer = normalizer.to(self.queries.device)  # the parameters of a named one
+            # The parameters of a named one; the copy waits for nothing.
+            normalizer = normalizer.to(self.queries.device, non_blocking=True)
         check(queries, keys, values, score, self.dropout, heads)
         return score, normalizer, mask, heads
 

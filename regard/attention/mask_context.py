@@ -34,7 +34,7 @@ class MaskContext:
     def positions(self) -> Positions:
         """Return the positions for scores, broadcastable over heads."""
         positions = over_heads(self.rows, self.heads), over_heads(self.columns, self.heads)
-        known = self.counted is not None and readable(self.rows)
+        known = self.counted is not None and 0 not in self.shape[-2:] and readable(self.rows)
         return Consecutive(positions) if known else positions
 
     def over(self, columns: Tensor) -> "MaskContext":

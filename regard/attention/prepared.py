@@ -11,7 +11,7 @@ Positions = tuple[Int[Tensor, "... queries"], Int[Tensor, "... keys"]]
 
 
 class Consecutive(tuple[Tensor, Tensor]):
-    """Positions of which both sides are known to be consecutive, without reading them."""
+    """Positions, some on each side, that are known to be consecutive without reading them."""
 
 
 def as_tuple(prepared: Prepared) -> tuple[Tensor, ...]:

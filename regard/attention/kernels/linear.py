@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels import choose
-from regard.attention.kernels.native import call, library
-from regard.attention.tracing import on_cpu, refuse_second_derivative
+from regard.attention.kernels.native import call, in_cpp, library
+from regard.attention.tracing import refuse_second_derivative
 
 CHUNK = 64  # rows whose products are computed as one matrix
 SEGMENT = 1024  # rows whose matrices are in memory at once: larger ones are mapped anew each time
@@ -194,10 +194,9 @@ def library_for(inputs: Inputs, chunk: int) -> CDLL | None:
     """Return the library of `_Decayed` and `_Inverse` if it serves these inputs, else None."""
     keys, enough = inputs.keys, choose.constants().native_hidden
     same = all(x is None or x.dtype == keys.dtype for x in inputs)
-    exact = keys.dtype in (torch.float32, torch.float64)
-    if choose.asked() == "exact" or not (same and exact):
+    if choose.asked() == "exact" or not (same and in_cpp(keys)):
         return None
-    if not (keys.numel() * chunk >= enough and on_cpu(keys)):
+    if keys.numel() * chunk < enough:
         return None
     return library("decays")
 

@@ -118,11 +118,14 @@ def flushing(x: Tensor, pairs: float = math.inf) -> Iterator[None]:
         of.flush(ctypes.c_long(0))
 
 
+def in_cpp(x: Tensor) -> bool:
+    """Return whether the kernels in C++ compute with tensors like x."""
+    return on_cpu(x) and x.dtype in (torch.float32, torch.float64)
+
+
 def of_rows(x: Tensor) -> ctypes.CDLL | None:
     """Return the library of ``rows.cpp`` where it computes rows like x, else None."""
-    if not (wanted() and on_cpu(x) and x.dtype in (torch.float32, torch.float64)):
-        return None
-    return library("rows")
+    return library("rows") if wanted() and in_cpp(x) else None
 
 
 def per_row(number: Tensor | float, x: Tensor) -> Tensor:

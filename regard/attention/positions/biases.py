@@ -32,7 +32,7 @@ class DistanceBias(Wrapper):
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         (rows, columns), first = positions, as_tuple(queries)[0]
-        known = isinstance(positions, Consecutive) and min(len(rows), len(columns)) > 0
+        known = isinstance(positions, Consecutive)
         if not (known or (in_steps(rows) and in_steps(columns))):
             return self.of_distance(distance(positions), first)
         # One number per diagonal, in the gradient too.

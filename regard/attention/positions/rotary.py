@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration
 from regard.attention.kernels import choose
-from regard.attention.kernels.native import call, library
+from regard.attention.kernels.native import call, in_cpp, library
 from regard.attention.prepared import Positions, Prepared, per_positions, repeat_kv
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration
@@ -164,8 +164,9 @@ def rotate(
 
 def library_for(x: Tensor, cos: Tensor) -> CDLL | None:
     """Return the library that rotates these rows, or None."""
-    fits = on_cpu(x) and x.dtype in (torch.float32, torch.float64) and x.ndim <= 4
-    if not fits or x.numel() < MANY or cos.requires_grad or transformed(x) is not None:
+    if not in_cpp(x) or x.ndim > 4 or x.numel() < MANY:
+        return None
+    if cos.requires_grad or transformed(x) is not None:
         return None
     if torch.broadcast_shapes(x.shape[:-1], cos.shape[:-1]) != x.shape[:-1]:
         return None
