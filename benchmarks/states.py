@@ -20,8 +20,8 @@ from regard.attention.kernels.linear import by_steps
 from regard.attention.mechanism import Mechanism
 
 NAMES = (
-    "gla", "delta", "delta-reach-2", "delta-products-3", "delta-reach-2-products-3", "kda",
-    "delta+exclusive+gate-heads", "kda+value-residual",
+    "gla", "delta", "delta-reach-2", "delta-products-3", "delta-reach-2-products-3", "deltanet",
+    "kda", "delta+exclusive+gate-heads", "kda+value-residual",
 )  # fmt: skip
 SIZES = (1, 63, 64, 65, 129)
 

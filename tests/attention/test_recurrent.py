@@ -99,7 +99,17 @@ def convolved(layer, x):
 
 
 @pytest.mark.parametrize(
-    "name", ["retention", "gla", "delta", "delta-reach-2", "delta-products-3", "kda", "ssd"]
+    "name",
+    [
+        "retention",
+        "gla",
+        "delta",
+        "delta-reach-2",
+        "delta-products-3",
+        "deltanet-reach-2",
+        "kda",
+        "ssd",
+    ],
 )
 def test_each_recurrence_is_its_formula(name):
     layer, x = made(name), table(9, 12)
@@ -114,6 +124,8 @@ def test_each_recurrence_is_its_formula(name):
         decay = decay[:, None, None].expand(3, 9, 1)
     elif name == "gla":
         decay = heads(layer.decay[1](layer.decay[0](x)).sigmoid() ** (1 / 16))
+    elif name.startswith("deltanet"):
+        decay = torch.ones(3, 9, 1, dtype=torch.float64)
     else:
         step = F.softplus(layer.step(x)).unflatten(-1, (3, -1)).transpose(0, 1)
         decay = (-layer.log_speed.exp()[:, None, None] * step).exp()

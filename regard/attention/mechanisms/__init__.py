@@ -24,6 +24,7 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "retention": "regard.attention.mechanisms.linear:Retention",
         "gla": "regard.attention.mechanisms.linear:GatedLinearAttention",
         "delta": "regard.attention.mechanisms.linear:DeltaAttention",
+        "deltanet": "regard.attention.mechanisms.linear:DeltaNetAttention",
         "kda": "regard.attention.mechanisms.linear:KimiDeltaAttention",
         "ssd": "regard.attention.mechanisms.linear:StateSpaceAttention",
     },

@@ -141,24 +141,25 @@ class _Discretised(StateAttention):
         return step, -self.log_speed.exp()[:, None, None] * step
 
 
-class DeltaAttention(_Discretised):
-    """S_t = α_t S_{t−1} + β_t k_t (v_t − α_t S_{t−1}ᵀ k_t)ᵀ: a word replaces its key's old value.
+class DeltaNetAttention(StateAttention):
+    """S_t = S_{t−1} + β_t k_t (v_t − S_{t−1}ᵀ k_t)ᵀ: a word replaces its key's old value.
 
-    β_t = reach · σ(W_β x_t), α_t = exp(−a softplus(W x_t + b)), and queries and keys have norm 1.
-    Yang et al. 2025 (gated DeltaNet), equation 10, with their short convolutions, norm and gate.
+    β_t = reach · σ(W_β x_t), and queries and keys have norm 1. Yang et al. 2024 (DeltaNet),
+    section 2.2, with their short convolutions and norm, and with a gate SiLU(W_g q) of the output.
 
     With ``reach`` 2 the eigenvalue 1 − β_t of a step may be negative, so that a state can change
     its sign, which parity needs (Grazzi et al. 2025, section 4). With ``products`` n a word makes n
-    steps, each with a key, a value and a β of its own, and α_t in the first: a product of n
-    Householder matrices, n = 2 for S₃ and 4 for S₅ (Siems et al. 2025, DeltaProduct, section 3).
-    As a name ``delta-reach-2-products-3``. Raise a RegardError for a reach not above 0 and at most
-    2, and for products that are not an integer of at least 1.
+    steps, each with a key, a value and a β of its own: a product of n Householder matrices, n = 2
+    for S₃ and 4 for S₅ (Siems et al. 2025, DeltaProduct, section 3). As a name
+    ``deltanet-reach-2-products-3``. Raise a RegardError for a reach not above 0 and at most 2, and
+    for products that are not an integer of at least 1.
 
-    >>> DeltaAttention(8, 2, reach=2, products=3)(torch.zeros(3, 5, 8)).shape
+    >>> DeltaNetAttention(8, 2, reach=2, products=3)(torch.zeros(3, 5, 8)).shape
     torch.Size([3, 5, 8])
     """
 
-    name = "delta"
+    name = "deltanet"
+    convolved: ClassVar[bool] = True
     options: ClassVar[Mapping[str, int]] = {"reach": 1, "products": 1}
 
     def __init__(
@@ -182,7 +183,30 @@ class DeltaAttention(_Discretised):
         self, values: Tensor, source: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         rate = self.reach * self.rate(source).sigmoid()
-        rate = rate.unflatten(-1, (self.products, -1)).flatten(-3, -2).mT.unsqueeze(-1)
+        return (
+            values,
+            None,
+            rate.unflatten(-1, (self.products, -1)).flatten(-3, -2).mT.unsqueeze(-1),
+        )
+
+
+class DeltaAttention(DeltaNetAttention, _Discretised):
+    """S_t = α_t S_{t−1} + β_t k_t (v_t − α_t S_{t−1}ᵀ k_t)ᵀ: `deltanet` with a decay per head.
+
+    α_t = exp(−a softplus(W x_t + b)), in the first of a word's ``products``. Yang et al. 2025
+    (gated DeltaNet), equation 10, with their short convolutions, norm and gate. Options and errors
+    are those of `DeltaNetAttention`.
+
+    >>> DeltaAttention(8, 2, reach=2, products=3)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    name = "delta"
+
+    def written(
+        self, values: Tensor, source: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        values, _, rate = super().written(values, source)
         log_decay = F.pad(self.steps(source)[1].unsqueeze(-2), (0, 0, 0, self.products - 1))
         return values, log_decay.flatten(-3, -2), rate
 

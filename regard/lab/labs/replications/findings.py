@@ -402,7 +402,7 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
     few, many = (f"{n} product{'s' if n > 1 else ''}" for n in (least, most))
 
     def arm(label: str, number: int) -> Arm:
-        return gpt(label, "attention=delta-reach-2" + (f"-products-{number}" if number > 1 else ""))
+        return gpt(label, f"attention=deltanet-reach-2-products-{number}")
 
     return member(
         name,
@@ -417,15 +417,15 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
                     (many, few)),
         ],
         differs="128 symbols, tested on 512 there; 2 to {train_length} here, {test_length}",
-        hours=0.7,
-        settings={**TRACKING, **own},
+        hours=1,
+        settings={**TRACKING, "width": 64, "heads": 8, "examples": 200_000, **own},
         quick={**QUICK, "steps": 300, "train_length": 8, "test_length": 16},
     )  # fmt: skip
 
 
 MODULAR = products(
     "modular-counting", "Do rotations need two reflections?", "counting", 1, 2,
-    modulus=3, train_length=16, test_length=32, steps=4000,
+    modulus=3, train_length=16, test_length=32, steps=8000, patience=20,
 )  # fmt: skip
 PERMUTATIONS = products(
     "permutations", "How many Householder products does S₃ need?", "permutations", 1, 2,
