@@ -9,6 +9,9 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.attention import Mask
+from regard.attention import lengths as up_to
+from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
 from regard.nn.layers.dropout import drop
 
@@ -35,6 +38,18 @@ def inside(lengths: Int[Tensor, " batch"], time: int) -> Bool[Tensor, "batch tim
     [[True, True, False], [False, False, False]]
     """
     return torch.arange(time, device=lengths.device) < lengths[:, None]
+
+
+def padding(lengths: Int[Tensor, " batch"], time: int) -> Mask | None:
+    """Return the mask that hides padding; on a CPU None if all texts are as long as the batch.
+
+    >>> print(padding(torch.tensor([3, 3]), 3))
+    None
+    >>> padding(torch.tensor([2, 3]), 3)
+    lengths(tensor([2, 3]))
+    """
+    whole = on_cpu(lengths) and bool((lengths == time).all())
+    return None if whole else up_to(lengths)
 
 
 def lose_words(

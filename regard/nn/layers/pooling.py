@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attended, Attention, Score
-from regard.attention import lengths as up_to
 from regard.attention.arguments import must_suit
-from regard.nn.layers.embedding import inside
+from regard.nn.layers.embedding import inside, padding
 
 
 def mean_over_time(
@@ -84,7 +83,7 @@ class AttentionPool(nn.Module):
         """Return the attention-weighted mean of each text's vectors."""
         query = self.query.expand(x.shape[0], 1, -1)
         attended: Attended = self.attention(
-            query, x, x, up_to(lengths), query_positions=at_the_start(x)
+            query, x, x, padding(lengths, x.shape[1]), query_positions=at_the_start(x)
         )
         return attended.output.squeeze(1)
 
@@ -105,7 +104,11 @@ class QueryFromMeanPool(nn.Module):
         must_suit("inputs", x, self.to_query)
         query = self.to_query(mean_over_time(x, lengths))[:, None]
         attended: Attended = self.attention(
-            query, x, self.to_values(x), up_to(lengths), query_positions=at_the_start(x)
+            query,
+            x,
+            self.to_values(x),
+            padding(lengths, x.shape[1]),
+            query_positions=at_the_start(x),
         )
         return attended.output.squeeze(1)
 

@@ -205,7 +205,7 @@ class DecoderBlock(nn.Module):
         x: Float[Tensor, "*batch written width"],
         memory: Float[Tensor, "*memory_batch read width"],
         mask: Mask | None,
-        memory_mask: Mask,
+        memory_mask: Mask | None,
         *,
         positions: Int[Tensor, "... places"],
         cache: KeyValueCache | None = None,

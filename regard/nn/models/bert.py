@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import LayerMasks, Mask, input_positions, within
-from regard.attention import lengths as up_to
 from regard.nn.layers.dropout import drop
+from regard.nn.layers.embedding import padding
 from regard.nn.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock
@@ -97,7 +97,7 @@ class BERT(WordModel):
         padding. ``mask`` hides further keys: ``documents(...)`` separates texts that are packed
         into one row, with ``positions`` that start anew for each.
         """
-        visible = within(None if lengths is None else up_to(lengths), mask)
+        visible = within(None if lengths is None else padding(lengths, tokens.shape[1]), mask)
         masks = self.patterns.of(visible, len(self.blocks))
         x = self.embedding(tokens)
         if self.types is not None:

@@ -8,11 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import KeyValueCache, LayerMasks, Mask, Packing, causal
-from regard.attention import lengths as up_to
 from regard.attention.tracing import readable
 from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.layers.dropout import drop
-from regard.nn.layers.embedding import inside
+from regard.nn.layers.embedding import inside, padding
 from regard.nn.layers.stream import Stream
 from regard.nn.layers.vocabulary import WordLogits
 from regard.nn.models.stack import WordModel
@@ -81,7 +80,7 @@ class EncoderDecoder(WordModel):
             self.entering(target, positions, written, target=True),
             memory,
             causal(),
-            up_to(source_lengths),
+            padding(source_lengths, source.shape[1]),
             positions=positions,
             packing=(written, read),
         )
@@ -104,7 +103,7 @@ class EncoderDecoder(WordModel):
         x: Float[Tensor, "*batch written width"],
         memory: Float[Tensor, "*memory_batch read width"],
         mask: Mask | None,
-        memory_mask: Mask,
+        memory_mask: Mask | None,
         *,
         positions: Int[Tensor, "... written"],
         caches: Caches = (),
@@ -145,7 +144,10 @@ class EncoderDecoder(WordModel):
         """Return the memory, packed if there is a packing."""
         positions = torch.arange(source.shape[1], device=source.device)
         x = self.entering(source, positions, packing)
-        masks, stream = self.patterns.of(up_to(lengths), len(self.encoder)), Stream()
+        masks, stream = (
+            self.patterns.of(padding(lengths, source.shape[1]), len(self.encoder)),
+            Stream(),
+        )
         for block, allowed in zip(self.encoder, masks, strict=True):
             x = block(x, allowed, packing=packing, stream=stream)
         return self.end(self.encoder_norm(x))
@@ -160,7 +162,7 @@ class Writing:
 
     def __init__(self, model: EncoderDecoder, memory: Tensor, lengths: Tensor) -> None:
         self.model, self.memory, self.lengths = model, memory, lengths
-        self.memory_mask = up_to(lengths)
+        self.memory_mask = padding(lengths, memory.shape[1])
         self.caches = [(KeyValueCache(), KeyValueCache(fixed=True)) for _ in model.decoder]
         self.ancestry, self.steps = BeamAncestry(), 0
         self.logits = WordLogits(model)
@@ -187,7 +189,7 @@ class Writing:
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Drop all texts but these."""
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
-        self.memory_mask = up_to(self.lengths)
+        self.memory_mask = padding(self.lengths, self.memory.shape[1])
         self.ancestry.keep(rows)
         for past, memory in self.caches:
             past.keep(rows)

@@ -18,7 +18,7 @@ from regard.attention import (
 from regard.attention import lengths as up_to
 from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.layers.dropout import drop
-from regard.nn.layers.embedding import inside
+from regard.nn.layers.embedding import inside, padding
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.stream import Stream
 from regard.nn.layers.sublayers import EncoderBlock
@@ -163,7 +163,9 @@ class Writing:
         read = source.masked_fill(~inside(lengths, time), 0)  # 0: the start symbol
         # All positions in a cache have the same shape: a row for each text.
         positions = torch.arange(time, device=source.device).expand(len(source), -1)
-        states = model.read(read, causal() & up_to(self.lengths), positions, self.caches)
+        states = model.read(
+            read, within(causal(), padding(self.lengths, time)), positions, self.caches
+        )
         self.first = states[torch.arange(len(read), device=source.device), self.lengths - 1]
         self.ancestry = BeamAncestry(inside(self.lengths, time))
 

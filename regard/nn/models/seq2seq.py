@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention, KeyValueCache, Mask, make_score
-from regard.attention import lengths as up_to
 from regard.nn.layers.dropout import drop
-from regard.nn.layers.embedding import PAD, WordEmbedding, inside
+from regard.nn.layers.embedding import PAD, WordEmbedding, inside, padding
 from regard.nn.layers.recurrent import Bidirectional
 from regard.nn.layers.vocabulary import WordLogits
 from regard.nn.models.settings import Seq2SeqSettings
@@ -179,9 +178,9 @@ class Writing:
         self.prepared = KeyValueCache(fixed=True)
 
     @property
-    def mask(self) -> Mask:
+    def mask(self) -> Mask | None:
         """Return the mask of the source's words."""
-        return up_to(self.lengths)
+        return padding(self.lengths, self.memory.shape[1])
 
     def step(
         self, tokens: Int[Tensor, "batch rows"], parents: Int[Tensor, "batch rows"] | None = None

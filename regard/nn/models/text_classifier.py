@@ -15,12 +15,11 @@ from regard.attention import (
     named_mechanism,
     parsed,
 )
-from regard.attention import lengths as up_to
 from regard.core.errors import RegardError
 from regard.core.names import at_layer, reads_trees
 from regard.nn.layers.blocks import Plain, Residual
 from regard.nn.layers.dropout import drop
-from regard.nn.layers.embedding import Vectors, WordEmbedding
+from regard.nn.layers.embedding import Vectors, WordEmbedding, padding
 from regard.nn.layers.feedforward import FeedForward
 from regard.nn.layers.pooling import AttentionPool, FirstPool, MeanPool, QueryFromMeanPool
 from regard.nn.layers.stream import Stream
@@ -114,7 +113,7 @@ class TextClassifier(nn.Module):
             lengths = lengths + 1
         if self.positions is not None:
             x = self.positions(x)
-        masks = self.patterns.of(up_to(lengths), len(self.blocks))
+        masks = self.patterns.of(padding(lengths, x.shape[1]), len(self.blocks))
         stream = Stream()
         for block, allowed in zip(self.blocks, masks, strict=True):
             x = block(x, allowed, stream=stream)
