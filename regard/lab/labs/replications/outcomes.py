@@ -221,11 +221,12 @@ def better(a: str, b: str, *, at_budget: bool = False) -> Judge:
         if same:
             ended = [arm["trained"] or perfect(result, arm["mean"]) for arm in arms]
             return EQUAL if at_budget or all(ended) else UNTRAINED
-        if not p < 0.05:
-            return UNDECIDED if at_budget or any(arm["trained"] for arm in arms) else UNTRAINED
         loser = b if gap > 0 else a
+        counts = at_budget or settled(result, loser, abs(gap))
+        if not p < 0.05:  # more seeds can decide it only if the loser would then count as worse
+            return UNDECIDED if counts or any(arm["trained"] for arm in arms) else UNTRAINED
         stuck = {TRIVIAL, ONE_LABEL} & {*result.arm(loser).get("ended", ())}
-        if stuck or not (at_budget or settled(result, loser, abs(gap))):
+        if stuck or not counts:
             return UNTRAINED
         return AGREES if loser == b else DISAGREES
 

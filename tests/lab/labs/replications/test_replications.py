@@ -12,6 +12,7 @@ from regard.lab.labs.collection import Member
 from regard.lab.labs.comparison import Result
 from regard.lab.labs.intervals import interval
 from regard.lab.labs.replications import findings, letters
+from regard.lab.labs.replications import outcomes as outcomes_of
 from regard.lab.labs.replications.curves import Curves
 from regard.lab.labs.replications.lab import LAB
 from regard.lab.labs.replications.outcomes import (
@@ -107,6 +108,16 @@ def test_equivalent_arms_are_a_verdict_of_their_own() -> None:
     close = {**verdict("a", "b", 0.002, 0.8), "verdict": "undecided"}
     assert better("a", "b")(result(rising, [close])) == UNDECIDED
     assert better("a", "b")(result(both, [close])) == UNTRAINED, "more seeds decide nothing"
+
+
+def test_seeds_are_added_where_the_loser_would_not_catch_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arms = [arm("a", 0.9, trained=False), arm("b", 0.5, trained=False)]
+    open_ = result(arms, [verdict("a", "b", 0.4, 0.2)])
+    for flat, expected in ((True, UNDECIDED), (False, UNTRAINED)):
+        monkeypatch.setattr(outcomes_of, "settled", lambda _, name, gap, flat=flat: flat)
+        assert better("a", "b")(open_) == expected
 
 
 def test_a_hybrid_that_recalls_less_disagrees() -> None:
