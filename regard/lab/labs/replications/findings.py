@@ -222,7 +222,7 @@ INDEXING = member(
     [gpt("rotary", "position=rotary"), gpt("pope", "position=pope")],
     [
         Finding("PoPE separates what from where", "Gopalakrishnan et al. 2025 (2509.10534)",
-                "rotary 11.2 %, PoPE 94.8 %, 3 seeds", better("pope", "rotary"),
+                "rotary 11.2 %, PoPE 94.8 %, 3 seeds", better("pope", "rotary", at_budget=True),
                 ("pope", "rotary")),
     ],
     differs="longer texts and larger shifts there; {train_length} symbols, shifts to {reach} here",
