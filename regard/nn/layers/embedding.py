@@ -46,7 +46,7 @@ def padding(lengths: Int[Tensor, " batch"], time: int) -> Mask | None:
     >>> print(padding(torch.tensor([3, 3]), 3))
     None
     >>> padding(torch.tensor([2, 3]), 3)
-    lengths(tensor([2, 3]))
+    lengths([2, 3])
     """
     whole = on_cpu(lengths) and bool((lengths == time).all())
     return None if whole else up_to(lengths)
