@@ -117,7 +117,7 @@ class RelativeBias(DistanceBias):
 
     def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
         bias, bucket = self.bias if self.heads else self.bias[0], self.buckets_of(apart)
-        if bucket.ndim == 2 and len(bucket) == 1:  # a sum as product: a GPU sorts an index
+        if bucket.ndim == 2 and bucket.shape[0] == 1:  # a sum as product: a GPU sorts an index
             every = torch.arange(self.buckets, device=bucket.device)
             return (bias @ (bucket == every[:, None]).to(bias.dtype)).unsqueeze(-2)
         if bucket.ndim == 2 or not self.heads:
