@@ -144,10 +144,8 @@ class EncoderDecoder(WordModel):
         """Return the memory, packed if there is a packing."""
         positions = torch.arange(source.shape[1], device=source.device)
         x = self.entering(source, positions, packing)
-        masks, stream = (
-            self.patterns.of(padding(lengths, source.shape[1]), len(self.encoder)),
-            Stream(),
-        )
+        masks = self.patterns.of(padding(lengths, source.shape[1]), len(self.encoder))
+        stream = Stream()
         for block, allowed in zip(self.encoder, masks, strict=True):
             x = block(x, allowed, packing=packing, stream=stream)
         return self.end(self.encoder_norm(x))
