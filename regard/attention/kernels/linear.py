@@ -192,13 +192,12 @@ def _states(
 
 def library_for(inputs: Inputs, chunk: int) -> CDLL | None:
     """Return the library of `_Decayed` and `_Inverse` if it serves these inputs, else None."""
-    keys, enough = inputs.keys, choose.constants().native_hidden
+    keys = inputs.keys
     same = all(x is None or x.dtype == keys.dtype for x in inputs)
     if choose.asked() == "exact" or not (same and in_cpp(keys)):
         return None
-    if keys.numel() * chunk < enough:
-        return None
-    return library("decays")
+    enough = keys.numel() * chunk >= choose.constants().native_hidden  # a file: not in a graph
+    return library("decays") if enough else None
 
 
 class _Inverse(torch.autograd.Function):
