@@ -5,10 +5,11 @@
 
 RUN is a run of ``bert``, ``frozen`` or ``sentence``. Each round times every arm once, in turn:
 ``predict`` as the command computes it (tokens, unknown words, answers), the same through
-onnxruntime, sentence-transformers on the exported folder, and onnxruntime with its usual loop,
-batches of 32 texts in their order. The table has the processor time per text, which a busy machine
-changes little, its ratio to each peer as the median over rounds, and the largest difference of a
-probability. ``--serve``: answers a second of ``regard serve``, by 8 clients that wait for each.
+onnxruntime in float32 and int8, sentence-transformers on the exported folder, and onnxruntime with
+its usual loop, batches of 32 texts in their order. The table has the processor time per text, which
+a busy machine changes little, its ratio to each peer as the median over rounds, and the largest
+difference of a probability. ``--serve``: answers a second of ``regard serve``, by 8 clients that
+wait for each.
 """
 
 import argparse
@@ -56,14 +57,18 @@ def arms_of(folder: Path, texts: Sequence[str], scratch: Path) -> Arms:
     from sentence_transformers import SentenceTransformer
 
     run, fast = load(folder), through_onnx(load(folder))
+    ours = {
+        "regard predict": command(run, texts),
+        "regard predict --onnx": command(fast, texts),
+        "regard predict --int8": command(through_onnx(load(folder), int8=True), texts),
+    }
     export(run, "sentence-transformers", scratch / "folder")
     theirs = SentenceTransformer(str(scratch / "folder"), device="cpu")
     if run.config.entry.baseline:  # a vector is computed once; here each round computes it
         embedded = importlib.import_module("regard.lab.tasks.embedded")
         vars(embedded)["embed"] = lambda encoder, texts, **how: encoder.encode(texts, **how)
         return {
-            "regard predict": command(run, texts),
-            "regard predict --onnx": command(fast, texts),
+            **ours,
             "sentence-transformers": lambda: softmax(theirs.encode(list(texts)), axis=1),
         }
     network = fast.network
@@ -76,8 +81,7 @@ def arms_of(folder: Path, texts: Sequence[str], scratch: Path) -> Arms:
         return np.asarray(torch.cat(parts).softmax(-1).numpy())
 
     return {
-        "regard predict": command(run, texts),
-        "regard predict --onnx": command(fast, texts),
+        **ours,
         "sentence-transformers": lambda: softmax(theirs.encode(list(texts)), axis=1),
         "onnxruntime, batches of 32": plain,
     }
@@ -139,8 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.write("\n".join([*head, *rows]) + "\n")
     if asked.serve:
         for _ in range(3):
-            rates = [served(asked.run, 20, asked.serve, *more) for more in ((), ("--onnx",))]
-            sys.stdout.write(f"{rates[0]:.1f} answers a second, --onnx {rates[1]:.1f}\n")
+            hows = {"": (), "--onnx ": ("--onnx",), "--int8 ": ("--int8",)}
+            rates = {how: served(asked.run, 20, asked.serve, *more) for how, more in hows.items()}
+            shown = ", ".join(f"{how}{rate:.1f}" for how, rate in rates.items())
+            sys.stdout.write(f"answers a second: {shown}\n")
     return 0
 
 

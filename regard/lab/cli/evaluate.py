@@ -7,6 +7,7 @@ import typer
 
 from regard.core.errors import RegardError
 from regard.lab.cli.console import Json, RunFolder, emit_json, opened, print_table, say
+from regard.lab.cli.options import Int8, Onnx
 
 if TYPE_CHECKING:
     from regard.lab.tasks.evaluation import Evaluation
@@ -46,12 +47,14 @@ def evaluate(
     errors: Annotated[
         int, typer.Option(min=0, help="Number of wrong answers to list, the worst first.")
     ] = 0,
+    onnx: Onnx = False,
+    int8: Int8 = False,
     json: Json = False,
 ) -> None:
     """Show the metrics of a run, overall and per label.
 
     Without --data it scores the predictions that were saved when the training ended. With --data
-    the model predicts a labelled file of yours now.
+    the model predicts a labelled file of yours now; with --onnx or --int8, also the test split.
 
     regard evaluate runs/classification-transformer --data more.csv --predictions answers.jsonl
 
@@ -66,6 +69,10 @@ def evaluate(
     if data is None and labels:
         raise RegardError("--labels needs a file: add --data FILE")
     model = opened(run, "evaluate")
+    if onnx or int8:
+        from regard.lab.runs.onnx_folder import through_onnx
+
+        model = through_onnx(model, int8=int8)
     evaluation = model.evaluate(data, text=text or "", label=label or "", labels=labels)
     notes = [note for note in model.notes if not (data and note == READ)]
     if predictions is not None and ranks().first:

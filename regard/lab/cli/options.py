@@ -19,6 +19,14 @@ Onnx = Annotated[
         "written into the run's folder once.",
     ),
 ]
+Int8 = Annotated[
+    bool,
+    typer.Option(
+        "--int8",
+        help="As --onnx, with products rounded to 8-bit integers: faster for large networks; "
+        "answers change a little.",
+    ),
+]
 
 
 def option_from(field: "Field[Any]") -> inspect.Parameter:

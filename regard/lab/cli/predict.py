@@ -12,7 +12,7 @@ import typer
 from regard.core.errors import RegardError
 from regard.lab.cli.answers import Answer, must_be_known, unknown_of, write
 from regard.lab.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
-from regard.lab.cli.options import Onnx
+from regard.lab.cli.options import Int8, Onnx
 
 if TYPE_CHECKING:
     from regard.lab.data.data_source import Columns
@@ -118,6 +118,7 @@ def predict(
         ),
     ] = None,
     onnx: Onnx = False,
+    int8: Int8 = False,
     json: Json = False,
 ) -> None:
     """Predict labels or generate texts, line by line.
@@ -179,10 +180,10 @@ def predict(
     chosen |= {"temperature": temperature} if temperature is not None else {}
     chosen |= {"top_p": top_p} if top_p != 1 else {}
     loaded = opened(run, "predict")
-    if onnx:
+    if onnx or int8:
         from regard.lab.runs.onnx_folder import through_onnx
 
-        loaded = through_onnx(loaded)
+        loaded = through_onnx(loaded, int8=int8)
     answer = _how(loaded, chosen, score, top)
     name = str(file) if file else "text" if texts else "stdin"
 

@@ -7,7 +7,7 @@ import typer
 
 from regard.core.errors import RegardError
 from regard.lab.cli.console import Browse, browse, say
-from regard.lab.cli.options import Onnx
+from regard.lab.cli.options import Int8, Onnx
 
 
 def serve(
@@ -26,13 +26,14 @@ def serve(
         typer.Option(help="Additional host name to accept, as written in the browser."),
     ] = None,
     onnx: Onnx = False,
+    int8: Int8 = False,
     open_page: Browse = False,
 ) -> None:
     """Explore answers and attention of models in the browser.
 
     Data stays on this machine: the server listens on 127.0.0.1 and the page loads nothing external.
 
-    With --onnx, attention and attributions of a run still come from its network in torch.
+    With --onnx or --int8, attention and attributions of a run still come from its network in torch.
 
     regard serve runs/classification-transformer
 
@@ -52,8 +53,8 @@ def serve(
     from regard.lab.web.server import address, bound, serve
 
     registry = find(folders, limits.keep)
-    if onnx:
-        registry.prepare_onnx()
+    if onnx or int8:
+        registry.prepare_onnx(int8=int8)
     listening = bound(host, port)
     url = address(listening)
 

@@ -35,18 +35,18 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
     """Write a completed run as a folder for another program; nothing is overwritten.
 
     ``to``: a name in `TARGETS`. "huggingface" exports GPT, BERT and T5 in their own formats, and a
-    Transformer as Marian (norm=post) or Pegasus (norm=pre); ``quantization`` is for CTranslate2;
-    "onnx" exports every network; "sentence-transformers" an encoder with a layer for labels.
-    The model card has the training data and the metrics on the test split.
+    Transformer as Marian (norm=post) or Pegasus (norm=pre); "onnx" exports every network;
+    "sentence-transformers" an encoder with a layer for labels. ``quantization``: for CTranslate2,
+    and int8 for ONNX. The model card has the training data and the metrics on the test split, which
+    a network in int8 that labels texts answers again.
 
     Raises: `RegardError`: a run that is not complete; a model or setting that the format does not
     support.
     """
     write = look_up(TARGETS, to, "target")
-    if quantization != "float32" and to != "ctranslate2":
-        raise RegardError(
-            f"quantization={quantization} needs ctranslate2; {to} supports only float32"
-        )
+    numbers = {"ctranslate2": "", "onnx": "float32 or int8"}.get(to, "float32")
+    if numbers and quantization not in numbers.split(" or "):
+        raise RegardError(f"quantization={quantization}: {to} supports only {numbers}")
     if run.config.entry.baseline and (to, run.config.model) != (
         "sentence-transformers",
         "sentence",
@@ -153,7 +153,7 @@ def to_ctranslate2(run: Run, folder: Path, quantization: str) -> Exported:
 
 def to_onnx(run: Run, folder: Path, quantization: str) -> Exported:
     """Export a network as ONNX graphs."""
-    save_onnx(run, folder, card_of(run))
+    save_onnx(run, folder, card_of, int8=quantization == "int8")
     return Exported(folder, f"onnxruntime, by the script in {folder / 'README.md'}")
 
 

@@ -1,6 +1,7 @@
 """A run as a folder of ONNX graphs, which onnxruntime and tokenizers run without torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from regard.interop.onnx_graphs import (
     OnnxNetwork,
     Session,
     graphs_of,
+    in_int8,
     largest_gap,
     plain_graph,
     runtime,
@@ -27,18 +29,25 @@ from regard.nn.models.seq2seq import Seq2Seq
 TOLERANCE = 1e-4  # of the logits; a share of the largest, or absolute where that is below 1
 
 
-def save_onnx(run: Run, folder: Path, card: Card) -> Path:
+def save_onnx(
+    run: Run, folder: Path, card_of: Callable[[Run], Card], *, int8: bool = False
+) -> Path:
     """Write ``model.onnx``, or ``encoder.onnx`` and ``decoder.onnx``, with the files to use them.
 
     ``tokenizer.json`` is for tokenizers, ``config.json`` has labels, lengths and symbols, and the
     README a script that runs the graphs. Each graph is compared with the network on texts of three
-    sizes. Raises: an existing folder; a network that torch cannot trace; different logits.
+    sizes; with ``int8`` it is then rounded, and if it labels texts the card has its test metrics.
+    Raises: an existing folder; a network that torch cannot trace; different logits; nothing to
+    round.
     """
     must_be_new(folder)
     network, vocabulary = run.network.cpu().float(), int(run.task.sizes["vocabulary"])
-    graphs, gap = _compared(network, graphs_of(network), vocabulary, run.task.room)
+    graphs, gap = _compared(network, graphs_of(network), vocabulary, run.task.room, int8)
     config = config_of(run)
-    readme = readme_of(run, config, card, gap)
+    measured = run
+    if int8 and can_run(run):
+        measured = _answering(run, network=OnnxNetwork(graphs["model"]))
+    readme = readme_of(run, config, card_of(measured), gap)
     return write_files(
         folder,
         {
@@ -51,22 +60,40 @@ def save_onnx(run: Run, folder: Path, card: Card) -> Path:
 
 
 def _compared(
-    network: nn.Module, graphs: Sequence[Graph], vocabulary: int, longest: int
+    network: nn.Module, graphs: Sequence[Graph], vocabulary: int, longest: int, int8: bool
 ) -> tuple[dict[str, bytes], float]:
     """Return graphs as bytes, and the largest difference of logits. Raises: different logits."""
     written = {graph.name: graph.to_bytes() for graph in graphs}
-    sessions = {name: Session(data) for name, data in written.items()}
-    gap = largest_gap(network, sessions, vocabulary, longest)
+
+    def gap_of(graphs: Mapping[str, bytes]) -> float:
+        sessions = {name: Session(data) for name, data in graphs.items()}
+        return largest_gap(network, sessions, vocabulary, longest)
+
+    gap = gap_of(written)
     if gap > TOLERANCE:
         raise RegardError(
             f"onnxruntime's logits differ by {gap:.1e} from those of the network; ONNX changes one "
             "of its scores or positions, so nothing was written"
         )
-    return written, gap
+    if not int8:
+        return written, gap
+    rounded = {name: in_int8(data) for name, data in written.items()}
+    if rounded == written:
+        raise RegardError("no layer multiplies each token by weights, so int8 would change nothing")
+    return rounded, gap_of(rounded)
 
 
-def through_onnx(run: Run) -> Run:
-    """Return a run whose predictions are computed by onnxruntime.
+class OnnxRun(Run):
+    """A run whose answers are computed by onnxruntime, those to its test split anew."""
+
+    @cached_property
+    def _tested(self) -> Any:
+        with self.computing():
+            return self.task.answer(self.model)
+
+
+def through_onnx(run: Run, *, int8: bool = False) -> Run:
+    """Return a run whose predictions are computed by onnxruntime, with ``int8`` by `in_int8`.
 
     Its graph is written once, into ``onnx/`` of the run's folder, and compared with the network as
     by `save_onnx`. For the arm ``sentence`` it is the encoder's; only predictions and evaluations
@@ -79,25 +106,30 @@ def through_onnx(run: Run) -> Run:
     run.must_be_complete()
     if not can_run(run):
         raise RegardError(
-            f"--onnx runs networks that label texts, not {run.config.model} on {run.config.task}; "
-            "leave it out"
+            f"--onnx and --int8 run networks that label texts, not {run.config.model} on "
+            f"{run.config.task}; leave them out"
         )
     encoder = run.baseline.encoder if run.config.entry.baseline else None
     weights = encoder.sha256 if encoder else run.folder.sha256(run.folder.weights)
-    place = run.folder.path / "onnx" / weights[:16]
+    place = run.folder.path / "onnx" / f"{weights[:16]}{'-int8' if int8 else ''}"
     if not place.exists():
         network = (encoder.body if encoder else run.network).cpu().float()
         words = encoder.body.embedding.num_embeddings if encoder else run.task.sizes["vocabulary"]
         longest = encoder.reading.length if encoder else run.task.room
-        graphs, _ = _compared(network, [plain_graph(network)], int(words), longest)
+        graphs, _ = _compared(network, [plain_graph(network)], int(words), longest, int8)
         atomic_io.write_folder(place, {f"{name}.onnx": data for name, data in graphs.items()})
     network = OnnxNetwork(atomic_io.read_folder(place)["model.onnx"])
-    if encoder:
-        encoder.body = network
-        vars(encoder)["fingerprint"] = f"{encoder.fingerprint} onnx"  # vectors kept apart
-        return run
-    answering = Run(run.folder.path, run.config)
-    vars(answering).update(task=run.task, network=network)
+    if not encoder:
+        return _answering(run, network=network)
+    encoder.body = network
+    vars(encoder)["fingerprint"] = f"{encoder.fingerprint} {place.name}"  # vectors kept apart
+    return _answering(run, baseline=run.baseline)
+
+
+def _answering(run: Run, **model: Any) -> OnnxRun:
+    """Return the run with another ``network`` or ``baseline``."""
+    answering = OnnxRun(run.folder.path, run.config)
+    vars(answering).update(task=run.task, **model)
     return answering
 
 

@@ -43,6 +43,7 @@ class Registry:
     keep: int = 4
     open: Open = opened
     onnx: bool = False
+    int8: bool = False
     _loaded: "OrderedDict[str, ServedModel]" = field(default_factory=OrderedDict)
     _answers_in_texts: dict[str, bool] = field(default_factory=dict)
     _tested: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -64,19 +65,19 @@ class Registry:
             if name not in self._loaded:
                 self._loaded[name] = model = self.open(name, self.runs[self.check(name)])
                 if self.onnx and isinstance(model, ServedRun) and can_run(model.run):
-                    model.answering = through_onnx(model.run)
+                    model.answering = through_onnx(model.run, int8=self.int8)
             self._loaded.move_to_end(name)
             while len(self._loaded) > self.keep:
                 self._loaded.popitem(last=False)
             return self._loaded[name]
 
-    def prepare_onnx(self) -> None:
+    def prepare_onnx(self, *, int8: bool = False) -> None:
         """Write the ONNX graph of each run that can use it, and answer by onnxruntime from now on.
 
         Other runs answer as before. Raises: as `regard.lab.runs.onnx_folder.through_onnx`.
         """
         runtime()
-        self.onnx = True
+        self.onnx, self.int8 = True, int8
         for name in self.runs:
             self.model(name)
 

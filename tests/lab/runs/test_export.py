@@ -200,7 +200,10 @@ def test_what_is_told(made, command, tmp_path):
             "is not a Transformer that writes one text for another; Marian's",
         ),
         ((tmp_path / "y", "--to", "ctranslate2"), "is not a Transformer that writes"),
-        ((tmp_path / "y", "--to", "huggingface", "--quantization", "int8"), "needs ctranslate2"),
+        (
+            (tmp_path / "y", "--to", "huggingface", "--quantization", "int8"),
+            "supports only float32",
+        ),
     ):
         status, out, err = call(*words)
         assert (status, out) == (2, "")

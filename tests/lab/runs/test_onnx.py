@@ -157,12 +157,43 @@ def must_agree(run: runs.Run, texts: list[str]) -> None:
             assert value == (pytest.approx(other[key], abs=1e-5) if numbers else other[key])
 
 
+def test_int8_rounds_products_and_says_what_it_costs(tmp_path: Path) -> None:
+    run = trained(tmp_path, "transformer")
+    folder = export(run, "onnx", tmp_path / "onnx", quantization="int8").folder
+    data = (folder / "model.onnx").read_bytes()
+    assert b"MatMulInteger" in data
+    texts = ["a good film", "not as bad as I had feared"]
+    pairs = list(zip(said(folder, f"predict({texts})"), run.predict(texts), strict=True))
+    assert all(there == pytest.approx(dict(here.probabilities), abs=0.02) for there, here in pairs)
+    assert any(there != pytest.approx(dict(here.probabilities), abs=1e-6) for there, here in pairs)
+
+    rounded = through_onnx(run, int8=True).evaluate()
+    exact = run.evaluate()
+    assert 0 < abs(rounded.answers - exact.answers).max() < 0.02
+    assert rounded.answers == pytest.approx(through_onnx(run, int8=True).evaluate().answers)
+    loss = rounded.json()["also"]["log loss"]
+    assert f"'log loss': {loss}" in (folder / "README.md").read_text("utf-8")
+    assert loss != exact.json()["also"]["log loss"]
+    assert abs(through_onnx(run).evaluate().answers - exact.answers).max() < 1e-6
+    assert len(list((run.folder.path / "onnx").iterdir())) == 2
+
+    registry = Registry({"mine": run.folder.path})
+    registry.prepare_onnx(int8=True)
+    model: Any = registry.model("mine")
+    for there, here in zip(model.answering.predict(texts), pairs, strict=True):
+        assert dict(there.probabilities) == pytest.approx(here[0], abs=1e-6)
+    with pytest.raises(RegardError, match="quantization=int4: onnx supports only float32 or int8"):
+        export(run, "onnx", tmp_path / "four", quantization="int4")
+    with pytest.raises(RegardError, match="no layer multiplies each token by weights"):
+        through_onnx(trained(tmp_path, "mean"), int8=True)
+
+
 def test_runs_that_write_are_refused(tmp_path: Path) -> None:
     run = trained(tmp_path, "bahdanau")
-    with pytest.raises(RegardError, match="--onnx runs networks that label texts, not bahdanau"):
+    with pytest.raises(RegardError, match="--int8 run networks that label texts, not bahdanau"):
         through_onnx(run)
     other = runs.start(tmp_path / "tfidf", "classification", "tfidf", ["examples=90"])
     for _ in other.train():
         pass
-    with pytest.raises(RegardError, match="not tfidf on classification; leave it out"):
+    with pytest.raises(RegardError, match="not tfidf on classification; leave them out"):
         through_onnx(other)
