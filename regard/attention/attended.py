@@ -100,6 +100,9 @@ class Attended:
             )
 
 
+WIDE = 4096  # numbers
+
+
 class Source(NamedTuple):
     """A tensor that the weights depend on, with its state when attention was computed.
 
@@ -146,7 +149,8 @@ def version_of(tensor: Tensor) -> int:
 def bits_of(tensor: Tensor) -> Tensor:
     """Return Σ (2 i + 1) bᵢ over a tensor's numbers read as integers bᵢ, modulo 2 to their bits.
 
-    Integers wrap around, so that the sum is exact in any order.
+    Integers wrap around, so that the sum is exact in any order. A large tensor is first replaced
+    by the sums of rows and columns of `WIDE` numbers.
 
     >>> x = torch.tensor([1.5, 1.5])
     >>> bool(bits_of(x) == bits_of(x + torch.tensor([0.25, -0.25])))
@@ -154,5 +158,9 @@ def bits_of(tensor: Tensor) -> Tensor:
     """
     whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}.get(tensor.element_size(), torch.uint8)
     bits = tensor.detach().contiguous().view(whole).flatten()
+    if len(bits) > 2 * WIDE:
+        table = bits[: len(bits) // WIDE * WIDE].view(-1, WIDE)
+        sums = table.sum(0, dtype=whole), table.sum(1, dtype=whole)
+        bits = torch.cat([*sums, bits[table.numel() :]])
     odd = torch.arange(1, 2 * len(bits), 2, device=bits.device).to(whole)
     return (bits * odd).sum(dtype=whole)  # a GPU has no dot product of integers

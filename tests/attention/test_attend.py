@@ -411,6 +411,16 @@ def test_weights_are_refused_after_a_step_of_a_fused_optimizer(kernel):
         _ = given.weights
 
 
+def test_a_checksum_finds_changes_of_a_large_parameter_that_cancel():
+    table = torch.randn(40_000)
+    before = attended_module.bits_of(table)
+    for first, second in ((5, 6), (5, 4101), (5, 4102), (39_998, 39_999)):  # of a row, a column
+        changed = table.clone()
+        changed[[first, second]] = changed[[second, first]]
+        assert not torch.equal(attended_module.bits_of(changed), before)
+    assert torch.equal(attended_module.bits_of(table.clone()), before)
+
+
 def test_inputs_that_need_gradients_cost_no_more_than_others(monkeypatch):
     """A checksum of queries, keys and values takes longer than attention among 128 words."""
     summed = []

@@ -165,6 +165,13 @@ def test_positions_may_differ_from_text_to_text(name):
                 key_positions=columns[i],
             ).output
             assert_close(whole[i], alone)
+    one_row = attend(
+        queries, keys, values, score, query_positions=rows[0], key_positions=columns
+    ).output
+    alone = attend(
+        queries[2], keys[2], values[2], score, query_positions=rows[0], key_positions=columns[2]
+    ).output
+    assert_close(one_row[2], alone)
     plain = make_score(name, "none", 3, 5, length=LENGTH).double()
     given = queries[:, 0], keys[:, 0], values[:, 0], plain
     whole = attend(*given, query_positions=rows, key_positions=columns).output

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.prepared import Positions, Prepared
+from regard.attention.prepared import Consecutive, Positions, Prepared
 from regard.attention.score import InnerProduct, Score
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
@@ -162,22 +162,33 @@ class RandomSynthesizer(Synthesizer):
             self.table = nn.Parameter(table)
 
     def prepare_queries(self, queries: Tensor, positions: Tensor) -> Tensor:
-        self.within(positions)
-        return queries[..., :0]
+        """Return the rows of the table, or nothing if each text has positions of its own."""
+        positions = self.within(positions)
+        if positions.ndim > 1:
+            return queries[..., :0]
+        return self.table.index_select(-2, positions).to(queries.dtype)
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         rows, columns = positions
         if rows.ndim == columns.ndim == 1:
-            scores = self.table.index_select(-2, rows).index_select(-1, columns)
+            if not isinstance(positions, Consecutive) or not on_cpu(columns) or not len(columns):
+                scores = queries.index_select(-1, columns)
+            elif len(columns) < queries.shape[-1]:
+                scores = queries.narrow(-1, int(columns[0]), len(columns))
+            else:
+                scores = queries
         else:
+            table = self.table
+            if rows.ndim == 1:
+                table, rows = queries, torch.arange(len(rows), device=rows.device)
             pairs = (rows[..., :, None], columns[..., None, :])
             if self.heads:
                 heads = torch.arange(self.heads, device=rows.device)[:, None, None]
-                scores = self.table[heads, *pairs]
+                scores = table[heads, *pairs]
             else:
-                scores = self.table[pairs]
+                scores = table[pairs]
         batch = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2], scores.shape[:-2])
         return scores.expand(*batch, queries.shape[-2], keys.shape[-2])
 
