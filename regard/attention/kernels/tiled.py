@@ -263,7 +263,9 @@ class Graph:
         if self.scores is None or not self.scores.requires_grad or not of:
             return
         upstream = upstream.to(self.scores.dtype)
-        if upstream.shape != self.scores.shape:
+        if upstream.numel() == self.scores.numel():
+            upstream = upstream.view(self.scores.shape)  # sum_to_size would copy it
+        else:
             upstream = upstream.sum_to_size(self.scores.shape)
         gradients = iter(torch.autograd.grad(self.scores, of, upstream, allow_unused=True))
         for side, (leaves, of_side) in enumerate(zip(self.leaves, totals, strict=True)):

@@ -17,7 +17,7 @@ from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
 
 #: Numbers of hidden units of `Fire` in memory at once: 2 MB of float32, and 256 MB on a GPU.
-HIDDEN, HIDDEN_ON_GPU = 2**19, 2**26
+HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
 
 
 class DistanceBias(Wrapper):
@@ -65,17 +65,44 @@ class Alibi(DistanceBias):
 def diagonals(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:
     """Return n rows of m = size − n + 1 columns with values[j − i + n − 1] at (i, j).
 
-    Copies of the values, one after another, read as rows that are one shorter.
-
     >>> diagonals(torch.tensor([-2, -1, 0, 1]), 3).tolist()
     [[0, 1], [-1, 0], [-2, -1]]
     """
     if n == 1:
         return values.unsqueeze(-2)
-    *batch, size = values.shape
-    copies = values.unsqueeze(-2).expand(*batch, n, size).reshape(*batch, n * size)
-    shorter: Tensor = copies[..., n - 1 : -1].unflatten(-1, (n, size - 1))
+    if not on_cpu(values):
+        return _shorter(values.unsqueeze(-2).expand(*values.shape[:-1], n, -1))
+    rows: Tensor = _Diagonals.apply(values, n)  # type: ignore[no-untyped-call]
+    return rows
+
+
+def _shorter(rows: Float[Tensor, "... n size"]) -> Float[Tensor, "... n m"]:
+    """Return the rows, one after another, read as rows that are one shorter from the n-th on."""
+    n, size = rows.shape[-2:]
+    shorter: Tensor = rows.flatten(-2)[..., n - 1 : -1].unflatten(-1, (n, size - 1))
     return shorter[..., : size - n + 1]
+
+
+class _Diagonals(torch.autograd.Function):
+    """`diagonals`, whose gradient is written once into rows and added up."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, n: int) -> Tensor:
+        ctx.n = n
+        return _shorter(values.unsqueeze(-2).expand(*values.shape[:-1], n, -1))
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
+        (slope,) = upstream
+        *batch, n, m = slope.shape
+        rows = slope.new_zeros(*batch, n, n + m - 1)
+        _shorter(rows).copy_(slope)
+        return rows.sum(-2), None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        assert tangents[0] is not None
+        return diagonals(tangents[0], ctx.n)
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
@@ -219,7 +246,7 @@ class _Hidden(torch.autograd.Function):
         flat, step = x.reshape(-1), step_of(x, len(first))
         output = x.new_empty(len(second), len(flat))
         for i in range(0, len(flat), step):
-            units = torch.addcmul(start[:, None], first, flat[i : i + step]).relu_()
+            units = torch.addmm(start[:, None], first, flat[None, i : i + step]).relu_()
             output[:, i : i + step] = torch.addmm(end[:, None], second, units)
         return output.view(len(second), *x.shape)
 
@@ -232,7 +259,7 @@ class _Hidden(torch.autograd.Function):
         of_second = torch.zeros_like(second)
         for i in range(0, len(flat), step):
             some, given = flat[i : i + step], slope[:, i : i + step]
-            units = torch.addcmul(start[:, None], first, some).relu_()
+            units = torch.addmm(start[:, None], first, some[None]).relu_()
             of_second.addmm_(given, units.mT)
             of_units = torch.ops.aten.threshold_backward(second.mT @ given, units, 0)
             of_first[:, 0] += of_units @ some
