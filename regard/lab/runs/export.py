@@ -46,7 +46,9 @@ def export(run: Run, to: str, folder: Path | str, *, quantization: str = "float3
     write = look_up(TARGETS, to, "target")
     numbers = {"ctranslate2": "", "onnx": "float32 or int8"}.get(to, "float32")
     if numbers and quantization not in numbers.split(" or "):
-        raise RegardError(f"quantization={quantization}: {to} supports only {numbers}")
+        raise RegardError(
+            f"quantization={quantization}: {to} supports only {numbers}; ctranslate2 supports more"
+        )
     if run.config.entry.baseline and (to, run.config.model) != (
         "sentence-transformers",
         "sentence",
