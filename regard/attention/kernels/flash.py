@@ -291,8 +291,9 @@ def explicit(
     flat = torch.bmm(g, v.mT, out=of_scores.view(len(q), *size[-2:])).sub_(mean).mul_(weights)
     of_queries = (flat @ k).mul_(scale).view_as(queries)
     # As (qᵀ s)ᵀ, a third faster than sᵀ q.
-    of_keys, of_values = ((x.mT @ y).mT.reshape(keys.shape) for x, y in ((q, flat), (g, weights)))
-    return of_queries, of_keys.mul_(scale), of_values, of_scores
+    of_keys = (q.mT @ flat).mT.mul_(scale).reshape(keys.shape)
+    of_values = (g.mT @ weights).mT.reshape(values.shape)
+    return of_queries, of_keys, of_values, of_scores
 
 
 def sides_in(strip: Strip, work: Work, *sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:

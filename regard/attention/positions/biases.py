@@ -16,7 +16,7 @@ from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distan
 from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
 
-#: Numbers of hidden units of `Fire` in memory at once: 2 MB of float32, and 256 MB on a GPU.
+#: Numbers of hidden units of `Fire` in memory at once: half a MB of float32, and 256 MB on a GPU.
 HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
 
 
@@ -71,9 +71,13 @@ def diagonals(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n
     if n == 1:
         return values.unsqueeze(-2)
     if not on_cpu(values):
-        return _shorter(values.unsqueeze(-2).expand(*values.shape[:-1], n, -1))
+        return _copies(values, n)
     rows: Tensor = _Diagonals.apply(values, n)  # type: ignore[no-untyped-call]
     return rows
+
+
+def _copies(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:
+    return _shorter(values.unsqueeze(-2).expand(*values.shape[:-1], n, -1))
 
 
 def _shorter(rows: Float[Tensor, "... n size"]) -> Float[Tensor, "... n m"]:
@@ -89,7 +93,7 @@ class _Diagonals(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, n: int) -> Tensor:
         ctx.n = n
-        return _shorter(values.unsqueeze(-2).expand(*values.shape[:-1], n, -1))
+        return _copies(values, n)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:

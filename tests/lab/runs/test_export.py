@@ -202,7 +202,7 @@ def test_what_is_told(made, command, tmp_path):
         ((tmp_path / "y", "--to", "ctranslate2"), "is not a Transformer that writes"),
         (
             (tmp_path / "y", "--to", "huggingface", "--quantization", "int8"),
-            "supports only float32",
+            "huggingface supports only float32; ctranslate2 supports more",
         ),
     ):
         status, out, err = call(*words)
