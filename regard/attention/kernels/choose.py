@@ -80,9 +80,9 @@ SHIPPED = Constants()
 SIZES = Sizes()
 #: Cost per pair of a normaliser that searches its rows, in numbers.
 SEARCH = 32
-#: Minimum rows of a strip of additive scores: each strip computes the exponentials of its keys,
-#: which dominate if there are few rows.
-ADDITIVE_ROWS = 32
+#: Minimum rows of a strip: what each strip computes from its keys and reads from tables dominates
+#: if there are few.
+ROWS = 64
 
 #: Normalisers with another term in the sum of softmax, that of their `sink_score`.
 SINKS = ("softmax-plus-one", "sink")
@@ -159,7 +159,7 @@ def plan(of: Properties) -> Plan:
     pairs, size = int(torch.Size(of.shape[:-2]).numel()) * n * m, of.dtype.itemsize / 1e6
     # A strip needs additional memory: for its graph, tables of a search, sums of a compiled kernel.
     share = 1 if additive else 2 if of.searches or not of.linear else 1
-    sizes = Sizes(known.strip_numbers // share, least=ADDITIVE_ROWS if additive else 1)
+    sizes = Sizes(known.strip_numbers // share, least=ROWS)
     each = of.hidden if additive else of.numbers_per_pair
     work = pairs * max(each, SEARCH if of.searches else 1)
     worthwhile = additive or of.searches or of.numbers_per_pair > 1
