@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 
 from regard.attention.call import Call
 from regard.attention.kernels.choose import SINKS, Plan
+from regard.attention.kernels.distances import weigh
 from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
 from regard.attention.kernels.native import flushing
 from regard.attention.kernels.strips import Strip, add, pick
@@ -283,12 +284,11 @@ def explicit(
     """
     size = torch.Size([*queries.shape[:-1], keys.shape[-2]])
     scores, of_scores = (space.room(place, size, queries) for place in (0, 1))
-    torch.sub(table, logs.unsqueeze(-1), out=scores)
-    g, q, k, v, mean = (
-        x.reshape(-1, *x.shape[-2:]) for x in (upstream, queries, keys, values, mean)
-    )
-    weights = scores.view(len(q), *size[-2:]).baddbmm_(q, k.mT, alpha=scale).exp_()
-    flat = torch.bmm(g, v.mT, out=of_scores.view(len(q), *size[-2:])).sub_(mean).mul_(weights)
+    g, q, k, v = (x.reshape(-1, *x.shape[-2:]) for x in (upstream, queries, keys, values))
+    weights, flat = (x.view(len(q), *size[-2:]) for x in (scores, of_scores))
+    torch.bmm(q * scale, k.mT, out=weights)
+    torch.bmm(g, v.mT, out=flat)
+    weigh(table, logs, mean, scores, of_scores)
     of_queries = (flat @ k).mul_(scale).view_as(queries)
     # As (qᵀ s)ᵀ, a third faster than sᵀ q.
     of_keys = (q.mT @ flat).mT.mul_(scale).reshape(keys.shape)

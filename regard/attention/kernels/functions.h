@@ -4,6 +4,12 @@
 #include <cmath>
 #include <cstring>
 
+// f(0) … f(count − 1), in all threads.
+template <class F> static void each(long count, F f) {
+#pragma omp parallel for schedule(static)
+    for (long i = 0; i < count; i++) f(i);
+}
+
 // Polynomials that a compiler makes vectors of; the C library's functions for double.
 static inline float exp_of(float x) {
     x = std::min(std::max(x, -87.0f), 88.0f);

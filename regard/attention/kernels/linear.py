@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels import choose
-from regard.attention.kernels.native import call, in_cpp, library
+from regard.attention.kernels.native import call, library_for
 from regard.attention.tracing import refuse_second_derivative
 
 CHUNK = 64  # rows whose products are computed as one matrix
@@ -92,7 +91,7 @@ def by_chunks(
         return inputs.queries @ state, state
     per_column = decay is not None and decay.shape[-1] > 1
     every = inputs.keys.shape[-2] // inputs.queries.shape[-2]
-    large = per_column and (every > 1 or library_for(inputs, CHUNK) is None)
+    large = per_column and (every > 1 or decays_for(inputs, CHUNK) is None)
     chunk = chunk or (CHUNK_PER_COLUMN if large else CHUNK)
     chunk = max(every, chunk - chunk % every)
     rows = chunk * max(1, SEGMENT // chunk)
@@ -124,7 +123,7 @@ def _segment(inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor]
     later = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
     after = slice(every - 1, None, every)  # the row that a query follows
     inside, kept, fading = q, k, None
-    compiled = library_for(inputs, chunk)
+    compiled = decays_for(inputs, chunk)
     direct = compiled if per_column and every == 1 else None
     if log_decay is not None and direct is not None:
         arguments = log_decay, direct
@@ -190,14 +189,11 @@ def _states(
     return v, before.view(*batch, *before.shape[-3:]), after
 
 
-def library_for(inputs: Inputs, chunk: int) -> CDLL | None:
+def decays_for(inputs: Inputs, chunk: int) -> CDLL | None:
     """Return the library of `_Decayed` and `_Inverse` if it serves these inputs, else None."""
     keys = inputs.keys
     same = all(x is None or x.dtype == keys.dtype for x in inputs)
-    if choose.asked() == "exact" or not (same and in_cpp(keys)):
-        return None
-    enough = keys.numel() * chunk >= choose.constants().native_hidden  # a file: not in a graph
-    return library("decays") if enough else None
+    return library_for("decays", keys, keys.numel() * chunk) if same else None
 
 
 class _Inverse(torch.autograd.Function):

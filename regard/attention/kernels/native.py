@@ -123,6 +123,14 @@ def in_cpp(x: Tensor) -> bool:
     return on_cpu(x) and x.dtype in (torch.float32, torch.float64)
 
 
+def library_for(name: str, x: Tensor, numbers: int) -> ctypes.CDLL | None:
+    """Return the library where it computes with tensors like x and so many numbers pay, or None."""
+    if choose.asked() == "exact" or not in_cpp(x):
+        return None
+    enough = 0 < choose.constants().native_hidden <= numbers  # a file: not in a graph
+    return library(name) if enough else None
+
+
 def of_rows(x: Tensor) -> ctypes.CDLL | None:
     """Return the library of ``rows.cpp`` where it computes rows like x, else None."""
     return library("rows") if wanted() and in_cpp(x) else None

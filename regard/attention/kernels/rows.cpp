@@ -11,11 +11,6 @@ template <class T> static inline T power(T x, T p) {
     return x <= tiny ? T(0) : exp_of(p * log_of(std::max(x, tiny))) + (x - x);  // NaN stays
 }
 
-template <class F> static void each(long rows, F f) {
-#pragma omp parallel for schedule(static)
-    for (long r = 0; r < rows; r++) f(r);
-}
-
 constexpr long GROUP = 8;  // numbers of which one is the maximum
 
 #define SUM _Pragma("omp simd reduction(+ : one, two)")

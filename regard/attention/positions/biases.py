@@ -1,7 +1,7 @@
 """Functions of the distance that are added to a score: ALiBi, T5, Kerple, FIRE, signed ALiBi."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -10,14 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from regard.attention.acceleration import Acceleration
+from regard.attention.kernels.distances import diagonals, hidden
 from regard.attention.prepared import Consecutive, Positions, Prepared, as_tuple, like, repeat_kv
 from regard.attention.score import Score
 from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distance
 from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
-
-#: Numbers of hidden units of `Fire` in memory at once: half a MB of float32, and 256 MB on a GPU.
-HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
 
 
 class DistanceBias(Wrapper):
@@ -31,15 +29,20 @@ class DistanceBias(Wrapper):
         raise NotImplementedError(f"{type(self).__name__} has no of_distance(apart, queries)")
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        (rows, columns), first = positions, as_tuple(queries)[0]
-        known = isinstance(positions, Consecutive)
-        if not (known or (in_steps(rows) and in_steps(columns))):
-            return self.of_distance(distance(positions), first)
-        # One number per diagonal, in the gradient too.
-        n, m = len(rows), len(columns)
-        apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
-        values = self.of_distance(apart[None], first)[..., 0, :]
-        return diagonals(values, n)
+        first = as_tuple(queries)[0]
+        return of_distances(lambda apart: self.of_distance(apart, first), positions)
+
+
+def of_distances(
+    function: Callable[[Int[Tensor, "... n m"]], Tensor], positions: Positions
+) -> Float[Tensor, "... n m"]:
+    """Return a function of j − i; once per diagonal, in the gradient too, if both are in steps."""
+    rows, columns = positions
+    if not (isinstance(positions, Consecutive) or (in_steps(rows) and in_steps(columns))):
+        return function(distance(positions))
+    n, m = len(rows), len(columns)
+    apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
+    return diagonals(function(apart[None])[..., 0, :], n)
 
 
 class Alibi(DistanceBias):
@@ -60,53 +63,6 @@ class Alibi(DistanceBias):
 
     def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
         return -like(self.slopes, queries) * apart.abs()
-
-
-def diagonals(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:
-    """Return n rows of m = size − n + 1 columns with values[j − i + n − 1] at (i, j).
-
-    >>> diagonals(torch.tensor([-2, -1, 0, 1]), 3).tolist()
-    [[0, 1], [-1, 0], [-2, -1]]
-    """
-    if n == 1:
-        return values.unsqueeze(-2)
-    if not on_cpu(values):
-        return _copies(values, n)
-    rows: Tensor = _Diagonals.apply(values, n)  # type: ignore[no-untyped-call]
-    return rows
-
-
-def _copies(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:
-    return _shorter(values.unsqueeze(-2).expand(*values.shape[:-1], n, -1))
-
-
-def _shorter(rows: Float[Tensor, "... n size"]) -> Float[Tensor, "... n m"]:
-    """Return the rows, one after another, read as rows that are one shorter from the n-th on."""
-    n, size = rows.shape[-2:]
-    shorter: Tensor = rows.flatten(-2)[..., n - 1 : -1].unflatten(-1, (n, size - 1))
-    return shorter[..., : size - n + 1]
-
-
-class _Diagonals(torch.autograd.Function):
-    """`diagonals`, whose gradient is written once into rows and added up."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, n: int) -> Tensor:
-        ctx.n = n
-        return _copies(values, n)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
-        (slope,) = upstream
-        *batch, n, m = slope.shape
-        rows = slope.new_zeros(*batch, n, n + m - 1)
-        _shorter(rows).copy_(slope)
-        return rows.sum(-2), None
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-        assert tangents[0] is not None
-        return diagonals(tangents[0], ctx.n)
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
@@ -231,47 +187,6 @@ class FireAcceleration(WrapperAcceleration):
         return numbers if self.linear else max(numbers, score.hidden)
 
 
-def step_of(x: Tensor, hidden: int) -> int:
-    """Return of how many numbers the hidden units are in memory at once."""
-    return max(1, (HIDDEN if x.device.type == "cpu" else HIDDEN_ON_GPU) // hidden)
-
-
-class _Hidden(torch.autograd.Function):
-    """f(x) = w₂ relu(w₁ x + b₁) + b₂ of numbers x, as (outputs, *x.shape), a few x at a time.
-
-    Hidden units are computed again in the backward pass, so that few are in memory.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, first: Tensor, start: Tensor, second: Tensor, end: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(x, first, start, second)
-        flat, step = x.reshape(-1), step_of(x, len(first))
-        output = x.new_empty(len(second), len(flat))
-        for i in range(0, len(flat), step):
-            units = torch.addmm(start[:, None], first, flat[None, i : i + step]).relu_()
-            output[:, i : i + step] = torch.addmm(end[:, None], second, units)
-        return output.view(len(second), *x.shape)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, ...]:
-        x, first, start, second = ctx.saved_tensors
-        flat, step = x.reshape(-1), step_of(x, len(first))
-        slope, of_x = upstream[0].reshape(len(second), -1), torch.empty_like(flat)
-        of_first, of_start = torch.zeros_like(first), torch.zeros_like(start)
-        of_second = torch.zeros_like(second)
-        for i in range(0, len(flat), step):
-            some, given = flat[i : i + step], slope[:, i : i + step]
-            units = torch.addmm(start[:, None], first, some[None]).relu_()
-            of_second.addmm_(given, units.mT)
-            of_units = torch.ops.aten.threshold_backward(second.mT @ given, units, 0)
-            of_first[:, 0] += of_units @ some
-            of_start += of_units.sum(1)
-            of_x[i : i + step] = first[:, 0] @ of_units
-        return of_x.view(x.shape), of_first, of_start, of_second, slope.sum(1)
-
-
 class Fire(Wrapper):
     """score(q, k) + f(ψ(|i − j|) / ψ(max(i, L))), ψ(x) = ln(1 + c x). Li et al. 2024.
 
@@ -304,14 +219,13 @@ class Fire(Wrapper):
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         c, dtype = softplus(self.c), as_tuple(queries)[0].dtype
-        logarithm = torch.log1p(c * distance(positions).abs())
+        logarithm = of_distances(lambda apart: torch.log1p(c * apart.abs()), positions)
         longest = positions[0].to(c.dtype).maximum(self.threshold.abs())[..., None]
         share = logarithm / torch.log1p(c * longest)
         if readable(share) and self.acceleration.linear and share.dtype == self.c.dtype:
-            hidden, last = self.function[0], self.function[2]
-            weights = hidden.weight, hidden.bias, last.weight, last.bias
-            values: Tensor = _Hidden.apply(share, *weights)  # type: ignore[no-untyped-call]
-            values = values.movedim(0, -1)
+            one, last = self.function[0], self.function[2]
+            weights: tuple[Any, ...] = one.weight, one.bias, last.weight, last.bias
+            values = hidden(share, *weights).movedim(0, -1)
         else:
             values = self.function(share[..., None])
         if not self.heads:

@@ -1,0 +1,145 @@
+// Functions of the distance that are added to scores, and their gradients.
+#include "functions.h"
+
+constexpr long PART = 256, CHUNK = 1 << 14;  // numbers in the first cache, and in a partial sum
+constexpr long GROUP = 16;                   // neighbouring numbers, most of which are in one piece
+
+// How many of the increasing bounds are below each of some numbers.
+template <class T>
+static void pieces_of(const T* x, const T* bounds, int* piece, long size, long count) {
+    std::fill_n(piece, size, 0);
+    for (long b = 0; b < count; b++) {
+        const T bound = bounds[b];
+        for (long i = 0; i < size; i++) piece[i] += x[i] > bound;
+    }
+}
+
+static inline bool all_equal(const int* piece, long size) {
+    int different = 0;
+    for (long i = 1; i < size; i++) different |= piece[i] ^ piece[0];
+    return !different;
+}
+
+// y = slope x + offset of the piece of each x, a row for each output.
+template <class T>
+static void pieces(const T* x, const T* bounds, const T* slopes, const T* offsets, T* y,
+                   long numbers, long count, long outputs) {
+    each((numbers + PART - 1) / PART, [=](long part) {
+        const long begin = part * PART, end = std::min(begin + PART, numbers);
+        int piece[PART];
+        pieces_of(x + begin, bounds, piece, end - begin, count);
+        for (long i = begin; i < end; i += GROUP) {
+            const long size = std::min(GROUP, end - i);
+            const int* p = piece + i - begin;
+            const bool equal = all_equal(p, size);
+            for (long o = 0; o < outputs; o++) {
+                const T *slope = slopes + o * (count + 1), *offset = offsets + o * (count + 1);
+                T* to = y + o * numbers + i;
+                if (equal) {
+                    const T by = slope[*p], more = offset[*p];
+                    for (long j = 0; j < size; j++) to[j] = by * x[i + j] + more;
+                } else {
+                    for (long j = 0; j < size; j++) to[j] = slope[p[j]] * x[i + j] + offset[p[j]];
+                }
+            }
+        }
+    });
+}
+
+// The gradients of x and, for each chunk of numbers, of slopes and offsets.
+template <class T>
+static void unpieces(const T* x, const T* upstream, const T* bounds, const T* slopes, T* of_x,
+                     T* of_slopes, T* of_offsets, long numbers, long count, long outputs) {
+    const long table = outputs * (count + 1);
+    each((numbers + CHUNK - 1) / CHUNK, [=](long chunk) {
+        T *tilt = of_slopes + chunk * table, *lift = of_offsets + chunk * table;
+        std::fill_n(tilt, table, T(0));
+        std::fill_n(lift, table, T(0));
+        const long stop = std::min((chunk + 1) * CHUNK, numbers);
+        int piece[PART];
+        for (long begin = chunk * CHUNK; begin < stop; begin += PART) {
+            const long end = std::min(begin + PART, stop);
+            pieces_of(x + begin, bounds, piece, end - begin, count);
+            std::fill_n(of_x + begin, end - begin, T(0));
+            for (long i = begin; i < end; i += GROUP) {
+                const long size = std::min(GROUP, end - i);
+                const int* p = piece + i - begin;
+                const bool equal = all_equal(p, size);
+                for (long o = 0; o < outputs; o++) {
+                    const long row = o * (count + 1);
+                    const T *g = upstream + o * numbers + i, *slope = slopes + row;
+                    if (equal) {
+                        const T by = slope[*p];
+                        T one = 0, two = 0;
+#pragma omp simd reduction(+ : one, two)
+                        for (long j = 0; j < size; j++) {
+                            of_x[i + j] += by * g[j];
+                            one += g[j] * x[i + j];
+                            two += g[j];
+                        }
+                        tilt[row + *p] += one;
+                        lift[row + *p] += two;
+                    } else {
+                        for (long j = 0; j < size; j++) {
+                            of_x[i + j] += slope[p[j]] * g[j];
+                            tilt[row + p[j]] += g[j] * x[i + j];
+                            lift[row + p[j]] += g[j];
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+// The sum of each diagonal of matrices: sums[j − i + rows − 1] += x[i, j].
+template <class T>
+static void along(const T* x, T* sums, long matrices, long rows, long columns) {
+    each(matrices, [=](long matrix) {
+        T* sum = sums + matrix * (rows + columns - 1);
+        std::fill_n(sum, rows + columns - 1, T(0));
+        for (long i = 0; i < rows; i++) {
+            const T* row = x + (matrix * rows + i) * columns;
+            for (long j = 0; j < columns; j++) sum[rows - 1 - i + j] += row[j];
+        }
+    });
+}
+
+// In place, weights exp(s + t − L) of products s, and the gradients (g − mean) weight of scores.
+template <class T>
+static void weigh(const T* table, const T* logs, const T* mean, T* s, T* g, long texts, long heads,
+                  long rows, long columns, long by_text, long by_head, long by_row) {
+    each(texts * heads * rows, [=](long r) {
+        const long slice = r / rows;
+        const T* t = table + slice / heads * by_text + slice % heads * by_head + r % rows * by_row;
+        const T log = logs[r], middle = mean[r];
+        T *weight = s + r * columns, *of = g + r * columns;
+        for (long j = 0; j < columns; j++) {
+            const T x = weight[j] + t[j] - log, w = x < T(-87) ? T(0) : exp_of(x);
+            weight[j] = w;
+            of[j] = (of[j] - middle) * w;
+        }
+    });
+}
+
+#define BOTH(T)                                                                                   \
+    void pieces_##T(const T* x, const T* bounds, const T* slopes, const T* offsets, T* y,         \
+                    long numbers, long count, long outputs) {                                     \
+        pieces<T>(x, bounds, slopes, offsets, y, numbers, count, outputs);                        \
+    }                                                                                             \
+    void unpieces_##T(const T* x, const T* g, const T* bounds, const T* slopes, T* of_x,          \
+                      T* of_slopes, T* of_offsets, long numbers, long count, long outputs) {      \
+        unpieces<T>(x, g, bounds, slopes, of_x, of_slopes, of_offsets, numbers, count, outputs);  \
+    }                                                                                             \
+    void along_##T(const T* x, T* sums, long matrices, long rows, long columns) {                 \
+        along<T>(x, sums, matrices, rows, columns);                                               \
+    }                                                                                             \
+    void weigh_##T(const T* table, const T* logs, const T* mean, T* s, T* g, long texts,          \
+                   long heads, long rows, long columns, long by_text, long by_head,               \
+                   long by_row) {                                                                 \
+        weigh<T>(table, logs, mean, s, g, texts, heads, rows, columns, by_text, by_head, by_row); \
+    }
+extern "C" {
+BOTH(float)
+BOTH(double)
+}
