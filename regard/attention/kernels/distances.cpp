@@ -105,6 +105,77 @@ static void along(const T* x, T* sums, long matrices, long rows, long columns) {
     });
 }
 
+// The columns of row i between the first and after the last with |j − i + first| ≤ reach.
+struct Band {
+    long left, right, shift;  // place = j + shift
+    Band(long i, long columns, long reach, long first)
+        : left(std::min(std::max(i - first - reach, 0L), columns)),
+          right(std::min(std::max(i - first + reach + 1, left), columns)),
+          shift(first + reach - i) {}
+};
+
+// y[i, j] = x[i, place] or, with a row of x for each place, x[place, j].
+template <class T>
+static void clipped(const T* x, T* y, long slices, long rows, long columns, long reach, long first,
+                    long of_keys) {
+    const long last = 2 * reach;
+    each(slices * rows, [=](long r) {
+        const Band band(r % rows, columns, reach, first);
+        T* to = y + r * columns;
+        if (of_keys) {
+            const T* table = x + r / rows * (last + 1) * columns;
+            std::copy_n(table, band.left, to);
+            for (long j = band.left; j < band.right; j++)
+                to[j] = table[(j + band.shift) * columns + j];
+            std::copy(table + last * columns + band.right, table + (last + 1) * columns,
+                      to + band.right);
+        } else {
+            const T* row = x + r * (last + 1);
+            std::fill(to, to + band.left, row[0]);
+            std::copy_n(row + band.left + band.shift, band.right - band.left, to + band.left);
+            std::fill(to + band.right, to + columns, row[last]);
+        }
+    });
+}
+
+template <class T> static T sum(const T* x, const T* end) {
+    T total = 0;
+    const long count = end - x;
+#pragma omp simd reduction(+ : total)
+    for (long i = 0; i < count; i++) total += x[i];
+    return total;
+}
+
+template <class T>
+static void unclipped(const T* upstream, T* of_x, long slices, long rows, long columns, long reach,
+                      long first, long of_keys) {
+    const long last = 2 * reach;
+    if (!of_keys)
+        each(slices * rows, [=](long r) {
+            const Band band(r % rows, columns, reach, first);
+            const T* g = upstream + r * columns;
+            T* row = of_x + r * (last + 1);
+            std::fill_n(row, last + 1, T(0));
+            std::copy(g + band.left, g + band.right, row + band.left + band.shift);
+            row[0] += sum(g, g + band.left);
+            row[last] += sum(g + band.right, g + columns);
+        });
+    else
+        each(slices, [=](long slice) {
+            T* table = of_x + slice * (last + 1) * columns;
+            std::fill_n(table, (last + 1) * columns, T(0));
+            for (long i = 0; i < rows; i++) {
+                const Band band(i, columns, reach, first);
+                const T* g = upstream + (slice * rows + i) * columns;
+                T* high = table + last * columns;
+                for (long j = 0; j < band.left; j++) table[j] += g[j];
+                for (long j = band.left; j < band.right; j++)
+                    table[(j + band.shift) * columns + j] += g[j];
+                for (long j = band.right; j < columns; j++) high[j] += g[j];
+            }
+        });
+}
+
 // In place, weights exp(s + t − L) of products s, and the gradients (g − mean) weight of scores.
 template <class T>
 static void weigh(const T* table, const T* logs, const T* mean, T* s, T* g, long texts, long heads,
@@ -133,6 +204,14 @@ static void weigh(const T* table, const T* logs, const T* mean, T* s, T* g, long
     }                                                                                             \
     void along_##T(const T* x, T* sums, long matrices, long rows, long columns) {                 \
         along<T>(x, sums, matrices, rows, columns);                                               \
+    }                                                                                             \
+    void clipped_##T(const T* x, T* y, long slices, long rows, long columns, long reach,          \
+                     long first, long of_keys) {                                                  \
+        clipped<T>(x, y, slices, rows, columns, reach, first, of_keys);                           \
+    }                                                                                             \
+    void unclipped_##T(const T* g, T* of_x, long slices, long rows, long columns, long reach,     \
+                       long first, long of_keys) {                                                \
+        unclipped<T>(g, of_x, slices, rows, columns, reach, first, of_keys);                      \
     }                                                                                             \
     void weigh_##T(const T* table, const T* logs, const T* mean, T* s, T* g, long texts,          \
                    long heads, long rows, long columns, long by_text, long by_head,               \

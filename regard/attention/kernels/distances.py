@@ -4,11 +4,12 @@ from ctypes import CDLL
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.kernels.native import call, library_for
-from regard.attention.tracing import on_cpu, refuse_second_derivative
+from regard.attention.prepared import Consecutive, Positions
+from regard.attention.tracing import on_cpu, refuse_second_derivative, transformed
 
 #: Numbers of hidden units in memory at once, without C++: half a MB of float32; 256 MB on a GPU.
 HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
@@ -16,6 +17,15 @@ HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
 CHUNK = 2**14
 #: Passes over memory that one in C++ replaces, which is their work per number.
 PASSES = 8
+
+
+def in_steps(positions: Positions) -> bool:
+    """Return whether both sides are known, without waiting for a GPU, to be consecutive."""
+    if isinstance(positions, Consecutive):
+        return True
+    return all(
+        x.ndim == 1 and on_cpu(x) and len(x) > 0 and bool((x.diff() == 1).all()) for x in positions
+    )
 
 
 def diagonals(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:
@@ -79,6 +89,62 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Tensor:
         return diagonals(upstream[0], ctx.n)
+
+
+def clipped(
+    products: Float[Tensor, "... rows places"], positions: Positions, side: int
+) -> Float[Tensor, "... n m"]:
+    """Return the product of each pair's distance j − i, clipped to ± places // 2.
+
+    ``products`` has a row for each query (side −2) or each key (side −1), with the product of every
+    distance.
+
+    >>> products = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> clipped(products, (torch.arange(2), torch.arange(3)), -2).tolist()
+    [[2.0, 3.0, 3.0], [4.0, 5.0, 6.0]]
+    """
+    rows, columns = positions
+    if on_cpu(products) and in_steps(positions) and transformed(products) is None:
+        numbers = products.shape[:-2].numel() * len(rows) * len(columns)
+        if (of := library_for("distances", products, numbers * PASSES)) is not None:
+            how = len(rows), len(columns), int(columns[0] - rows[0]), side == -1, of
+            y: Tensor = _Clipped.apply(products, *how)  # type: ignore[no-untyped-call]
+            return y
+    return picked(products, columns[..., None, :] - rows[..., :, None], side)
+
+
+def picked(
+    products: Float[Tensor, "... rows places"], apart: Int[Tensor, "... n m"], side: int
+) -> Float[Tensor, "... n m"]:
+    """Return `clipped` for any distances of the pairs."""
+    table, farthest = products if side == -2 else products.mT, products.shape[-1] // 2
+    place = apart.clamp(-farthest, farthest) + farthest
+    batch = torch.broadcast_shapes(table.shape[:-2], place.shape[:-2])
+    axis = -1 if side == -2 else -2
+    return table.expand(*batch, -1, -1).gather(axis, place.expand(*batch, -1, -1))
+
+
+class _Clipped(torch.autograd.Function):
+    """`clipped` in C++ for positions in steps, from the distance ``first`` at (0, 0)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, products: Tensor, n: int, m: int, first: int, of_keys: bool, of: CDLL
+    ) -> Tensor:
+        batch, places = products.shape[:-2], products.shape[-1]
+        x = (products.mT if of_keys else products).contiguous()
+        y = x.new_empty(*batch, n, m)
+        ctx.of, ctx.shape, ctx.of_keys = of, x.shape, of_keys
+        ctx.sizes = batch.numel(), n, m, places // 2, first, of_keys
+        call("clipped", of, x, y, *ctx.sizes)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative("a table of distances in C++")
+        of_x = upstream[0].new_empty(ctx.shape)
+        call("unclipped", ctx.of, upstream[0].contiguous(), of_x, *ctx.sizes)
+        return of_x.mT if ctx.of_keys else of_x, *5 * [None]
 
 
 def hidden(

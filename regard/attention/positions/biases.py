@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from regard.attention.acceleration import Acceleration
-from regard.attention.kernels.distances import diagonals, hidden
-from regard.attention.prepared import Consecutive, Positions, Prepared, as_tuple, like, repeat_kv
+from regard.attention.kernels.distances import diagonals, hidden, in_steps
+from regard.attention.prepared import Positions, Prepared, as_tuple, like, repeat_kv
 from regard.attention.score import Score
 from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distance
-from regard.attention.tracing import on_cpu, readable
+from regard.attention.tracing import readable
 from regard.core.errors import RegardError
 
 
@@ -38,7 +38,7 @@ def of_distances(
 ) -> Float[Tensor, "... n m"]:
     """Return a function of j − i; once per diagonal, in the gradient too, if both are in steps."""
     rows, columns = positions
-    if not (isinstance(positions, Consecutive) or (in_steps(rows) and in_steps(columns))):
+    if not in_steps(positions):
         return function(distance(positions))
     n, m = len(rows), len(columns)
     apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
@@ -114,13 +114,6 @@ class RelativeBias(DistanceBias):
     def buckets_of(self, apart: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
         """Return the bucket of each distance."""
         return t5_bucket(apart, self.buckets, self.farthest, self.bidirectional)
-
-
-def in_steps(positions: Int[Tensor, "... n"]) -> bool:
-    """Return whether these are known, without waiting for a GPU, to be consecutive positions."""
-    if positions.ndim != 1 or not on_cpu(positions):
-        return False
-    return len(positions) > 0 and bool((positions.diff() == 1).all())
 
 
 def t5_bucket(

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration
+from regard.attention.kernels.distances import clipped
 from regard.attention.prepared import Positions, Prepared, alone, as_tuple, repeat_kv
 from regard.attention.score import Score
-from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distance
+from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration
 from regard.core.errors import RegardError
 
 #: Divides the sum of three terms by √3: with scaled-dot, all of it by √(3 · width).
@@ -95,17 +95,10 @@ class Disentangled(Wrapper):
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
-        place = distance(positions).clamp(-self.farthest, self.farthest) + self.farthest
-        return _gathered(queries, -1, place) + _gathered(keys.mT, -2, place)
+        return clipped(queries, positions, -2) + clipped(keys, positions, -1)
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         return SHARE * super().compare(queries, keys, positions)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, farthest={self.farthest}"
-
-
-def _gathered(products: Tensor, axis: int, place: Int[Tensor, "... queries keys"]) -> Tensor:
-    """Return the product of each pair, from those of all distances along an axis."""
-    batch = torch.broadcast_shapes(products.shape[:-2], place.shape[:-2])
-    return products.expand(*batch, -1, -1).gather(axis, place.expand(*batch, -1, -1))

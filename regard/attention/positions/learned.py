@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.kernels.distances import clipped
 from regard.attention.prepared import Positions, Prepared
-from regard.attention.scores.wrapper import DistanceKeys, distance
+from regard.attention.scores.wrapper import DistanceKeys
 from regard.attention.tracing import readable
 from regard.core.errors import RegardError
 
@@ -61,4 +62,4 @@ class RelativeKeys(DistanceKeys):
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
-        return self.by_distance(queries, distance(positions))
+        return clipped(queries, positions, -2)

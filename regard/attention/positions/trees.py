@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.carried import Carried
+from regard.attention.kernels.distances import picked
 from regard.attention.positions.sines import sinusoidal
 from regard.attention.prepared import Positions, Prepared, alone, as_tuple, per_positions
 from regard.attention.scores.wrapper import DistanceKeys, distance
@@ -195,7 +196,7 @@ class TreeKeys(DistanceKeys):
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         assert isinstance(keys, Tensor)
         products, tree = queries
-        return self.by_distance(products, way(tree, keys, distance(positions)))
+        return picked(products, way(tree, keys, distance(positions)), -2)
 
 
 def way(

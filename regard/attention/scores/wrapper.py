@@ -147,17 +147,6 @@ class DistanceKeys(Wrapper):
         products, *rest = queries
         return products, alone(rest)
 
-    def by_distance(self, products: Tensor, apart: Int[Tensor, "... queries keys"]) -> Tensor:
-        """Gather each pair's product from those of its query."""
-        place, batch = (
-            apart.clamp(-self.farthest, self.farthest) + self.farthest,
-            products.shape[:-2],
-        )
-        if place.ndim > 2:  # each text has its own distances
-            batch = torch.broadcast_shapes(batch, place.shape[:-2])
-            products = products.expand(*batch, -1, -1)
-        return products.gather(-1, place.expand(*batch, -1, -1))
-
 
 def plus(one: Tensor, two: Tensor | None) -> Tensor:
     """Return one + two, or one if two is None."""

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from regard.attention import attend, causal, make_score, use
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.kernels.compiled import can_compile
-from regard.attention.kernels.distances import CHUNK, diagonals, hidden, weigh
+from regard.attention.kernels.distances import CHUNK, clipped, diagonals, hidden, picked, weigh
 from regard.core.errors import RegardError
 
 pytestmark = pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
@@ -83,6 +83,32 @@ def test_sums_of_diagonals_have_a_second_derivative():
 
 
 @DTYPES
+@pytest.mark.parametrize("side", [-2, -1])
+@pytest.mark.parametrize(("n", "m", "first"), [(1, 1, 0), (9, 7, -3), (7, 30, 4), (5, 6, 90),
+                                               (5, 6, -90)])  # fmt: skip
+def test_products_of_clipped_distances(dtype, side, n, m, first):
+    positions = torch.arange(n) + 100, torch.arange(m) + 100 + first
+    products = torch.randn(2, 3, n if side == -2 else m, 9, dtype=dtype, requires_grad=True)
+    apart = positions[1] - positions[0][:, None]
+    expected = picked(products, apart, side)
+    with using(ALWAYS):
+        found = clipped(products, positions, side)
+    assert found.grad_fn.name() != expected.grad_fn.name()
+    assert found.equal(expected)
+    upstream = torch.randn_like(found)
+    ours, theirs = (torch.autograd.grad(x, products, upstream)[0] for x in (found, expected))
+    assert_close(ours, theirs)
+
+
+def test_positions_that_are_not_in_steps_are_looked_up():
+    products, apart = torch.randn(4, 5), torch.tensor([[0, 2], [-1, 1], [-2, 0], [-9, -7]])
+    positions = torch.tensor([0, 1, 2, 9]), torch.tensor([0, 2])
+    with using(ALWAYS):
+        found = clipped(products, positions, -2)
+    assert found.equal(products.gather(-1, apart.clamp(-2, 2) + 2))
+
+
+@DTYPES
 @pytest.mark.parametrize("table", [(3, 5, 9), (2, 1, 5, 9), (1, 9)], ids=str)
 def test_weights_and_gradients_of_scores(dtype, table):
     products, slopes = torch.randn(2, 2, 3, 5, 9, dtype=dtype)
@@ -103,7 +129,7 @@ def test_weights_and_gradients_of_scores(dtype, table):
     assert (found[0][0][..., 4] == 0).all()
 
 
-@pytest.mark.parametrize("position", ["fire", "t5-bias", "kerple"])
+@pytest.mark.parametrize("position", ["fire", "t5-bias", "kerple", "relative-keys"])
 def test_attention_beside_the_exact_kernel(position):
     torch.manual_seed(3)
     score = make_score("scaled-dot", position, 8, 8, heads=2)
