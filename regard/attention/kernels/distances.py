@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.kernels.native import call, library_for
+from regard.attention.kernels.native import PASSES, call, library_for
 from regard.attention.prepared import Consecutive, Positions
 from regard.attention.tracing import on_cpu, refuse_second_derivative, transformed
 
@@ -15,8 +15,6 @@ from regard.attention.tracing import on_cpu, refuse_second_derivative, transform
 HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
 #: Numbers of which one sum is made in C++.
 CHUNK = 2**14
-#: Passes over memory that one in C++ replaces, which is their work per number.
-PASSES = 8
 
 
 def in_steps(positions: Positions) -> bool:

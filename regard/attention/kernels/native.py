@@ -32,6 +32,8 @@ INSTRUCTIONS = {
 }
 FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 PATIENCE = 120.0  # seconds
+#: Passes over memory that one in C++ replaces: its work per number.
+PASSES = 8
 
 
 @cache

@@ -39,12 +39,12 @@ class WindowAcceleration(Acceleration):
         with torch.autocast("cpu", enabled=False):
             width: Tensor = score.inverse_width
             asking = width * queries
-            squares = squared_distances(asking, width * keys)
+            squares = squared_distances(asking, width * keys, score.affine)
             far = asking.detach().square().sum(-1, keepdim=True) > NEAR
             if squares.dtype != torch.float64 and bool(far.any()):
                 q, k, width = queries.double(), keys.double(), width.double()
-                finer = squared_distances(width * q, width * k).to(squares.dtype)
-                squares = torch.where(far, finer, squares)
+                finer = squared_distances(width * q, width * k, score.affine)
+                squares = torch.where(far, finer.to(squares.dtype), squares)
             if score.jumps:
                 settle(squares.detach(), queries.detach(), keys.detach(), width.detach())
             return score.kernel(squares)
@@ -59,7 +59,7 @@ class WindowAcceleration(Acceleration):
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         squares = (queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1)
-        return score.kernel(score.inverse_width.square() * squares)
+        return score.of_squares(score.inverse_width.square() * squares)
 
     def numbers_per_pair(self, score: Score, keys: Prepared) -> int:
         # A CPU has a product, or too few columns for compiling to pay.
@@ -73,10 +73,12 @@ class WindowAcceleration(Acceleration):
         return queries.dtype in (torch.float16, torch.bfloat16)
 
 
-def squared_distances(q: Tensor, k: Tensor) -> Tensor:
-    """Return ‖qᵢ − kⱼ‖² of rows (…, n, width) and (…, m, width), by one product."""
+def squared_distances(q: Tensor, k: Tensor, affine: tuple[float, float]) -> Tensor:
+    """Return a ‖qᵢ − kⱼ‖² + b of rows (…, n, width) and (…, m, width), by one product."""
+    a, b = affine
     of_q, of_k = (x.square().sum(-1, keepdim=True) for x in (q, k))
-    one, two = [-2 * q, torch.ones_like(of_q), of_q], [k, of_k, torch.ones_like(of_k)]
+    one = [-2 * a * q, torch.full_like(of_q, a), a * of_q + b]
+    two = [k, of_k, torch.ones_like(of_k)]
     return torch.cat(one, -1) @ torch.cat(two, -1).mT
 
 
@@ -105,6 +107,8 @@ class Window(Score):
     acceleration = WindowAcceleration()
     #: Whether K jumps at u = 1, so that the last digit of u² decides whether a key counts.
     jumps = False
+    #: K(u) is `kernel` of a u² + b; a and b.
+    affine = (1.0, 0.0)
 
     def __init__(
         self,
@@ -142,11 +146,16 @@ class Window(Score):
             for q, k in zip(queries.unbind(-1), keys.unbind(-1), strict=True)
         )
         squares = sum((x.square() for x in differences), start=queries.new_zeros(()))
-        return self.kernel(self.inverse_width.square() * squares)
+        return self.of_squares(self.inverse_width.square() * squares)
 
-    def kernel(self, squares: Tensor) -> Tensor:
+    def of_squares(self, squares: Tensor) -> Tensor:
         """Return K(u) from u²."""
-        raise NotImplementedError(f"{type(self).__name__} has no kernel(squares)")
+        a, b = self.affine
+        return self.kernel(squares if self.affine == (1.0, 0.0) else a * squares + b)
+
+    def kernel(self, x: Tensor) -> Tensor:
+        """Return K(u) from a u² + b."""
+        raise NotImplementedError(f"{type(self).__name__} has no kernel(x)")
 
 
 class Epanechnikov(Window):
@@ -159,9 +168,10 @@ class Epanechnikov(Window):
     """
 
     name = "epanechnikov"
+    affine = (-0.75, 0.75)
 
-    def kernel(self, squares: Tensor) -> Tensor:
-        return 0.75 * (1 - squares).relu()
+    def kernel(self, x: Tensor) -> Tensor:
+        return x.relu()
 
 
 class Boxcar(Window):
@@ -179,5 +189,5 @@ class Boxcar(Window):
     name = "boxcar"
     jumps = True
 
-    def kernel(self, squares: Tensor) -> Tensor:
-        return 0.5 * (squares <= 1).to(squares.dtype).masked_fill(squares.isnan(), torch.nan)
+    def kernel(self, x: Tensor) -> Tensor:
+        return 0.5 * (x <= 1).to(x.dtype).masked_fill(x.isnan(), torch.nan)

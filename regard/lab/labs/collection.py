@@ -45,7 +45,7 @@ RATES: Final = Search(5, "grid", space=("learning_rate=0.0003,0.001,0.003,0.01,0
 #: A constant rate, a running mean of the weights, and patience: trained until validation stops.
 TO_THE_END: Values = {
     "schedule": "constant", "average": 0.99, "patience": 8, "evaluate_every": 50, "dropout": 0.0,
-    "batch_size": 32,
+    "batch_size": 32, "precision": "fp32",  # on every processor the same
 }  # fmt: skip
 SENTENCES = 12  # verdicts that are written as sentences; more of them are a table
 
