@@ -31,7 +31,8 @@ from benchmarks.simulated_runs import (
 from regard.lab.studies.statistics import arm_interval, compare_runs
 from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
 from regard.lab.tasks.classification.metrics import per_example
-from regard.lab.tasks.writing.metrics import restored, signature
+from regard.lab.tasks.writing.metrics import judge as judge_texts
+from regard.lab.tasks.writing.metrics import restored
 
 METRICS = ("accuracy", "macro-F1", "balanced accuracy", "BLEU")
 
@@ -77,10 +78,11 @@ def test_pseudo_values_are_those_of_real_comparisons(metric: str) -> None:
 
 def test_pseudo_values_of_bleu_are_those_of_real_comparisons() -> None:
     rows = texts(WORLDS[1], Design(2, 2, 1, 80), 0.0, np.random.default_rng(4))
+    signature = judge_texts("bleu", [""], [""]).signature
     found = bleu_pseudo_values(rows)
     for at in np.ndindex(2, 2):
         statistics = rows[:, at[0], at[1], 0].T.astype(np.int64)
-        judged = restored("bleu", statistics, signature())
+        judged = restored("bleu", statistics, signature)
         np.testing.assert_allclose(found[at][0], judged.pseudo_values() / 100, atol=1e-3)
 
 

@@ -65,11 +65,6 @@ def test_calibration_of_the_calibrated_is_small() -> None:
     assert metrics.calibration(np.stack([first, 1 - first], 1), labels).error < 0.015
 
 
-def test_most_confident_mistakes_come_surest_first() -> None:
-    assert metrics.most_confident_mistakes(PROBABILITIES, LABELS) == [1, 2]
-    assert metrics.most_confident_mistakes(PROBABILITIES, LABELS, count=1) == [1]
-
-
 def test_unequal_numbers_are_refused() -> None:
     with pytest.raises(RegardError, match="4 predictions for 3 labels"):
         metrics.accuracy(PROBABILITIES, LABELS[:3])

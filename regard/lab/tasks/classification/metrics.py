@@ -424,19 +424,6 @@ def calibration(probabilities: Probabilities, labels: Labels, bins: int = 15) ->
     return Calibration(error, confidence, right, counts)
 
 
-def most_confident_mistakes(
-    probabilities: Probabilities, labels: Labels, count: int = 10
-) -> Sequence[int]:
-    """Return the indexes of wrong predictions, most confident first.
-
-    >>> most_confident_mistakes(np.array([[0.6, 0.4], [0.9, 0.1], [1, 0]]), np.array([1, 1, 0]))
-    [1, 0]
-    """
-    wrong = np.flatnonzero(~correct(probabilities, labels))
-    surest = np.argsort(-np.asarray(probabilities)[wrong].max(1), kind="stable")
-    return [int(index) for index in wrong[surest[:count]]]
-
-
 def _same_examples(predictions: int, labels: int) -> None:
     if predictions != labels:
         raise RegardError(f"{predictions} predictions for {labels} labels; give one for each")

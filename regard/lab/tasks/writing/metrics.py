@@ -7,7 +7,7 @@ A `Judgement` keeps the sufficient statistics of each text (n-gram counts, lengt
 those of the corpus. The score of a resampled corpus thus equals sacreBLEU's score of its texts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -94,7 +94,8 @@ class Judgement:
         """
         if self.measure == "exact":
             return wilson(int(self.statistics[:, 0].sum()), len(self), level)
-        scores = [self.score(texts) for texts in _draws(len(self), resamples, seed)]
+        random, count = np.random.default_rng(seed), len(self)
+        scores = [self.score(random.integers(0, count, count)) for _ in range(resamples)]
         low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
         return float(low), float(high)
 
@@ -112,23 +113,6 @@ class Judgement:
             )
             return float(score.score)
         return float(self.scorer._compute_score_from_stats(numbers).score)
-
-
-@dataclass(frozen=True)
-class Resampled:
-    """The difference between systems a and b on the same texts, with interval and p-value.
-
-    ``wins`` is the fraction of resampled corpora on which a is better, ties counted half (Koehn's
-    statistic); ``p`` is the two-sided p-value of the difference.
-    """
-
-    difference: float
-    low: float
-    high: float
-    p: float
-    wins: float
-    texts: int
-    resamples: int
 
 
 def judge(
@@ -227,72 +211,6 @@ def exact_match(predicted: Sequence[str], wanted: Wanted) -> float:
     0.5
     """
     return judge("exact", predicted, wanted).value
-
-
-def bleu_interval(
-    predicted: Sequence[str], wanted: Wanted, *, language: str = ""
-) -> tuple[float, float]:
-    """Compute the 95 % bootstrap interval of `bleu` over test texts."""
-    return judge("bleu", predicted, wanted, language=language).interval()
-
-
-def signature(measure: str = "bleu", *, language: str = "") -> str:
-    """Return the signature of `judge` with one reference per text.
-
-    >>> signature("chrf")
-    'nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:...'
-    """
-    return judge(measure, [""], [""], language=language).signature
-
-
-def paired_bootstrap(
-    a: Judgement, b: Judgement, *, resamples: int = RESAMPLES, seed: int = SEED
-) -> Resampled:
-    """Compare two systems on the same texts, by the same measure. Koehn 2004, section 4.
-
-    Both are scored on the same `resamples` corpora of as many texts, drawn with replacement. The
-    interval is the middle 95 % of the differences d*, and
-
-        p = (1 + #{|d* − d| ≥ |d|}) / (1 + resamples)
-
-    for the observed difference d. The result holds for these two models; a comparison of methods
-    needs several seeds.
-
-    >>> wanted = ["a cat sat down", "it rains again today", "we go home now"] * 20
-    >>> good = judge("bleu", wanted, wanted)
-    >>> bad = judge("bleu", [text[:-3] for text in wanted], wanted)
-    >>> found = paired_bootstrap(good, bad)
-    >>> found.wins, found.p < 0.01
-    (1.0, True)
-    """
-    if (a.measure, a.signature, len(a)) != (b.measure, b.signature, len(b)):
-        raise RegardError(
-            "a paired bootstrap needs the same measure, signature and number of texts, not "
-            f"{_title(a)} and {_title(b)}"
-        )
-    difference = a.value - b.value
-    drawn = np.array([a.score(texts) - b.score(texts) for texts in _draws(len(a), resamples, seed)])
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    extreme = np.abs(drawn - difference) >= abs(difference)
-    return Resampled(
-        difference,
-        float(low),
-        float(high),
-        float((1 + extreme.sum()) / (1 + resamples)),
-        float((drawn > 0).mean() + (drawn == 0).mean() / 2),
-        len(a),
-        resamples,
-    )
-
-
-def _title(judged: Judgement) -> str:
-    return " ".join(filter(None, (judged.measure, judged.signature, f"of {len(judged):,} texts")))
-
-
-def _draws(texts: int, resamples: int, seed: int) -> Iterator[Integer[np.ndarray, " drawn"]]:
-    random = np.random.default_rng(seed)
-    for _ in range(resamples):
-        yield random.integers(0, texts, texts)
 
 
 @dataclass(frozen=True)
