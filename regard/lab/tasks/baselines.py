@@ -8,13 +8,13 @@ import json
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from regard.core.errors import RegardError, UntrainableError, look_up
+from regard.core.errors import RegardError, UntrainableError
 from regard.core.reading import checked, read_bytes, read_json
 from regard.core.settings import Settings, build
 from regard.lab.data.examples import SEPARATOR, Input, texts_of
@@ -40,7 +40,6 @@ from regard.lab.tasks.baseline_settings import (
 )
 from regard.lab.tasks.heads import NEVER, weights_of
 
-M = TypeVar("M", bound="LinearModel")
 Sparse = Any  # scipy's csr matrix (texts, terms)
 # Splits as the tokenizer `words` does: "don't" is "do n't"; Chinese and Japanese characters and
 # punctuation marks are words.
@@ -178,11 +177,19 @@ class LinearModel(ABC):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load a model of this class that `save` wrote; an abstract class loads any model.
+        """Load a model that `save` wrote.
 
-        Raises: a missing file; a model of another class.
+        Raises: a file is missing or damaged; a model of another class.
         """
-        return load(folder, {cls.name: cls} if hasattr(cls, "name") else None)
+        model: Self
+        model, arrays, _ = read_saved(folder, cls)
+        try:
+            model.terms = (folder / "terms.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        except (OSError, ValueError) as error:
+            raise RegardError(f"{folder} does not contain a saved baseline: {error}") from None
+        model.arrays = arrays
+        model.must_be_whole(folder)
+        return model
 
     def must_be_whole(self, folder: Path) -> None:
         """Raise an error if arrays are missing, not finite, or do not match terms and labels."""
@@ -278,6 +285,14 @@ class Baseline(LinearModel):
     def columns(self) -> int:
         """Return one for two labels, otherwise the number of labels."""
         return 1 if self.labels == 2 else self.labels
+
+    def must_be_whole(self, folder: Path) -> None:
+        """Raise an error if there are fewer than two labels, or as `LinearModel.must_be_whole`."""
+        if self.labels < 2:
+            raise RegardError(
+                f"{folder / 'baseline.json'}: labels must be at least 2, not {self.labels}"
+            )
+        super().must_be_whole(folder)
 
     @abstractmethod
     def learn(
@@ -451,9 +466,6 @@ class NaiveBayesSVM(Baseline):
         return np.asarray(np.log((p / p.sum()) / (q / q.sum())), dtype=np.float32)
 
 
-BASELINES: dict[str, type[Baseline]] = {"tfidf": Tfidf, "nb-svm": NaiveBayesSVM}
-
-
 @dataclass(frozen=True)
 class _Saved:
     """The content of ``baseline.json``."""
@@ -562,38 +574,14 @@ class FastText:
         return model
 
 
-def load(folder: Path, kinds: Mapping[str, type[M]] | None = None) -> M:
-    """Load a model that `LinearModel.save` wrote, by its name in ``kinds``.
+def read_saved(folder: Path, cls: Any) -> tuple[Any, dict[str, NDArray[np.float32]], _Saved]:
+    """Return an unfitted model of a class, and the arrays and the description in a folder.
 
-    Raises: a file is missing or damaged; a model that is not in ``kinds``.
-    """
-    known: Mapping[str, type[Any]] = kinds or BASELINES
-    baseline, arrays, _ = read_saved(folder, known)
-    if isinstance(baseline, Baseline) and baseline.labels < 2:
-        raise RegardError(
-            f"{folder / 'baseline.json'}: labels must be at least 2, not {baseline.labels}"
-        )
-    try:
-        baseline.terms = (folder / "terms.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    except (OSError, ValueError) as error:
-        raise RegardError(f"{folder} does not contain a saved baseline: {error}") from None
-    baseline.arrays = arrays
-    baseline.must_be_whole(folder)
-    loaded: M = baseline
-    return loaded
-
-
-def read_saved(
-    folder: Path, kinds: Mapping[str, type[Any]]
-) -> tuple[Any, dict[str, NDArray[np.float32]], _Saved]:
-    """Return an unfitted model of the class that a folder names, its arrays and description.
-
-    Raises: a file is missing or damaged; a model that is not in ``kinds``.
+    Raises: a file is missing or damaged; a model of another class.
     """
     saved = _described(folder)
-    if saved.baseline not in kinds and saved.baseline in BASELINES:
-        raise RegardError(f"{folder} contains {saved.baseline}, not {', '.join(kinds)}")
-    cls = look_up(kinds, saved.baseline, "baseline")
+    if saved.baseline != cls.name:
+        raise RegardError(f"{folder} contains {saved.baseline}, not {cls.name}")
     try:
         arrays = load_file(folder / "baseline.safetensors")
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:

@@ -149,9 +149,10 @@ class Embedded(ABC):
         save_file(self.arrays, folder / "baseline.safetensors")
 
     @classmethod
-    def load(cls, folder: Path) -> "Embedded":
+    def load(cls, folder: Path) -> Self:
         """Load a model that `save` wrote. Raises: damaged files; an encoder with other weights."""
-        model, arrays, saved = read_saved(folder, EMBEDDED)
+        model: Self
+        model, arrays, saved = read_saved(folder, cls)
         if saved.sha256 != model.encoder.fingerprint:
             raise RegardError(
                 f"{model.settings.weights} has changed since {folder} was written: its weights or "
@@ -165,8 +166,7 @@ class Embedded(ABC):
             raise RegardError(f"{folder} is damaged: restore its files, or train again")
         weight, bias = (arrays[name].astype(np.float64) for name in ("weights", "bias"))
         model.head = Head(weight, bias, saved.inverse_penalty, math.nan)
-        loaded: Embedded = model
-        return loaded
+        return model
 
     @property
     def _fitted(self) -> Head:
@@ -197,6 +197,3 @@ class Sentence(Embedded):
     def encoder(self) -> SentenceEncoder:
         """Return a sentence encoder."""
         return load(self.settings.weights)
-
-
-EMBEDDED: dict[str, type[Embedded]] = {"static": Static, "sentence": Sentence}

@@ -3,7 +3,7 @@
 Torch is imported when a model is built, not when its name is read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,136 +141,42 @@ class ModelEntry:
         return model
 
 
-def _text_classifier(
-    settings: TextClassifierSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.text_classifier import TextClassifier
+def made_by(place: str, *sizes: str) -> Callable[..., Any]:
+    """Return a factory of the model "module:Class", which is imported when it is called.
 
-    return TextClassifier(settings, vocabulary, labels, vectors)
-
-
-def _recurrent(
-    settings: RecurrentSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.rnn import RecurrentClassifier
-
-    return RecurrentClassifier(settings, vocabulary, labels, vectors)
-
-
-def _convolutional(
-    settings: ConvolutionalSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.cnn import ConvolutionalClassifier
-
-    return ConvolutionalClassifier(settings, vocabulary, labels, vectors)
-
-
-def _seq2seq(
-    settings: Seq2SeqSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.seq2seq import Seq2Seq
-
-    return Seq2Seq(settings, vocabulary, vocabulary)
-
-
-def _transformer(
-    settings: TransformerSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.transformer import Transformer
-
-    return Transformer(settings, vocabulary, vocabulary)
-
-
-def _gpt(settings: GPTSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-    from regard.nn.models.gpt import GPT
-
-    return GPT(settings, vocabulary)
-
-
-def _bert(settings: BERTSettings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-    from regard.nn.models.bert import BERT
-
-    return BERT(settings, vocabulary)
-
-
-def _t5(settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-    from regard.nn.models.t5 import T5
-
-    return T5(settings, vocabulary)
-
-
-def _gpt_classifier(
-    settings: GPTSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.classifiers import GPTClassifier
-
-    return GPTClassifier(settings, vocabulary, labels)
-
-
-def _bert_classifier(
-    settings: EncoderSettings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.classifiers import BERTClassifier
-
-    return BERTClassifier(settings, vocabulary, labels)
-
-
-def _t5_classifier(
-    settings: T5Settings, vocabulary: int, labels: int, vectors: "Vectors | None"
-) -> Any:
-    from regard.nn.models.classifiers import T5Classifier
-
-    return T5Classifier(settings, vocabulary, labels)
-
-
-def made_by(place: str) -> Callable[..., Any]:
-    """Return a factory of the baseline "module:Class", which is imported when it is called."""
+    The class takes its settings and these ``sizes``: "vocabulary", "labels" or "vectors".
+    """
 
     def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-        return load(place, "baseline")(settings, labels)
+        given = {"vocabulary": vocabulary, "labels": labels, "vectors": vectors}
+        return load(place, "model")(settings, *(given[size] for size in sizes))
 
     return make
 
 
-def loaded_by(place: str) -> Callable[[Path], Any]:
-    """Return the loader of the baseline "module:Class", which is imported when it is called."""
-    return lambda folder: load(place, "baseline").load(folder)
+def baseline(
+    name: str,
+    description: str | Callable[[Any], str],
+    settings: type[Settings],
+    place: str,
+    sizes: Sequence[str] = ("labels",),
+    **flags: Any,
+) -> ModelEntry:
+    """Return the entry of the baseline "module:Class", imported when it is built or loaded.
+
+    ``sizes``: see `made_by`. ``flags``: further fields of the entry.
+    """
+
+    def load_saved(folder: Path) -> Any:
+        return load(place, "baseline").load(folder)
+
+    return ModelEntry(name, description, settings, made_by(place, *sizes), load=load_saved, **flags)
 
 
-def _embedded(name: str) -> Callable[..., Any]:
-    def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-        from regard.lab.tasks.embedded import EMBEDDED
-
-        return EMBEDDED[name](settings, labels)
-
-    return make
-
-
-def _load_embedded(folder: Path) -> Any:
-    from regard.lab.tasks.embedded import Embedded
-
-    return Embedded.load(folder)
-
-
-def _text_baseline(name: str) -> Callable[..., Any]:
-    def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
-        from regard.lab.tasks.text_baselines import TEXT_BASELINES
-
-        return TEXT_BASELINES[name](settings)
-
-    return make
-
-
-def _load_text_baseline(folder: Path) -> Any:
-    from regard.lab.tasks.text_baselines import load
-
-    return load(folder)
-
-
-def _load_baseline(folder: Path) -> Any:
-    from regard.lab.tasks.baselines import load
-
-    return load(folder)
+_text_classifier = made_by(
+    "regard.nn.models.text_classifier:TextClassifier", "vocabulary", "labels", "vectors"
+)
+_bert_classifier = made_by("regard.nn.models.classifiers:BERTClassifier", "vocabulary", "labels")
 
 
 def _rung(name: str, **defaults: Any) -> ModelEntry:
@@ -281,13 +187,20 @@ def _rung(name: str, **defaults: Any) -> ModelEntry:
 
 #: Linear models on the vectors of a text encoder.
 EMBEDDED: dict[str, ModelEntry] = {
-    name: ModelEntry(
-        name, description, settings, _embedded(name), load=_load_embedded, pretrained=True
-    )
-    for name, description, settings in (
-        ("static", "linear head on the mean of static word vectors (weights=)", StaticSettings),
-        ("sentence", "linear head on a sentence encoder's vectors (weights=)", SentenceSettings),
-    )
+    "static": baseline(
+        "static",
+        "linear head on the mean of static word vectors (weights=)",
+        StaticSettings,
+        "regard.lab.tasks.embedded:Static",
+        pretrained=True,
+    ),
+    "sentence": baseline(
+        "sentence",
+        "linear head on a sentence encoder's vectors (weights=)",
+        SentenceSettings,
+        "regard.lab.tasks.embedded:Sentence",
+        pretrained=True,
+    ),
 }
 _ENTRIES = [
     _rung("mean", layers=0),
@@ -303,7 +216,7 @@ _ENTRIES = [
         "gpt",
         "decoder only; state of [CLS] after the text; pretrained by a run given with --init",
         GPTSettings,
-        _gpt_classifier,
+        made_by("regard.nn.models.classifiers:GPTClassifier", "vocabulary", "labels"),
         symbols=1,
     ),
     ModelEntry(
@@ -326,37 +239,39 @@ _ENTRIES = [
         "t5",
         "T5 encoder; mean of the states; pretrained by a run given with --init",
         T5Settings,
-        _t5_classifier,
+        made_by("regard.nn.models.classifiers:T5Classifier", "vocabulary", "labels"),
     ),
-    ModelEntry("rnn", describe.recurrent, RecurrentSettings, _recurrent),
+    ModelEntry(
+        "rnn",
+        describe.recurrent,
+        RecurrentSettings,
+        made_by("regard.nn.models.rnn:RecurrentClassifier", "vocabulary", "labels", "vectors"),
+    ),
     ModelEntry(
         "cnn",
         describe.convolutional,
         ConvolutionalSettings,
-        _convolutional,
+        made_by("regard.nn.models.cnn:ConvolutionalClassifier", "vocabulary", "labels", "vectors"),
     ),
-    ModelEntry(
+    baseline(
         "tfidf",
         describe.tfidf,
         TfidfSettings,
-        made_by("regard.lab.tasks.baselines:Tfidf"),
-        load=_load_baseline,
+        "regard.lab.tasks.baselines:Tfidf",
         weighs=True,
     ),
-    ModelEntry(
+    baseline(
         "nb-svm",
         describe.naive_bayes_svm,
         NaiveBayesSVMSettings,
-        made_by("regard.lab.tasks.baselines:NaiveBayesSVM"),
-        load=_load_baseline,
+        "regard.lab.tasks.baselines:NaiveBayesSVM",
         weighs=True,
     ),
-    ModelEntry(
+    baseline(
         "fasttext",
         "softmax of the mean of word and n-gram vectors, if the package fasttext is installed",
         FastTextSettings,
-        made_by("regard.lab.tasks.baselines:FastText"),
-        load=loaded_by("regard.lab.tasks.baselines:FastText"),
+        "regard.lab.tasks.baselines:FastText",
     ),
     *EMBEDDED.values(),
 ]
@@ -365,7 +280,8 @@ MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def _writer(name: str, description: str, **defaults: Any) -> ModelEntry:
-    return ModelEntry(name, description, Seq2SeqSettings, _seq2seq, defaults)
+    make = made_by("regard.nn.models.seq2seq:Seq2Seq", "vocabulary", "vocabulary")
+    return ModelEntry(name, description, Seq2SeqSettings, make, defaults)
 
 
 _WRITING = [
@@ -416,27 +332,33 @@ _WRITING = [
         "transformer",
         "encoder and decoder of attention layers. Vaswani et al. 2017",
         TransformerSettings,
-        _transformer,
+        made_by("regard.nn.models.transformer:Transformer", "vocabulary", "vocabulary"),
     ),
     ModelEntry(
         "t5",
         "encoder and decoder with relative position biases. Raffel et al. 2020",
         T5Settings,
-        _t5,
+        made_by("regard.nn.models.t5:T5", "vocabulary"),
     ),
 ]
 
 WRITERS: dict[str, ModelEntry] = {entry.name: entry for entry in _WRITING}
 #: Baselines of the models in `WRITERS`.
 TEXT_BASELINES: dict[str, ModelEntry] = {
-    name: ModelEntry(name, description, settings, _text_baseline(name), load=_load_text_baseline)
-    for name, description, settings in (
-        ("copy", "the source text itself", NoSettings),
-        ("most-frequent", "the most frequent target, for every text", NoSettings),
+    name: baseline(name, description, settings, f"regard.lab.tasks.text_baselines:{cls}", ())
+    for name, description, settings, cls in (
+        ("copy", "the source text itself", NoSettings, "Copy"),
+        (
+            "most-frequent",
+            "the most frequent target, for every text",
+            NoSettings,
+            "MostFrequentText",
+        ),
         (
             "nearest-neighbour",
             "target of the most similar source, by TF-IDF of character n-grams",
             NeighbourSettings,
+            "NearestNeighbour",
         ),
     )
 }
@@ -446,7 +368,7 @@ DECODERS: dict[str, ModelEntry] = {
         "gpt",
         "decoder only: pre-norm blocks of causal self-attention. Radford et al. 2019",
         GPTSettings,
-        _gpt,
+        made_by("regard.nn.models.gpt:GPT", "vocabulary"),
     )
 }
 #: Models that predict masked tokens.
@@ -455,6 +377,6 @@ ENCODERS: dict[str, ModelEntry] = {
         "bert",
         "encoder only, trained to predict masked words. Devlin et al. 2019",
         BERTSettings,
-        _bert,
+        made_by("regard.nn.models.bert:BERT", "vocabulary"),
     )
 }

@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from regard.core.errors import RegardError, UntrainableError, look_up
+from regard.core.errors import RegardError, UntrainableError
 from regard.core.reading import checked, parse_rows, read_bytes, read_json
 from regard.core.settings import Settings, build
 from regard.lab.tasks.baseline_settings import NeighbourSettings, NoSettings
@@ -53,6 +53,19 @@ class TextBaseline(ABC):
         )
         text = "".join(f"{line}\n" for line in lines)
         (folder / "pairs.jsonl").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Load a model that `save` wrote. Raises: a damaged file; a model of another class."""
+        saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
+        if saved.baseline != cls.name:
+            raise RegardError(f"{folder} contains {saved.baseline}, not {cls.name}")
+        model = cls(build(cls.settings_class, saved.settings))
+        path = folder / "pairs.jsonl"
+        rows = parse_rows(read_bytes(path), str(path))
+        pairs = [checked(_Pair, row, path) for row in rows]
+        model.pairs = [(pair.source, pair.target) for pair in pairs]
+        return model
 
     def must_have_learned(self) -> None:
         """Raise an error if the model is not fitted."""
@@ -129,6 +142,7 @@ class NearestNeighbour(TextBaseline):
         """Build the TF-IDF index of the sources."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
+        self.must_have_learned()
         self._vectorizer = TfidfVectorizer(
             analyzer="char_wb",
             ngram_range=(min(2, self.settings.ngrams), self.settings.ngrams),
@@ -144,6 +158,13 @@ class NearestNeighbour(TextBaseline):
                 f"{self.name}: the sources contain no letters ({error}); check the data"
             ) from None
 
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Load the pairs and build the index. Raises: as `TextBaseline.load`; no pairs."""
+        model = super().load(folder)
+        model.index()
+        return model
+
     def write(self, texts: Sequence[str], best: int = 1) -> list[list[str]]:
         """Return the targets of the most similar sources; the first pair's if none is similar."""
         self.must_have_learned()
@@ -157,11 +178,6 @@ class NearestNeighbour(TextBaseline):
         return targets
 
 
-TEXT_BASELINES: dict[str, type[TextBaseline]] = {
-    model.name: model for model in (Copy, MostFrequentText, NearestNeighbour)
-}
-
-
 class _Saved(BaseModel):
     """The content of ``baseline.json``."""
 
@@ -172,18 +188,3 @@ class _Saved(BaseModel):
 class _Pair(BaseModel):
     source: Annotated[str, Field(strict=True)]
     target: Annotated[str, Field(strict=True)]
-
-
-def load(folder: Path) -> TextBaseline:
-    """Load a model that `TextBaseline.save` wrote. Raises: a file is missing or damaged."""
-    saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
-    cls = look_up(TEXT_BASELINES, saved.baseline, "baseline")
-    model = cls(build(cls.settings_class, saved.settings))
-    path = folder / "pairs.jsonl"
-    rows = parse_rows(read_bytes(path), str(path))
-    pairs = [checked(_Pair, row, path) for row in rows]
-    model.pairs = [(pair.source, pair.target) for pair in pairs]
-    if isinstance(model, NearestNeighbour):
-        model.must_have_learned()
-        model.index()
-    return model

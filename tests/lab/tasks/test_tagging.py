@@ -15,9 +15,8 @@ from regard.lab.data.examples import Example
 from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks import TASKS
 from regard.lab.tasks.baseline_settings import NoSettings
-from regard.lab.tasks.baselines import load
 from regard.lab.tasks.tagging import TAGGERS, TokenRegressionSettings
-from regard.lab.tasks.tagging.baselines import BASELINES, MostFrequentTag, TokenRegression
+from regard.lab.tasks.tagging.baselines import MostFrequentTag, TokenRegression
 from regard.lab.tasks.tagging.evaluation import (
     COMMONEST,
     Tags,
@@ -126,7 +125,7 @@ def test_the_most_frequent_tag_by_hand(tmp_path: Path) -> None:
     expected = np.array([(np.array([2, 1]) + share) / 4, (np.array([0, 1]) + share) / 2, share])
     np.testing.assert_allclose(np.exp(found), expected, atol=1e-6)
     model.save(tmp_path)
-    again = load(tmp_path, BASELINES)
+    again = MostFrequentTag.load(tmp_path)
     np.testing.assert_array_equal(again.log_probabilities([["a"]])[0], found[:1])
 
 

@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.tasks.baseline_settings import NeighbourSettings, NoSettings
-from regard.lab.tasks.text_baselines import MostFrequentText, NearestNeighbour, load
+from regard.lab.tasks.text_baselines import Copy, MostFrequentText, NearestNeighbour
 
 PAIRS = [
     ("a small dog runs", "ein kleiner Hund rennt"),
@@ -43,16 +43,16 @@ def test_they_come_back_from_their_folder(tmp_path: Path) -> None:
     model = NearestNeighbour(NeighbourSettings())
     model.fit(PAIRS)
     model.save(tmp_path)
-    assert load(tmp_path).write(["a dog"]) == model.write(["a dog"])
+    assert NearestNeighbour.load(tmp_path).write(["a dog"]) == model.write(["a dog"])
     (tmp_path / "pairs.jsonl").write_text('{"source": 3, "target": "x"}\n')
     with pytest.raises(RegardError, match=r"pairs.jsonl: source"):
-        load(tmp_path)
+        NearestNeighbour.load(tmp_path)
     (tmp_path / "pairs.jsonl").write_text("")
     with pytest.raises(RegardError, match="nearest-neighbour is not fitted"):
-        load(tmp_path)
+        NearestNeighbour.load(tmp_path)
     (tmp_path / "baseline.json").write_text('{"baseline": "copi", "settings": {}}')
-    with pytest.raises(RegardError, match="did you mean copy"):
-        load(tmp_path)
+    with pytest.raises(RegardError, match="contains copi, not copy"):
+        Copy.load(tmp_path)
     model = MostFrequentText(NoSettings())
     with pytest.raises(RegardError, match="most-frequent requires training pairs"):
         model.fit([])

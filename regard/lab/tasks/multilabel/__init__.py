@@ -8,7 +8,7 @@ from pydantic import Field
 from regard.core.ranges import Range
 from regard.core.settings import Settings
 from regard.lab.tasks.baseline_settings import SEARCH_NGRAMS, Ngrams, Texts
-from regard.lab.tasks.models import EMBEDDED, MODELS, ModelEntry, loaded_by, made_by
+from regard.lab.tasks.models import EMBEDDED, MODELS, baseline
 from regard.lab.tasks.settings import TextSettings, Threshold
 
 __all__ = ["LABELERS", "METRICS", "MultilabelSettings", "OneVsRestSettings"]
@@ -57,12 +57,11 @@ class OneVsRestSettings(Settings):
 LABELERS = {
     **{name: entry for name, entry in MODELS.items() if not entry.baseline},
     **EMBEDDED,
-    "tfidf": ModelEntry(
+    "tfidf": baseline(
         "tfidf",
         "logistic regression for each label on TF-IDF of words and pairs of words",
         OneVsRestSettings,
-        made_by("regard.lab.tasks.multilabel.task:OneVsRest"),
-        load=loaded_by("regard.lab.tasks.multilabel.task:OneVsRest"),
+        "regard.lab.tasks.multilabel.task:OneVsRest",
         weighs=True,
     ),
 }

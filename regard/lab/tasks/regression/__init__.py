@@ -10,7 +10,7 @@ from pydantic import Field
 from regard.core.ranges import LogUniform, Range
 from regard.core.settings import Settings
 from regard.lab.tasks.baseline_settings import SEARCH_NGRAMS, Ngrams, Texts
-from regard.lab.tasks.models import EMBEDDED, MODELS, ModelEntry, loaded_by, made_by
+from regard.lab.tasks.models import EMBEDDED, MODELS, baseline
 from regard.lab.tasks.settings import TextSettings
 from regard.lab.tasks.units import Unit
 
@@ -51,12 +51,11 @@ class RidgeSettings(Settings):
 REGRESSORS = {
     **{name: entry for name, entry in MODELS.items() if not entry.baseline},
     **EMBEDDED,
-    "ridge": ModelEntry(
+    "ridge": baseline(
         "ridge",
         "ridge regression on TF-IDF of words and pairs of words",
         RidgeSettings,
-        made_by("regard.lab.tasks.regression.task:Ridge"),
-        load=loaded_by("regard.lab.tasks.regression.task:Ridge"),
+        "regard.lab.tasks.regression.task:Ridge",
         weighs=True,
     ),
 }

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,7 +9,7 @@ from pydantic import Field
 from regard.core.ranges import LogUniform, Range
 from regard.core.settings import Settings
 from regard.lab.tasks.baseline_settings import NoSettings
-from regard.lab.tasks.models import MODELS, ModelEntry
+from regard.lab.tasks.models import MODELS, ModelEntry, baseline
 from regard.lab.tasks.settings import TextColumn, TextSettings, Tokenizer, Vocabulary
 from regard.nn.models.settings import RecurrentSettings, TextClassifierSettings
 
@@ -102,22 +101,6 @@ def _tagger(name: str, description: str, settings: type[Settings] | None = None)
     )
 
 
-def _baseline(name: str) -> Callable[..., Any]:
-    def build(settings: Any, vocabulary: int, labels: int, vectors: Any) -> Any:
-        from regard.lab.tasks.tagging.baselines import BASELINES
-
-        return BASELINES[name](settings, labels)
-
-    return build
-
-
-def _load(folder: Path) -> Any:
-    from regard.lab.tasks.baselines import load
-    from regard.lab.tasks.tagging.baselines import BASELINES
-
-    return load(folder, BASELINES)
-
-
 _ENTRIES = [
     _tagger("transformer", "self-attention layers; Linear per word", TaggerSettings),
     _tagger("rnn", "bidirectional LSTM; Linear per word", RecurrentTaggerSettings),
@@ -128,19 +111,17 @@ _ENTRIES = [
         "encoder; Linear per word; pretrained with weights=, or by a run given with --init",
     ),
     _tagger("t5", "T5 encoder; Linear per word; pretrained by a run given with --init"),
-    ModelEntry(
+    baseline(
         "most-frequent-tag",
         "most frequent tag of each word; for unknown words, the most frequent tag of all",
         NoSettings,
-        _baseline("most-frequent-tag"),
-        load=_load,
+        "regard.lab.tasks.tagging.baselines:MostFrequentTag",
     ),
-    ModelEntry(
+    baseline(
         "logistic-regression",
         "logistic regression on each word, its spelling and its neighbours",
         TokenRegressionSettings,
-        _baseline("logistic-regression"),
-        load=_load,
+        "regard.lab.tasks.tagging.baselines:TokenRegression",
     ),
 ]
 TAGGERS = {entry.name: entry for entry in _ENTRIES}

@@ -165,8 +165,3 @@ def shape(word: str) -> str:
         if not kinds.endswith(kind):
             kinds += kind
     return kinds
-
-
-BASELINES: dict[str, type[TokenModel]] = {
-    model.name: model for model in (MostFrequentTag, TokenRegression)
-}
