@@ -1,12 +1,13 @@
 """Puzzles on symbols, which distinguish attention mechanisms: settings and models."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from regard.core.settings import Settings
+from regard.core.tables import load
 from regard.lab.tasks.models import ModelEntry
 from regard.lab.tasks.settings import SplitSeed
 from regard.lab.tasks.tagging import TAGGERS
@@ -21,6 +22,8 @@ Alphabet = Annotated[int, Field(ge=2, description="number of different symbols")
 class SymbolSettings(Settings):
     """Settings of every puzzle: lengths, numbers of examples, metric."""
 
+    #: The class of the puzzle in `regard.lab.data.symbols`, whose fields are settings.
+    puzzle_class: ClassVar[str]
     # Settings of other tasks on words, fixed here.
     text: ClassVar[str] = ""
     label: ClassVar[str] = ""
@@ -50,48 +53,40 @@ class SymbolSettings(Settings):
 
     def puzzle(self) -> "Puzzle":
         """Return the puzzle with the sizes of the settings."""
-        raise NotImplementedError
+        cls = load(f"regard.lab.data.symbols:{self.puzzle_class}", "puzzle")
+        sizes = {field.name: getattr(self, field.name) for field in fields(cls)}
+        puzzle: Puzzle = cls(**sizes)
+        return puzzle
 
 
 class RecallSettings(SymbolSettings):
     """Settings of multi-query associative recall; with ``symbols=8192``, those of Zoology."""
 
+    puzzle_class: ClassVar[str] = "Recall"
     symbols: Alphabet = 512
     pairs: int = Field(4, ge=1, description="key-value pairs of an example")
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import Recall
-
-        return Recall(self.symbols, self.pairs)
 
 
 class InductionSettings(SymbolSettings):
     """Settings of induction."""
 
+    puzzle_class: ClassVar[str] = "Induction"
     train_length: int = Field(48, ge=3, description="length of training and validation examples")
     symbols: Alphabet = 64
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import Induction
-
-        return Induction(self.symbols)
 
 
 class SelectiveCopyingSettings(SymbolSettings):
     """Settings of selective copying."""
 
+    puzzle_class: ClassVar[str] = "SelectiveCopying"
     symbols: Alphabet = 16
     copied: int = Field(8, ge=1, description="symbols to copy")
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import SelectiveCopying
-
-        return SelectiveCopying(self.symbols, self.copied)
 
 
 class SortingSettings(SymbolSettings):
     """Settings of sorting."""
 
+    puzzle_class: ClassVar[str] = "Sorting"
     train_length: int = Field(16, ge=1, description="most symbols of a training example")
     shortest: int = Field(
         2, ge=0, description="fewest symbols of a training example; 0: all have train_length"
@@ -101,24 +96,17 @@ class SortingSettings(SymbolSettings):
     )
     symbols: Alphabet = 32
 
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import Sorting
-
-        return Sorting(self.symbols)
-
 
 class ReversingSettings(SortingSettings):
     """Settings of reversing."""
 
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import Reversing
-
-        return Reversing(self.symbols)
+    puzzle_class: ClassVar[str] = "Reversing"
 
 
 class MaxRetrievalSettings(SymbolSettings):
     """Settings of max retrieval."""
 
+    puzzle_class: ClassVar[str] = "MaxRetrieval"
     train_length: int = Field(16, ge=1, description="most items of a training example")
     shortest: int = Field(
         5, ge=0, description="fewest items of a training example; 0: all have train_length"
@@ -126,28 +114,20 @@ class MaxRetrievalSettings(SymbolSettings):
     levels: int = Field(64, ge=2, description="different priorities")
     classes: int = Field(10, ge=2, description="classes of items")
 
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import MaxRetrieval
-
-        return MaxRetrieval(self.levels, self.classes)
-
 
 class IndirectIndexingSettings(SymbolSettings):
     """Settings of indirect indexing."""
 
+    puzzle_class: ClassVar[str] = "IndirectIndexing"
     train_length: int = Field(32, ge=2, description="symbols of a training example")
     symbols: Alphabet = 64
     reach: int = Field(15, ge=1, description="largest shift")
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import IndirectIndexing
-
-        return IndirectIndexing(self.symbols, self.reach)
 
 
 class ModularAdditionSettings(SymbolSettings):
     """Settings of modular addition, whose examples are all pairs of numbers."""
 
+    puzzle_class: ClassVar[str] = "ModularAddition"
     train_length: ClassVar[int] = 3  # type: ignore[misc]
     test_length: ClassVar[int] = 3  # type: ignore[misc]
     shortest: ClassVar[int] = 0  # type: ignore[misc]
@@ -155,11 +135,6 @@ class ModularAdditionSettings(SymbolSettings):
     held_out: ClassVar[int] = 0  # type: ignore[misc]
     modulus: int = Field(113, ge=2, le=1_000, description="numbers are below it")
     share: float = Field(0.3, gt=0, lt=1, description="share of the pairs for training")
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import ModularAddition
-
-        return ModularAddition(self.modulus, self.share)
 
 
 class TrackingSettings(SymbolSettings):
@@ -174,34 +149,22 @@ class TrackingSettings(SymbolSettings):
 class CountingSettings(TrackingSettings):
     """Settings of counting."""
 
+    puzzle_class: ClassVar[str] = "Counting"
     modulus: int = Field(2, ge=2, le=1_000, description="numbers are below it; 2: parity")
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import Counting
-
-        return Counting(self.modulus)
 
 
 class PermutationsSettings(TrackingSettings):
     """Settings of permutations."""
 
+    puzzle_class: ClassVar[str] = "Permutations"
     points: int = Field(3, ge=2, le=5, description="things that are permuted: 3 is S₃, 5 is S₅")
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import Permutations
-
-        return Permutations(self.points)
 
 
 class StackSettings(TrackingSettings):
     """Settings of the stack."""
 
+    puzzle_class: ClassVar[str] = "Stack"
     symbols: Alphabet = 16
-
-    def puzzle(self) -> "Puzzle":
-        from regard.lab.data.symbols import Stack
-
-        return Stack(self.symbols)
 
 
 SMALL: Mapping[str, Any] = {"width": 64, "layers": 2, "feedforward": 256, "dropout": 0.0}
