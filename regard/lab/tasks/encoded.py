@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
@@ -58,6 +59,15 @@ class Batch:
 def parents_of(trees: Trees, indexes: NDArray[np.integer]) -> Int[Tensor, "batch time"] | None:
     """Return the trees of the texts at these indexes as a batch."""
     return None if trees is None else pad([trees[i] + 1 for i in indexes])[0] - 1
+
+
+def batch_of(encoded: Encoded, indexes: NDArray[np.integer]) -> Batch:
+    """Return the texts at these indexes as tensors."""
+    tokens, lengths = pad([encoded.ids[index] for index in indexes])
+    labels = torch.from_numpy(encoded.labels[indexes])
+    parents, features = parents_of(encoded.trees, indexes), encoded.features
+    rows = None if features is None else torch.from_numpy(features[indexes]).float()
+    return Batch(tokens, lengths, labels, parents, rows)
 
 
 def plain(text: str | Example) -> str:

@@ -3,6 +3,7 @@
 import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -37,11 +38,11 @@ from regard.lab.data.tokenizers import (
     must_be_known,
     train_tokenizer,
 )
-from regard.lab.tasks.encoded import Batch, Encoded, Trees, joined, parents_of, plain, truncate
+from regard.lab.tasks.encoded import Batch, Encoded, Trees, batch_of, joined, plain, truncate
 from regard.lab.tasks.heads import Head, fit_labels, fit_numbers
 from regard.lab.tasks.settings import TextSettings
 from regard.lab.tasks.task import Task, must_be_split
-from regard.nn.layers.device import device_of, evaluation_mode
+from regard.nn.layers.device import device_of, evaluation_mode, to_device
 from regard.training.batches import TOKENS, pad, sorted_batches
 from regard.training.interface import Interface
 from regard.training.learnable import Split
@@ -158,6 +159,17 @@ class TextTask(Task[Batch]):
             )
         return [*map(self.features.encode, inputs)]
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Return the sizes for which a model is built; ``special_tokens`` are the tokenizer's."""
+        special = self.tokenizer.special_tokens
+        return {
+            "vocabulary": len(self.tokenizer),
+            "features": self.features.width,
+            "labels": 1 if self.numbers else len(self.labels),
+            **({} if special is None else {"special_tokens": special}),
+        }
+
     @cached_property
     def features(self) -> Features:
         """Return the further columns, learned from the train split."""
@@ -217,11 +229,7 @@ class TextTask(Task[Batch]):
 
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> Batch:
         """Return the examples at these indexes as tensors."""
-        encoded = self.split(split)
-        tokens, lengths = pad([encoded.ids[index] for index in indexes])
-        parents = parents_of(encoded.trees, indexes)
-        features = rows_of(encoded.features, indexes)
-        return Batch(tokens, lengths, torch.from_numpy(encoded.labels[indexes]), parents, features)
+        return batch_of(self.split(split), indexes)
 
     @torch.no_grad()
     def outputs(
@@ -231,24 +239,13 @@ class TextTask(Task[Batch]):
 
         Raises: a model of trees and texts without trees.
         """
-        if isinstance(what, str):
-            split = self.split(what)
-            ids, trees, features = split.ids, split.trees, split.features
-        else:
-            (ids, trees), features = self.read(what), self.numbers_of(what)
-        lengths = [len(text) for text in ids]
-        rows = np.zeros((len(ids), self.sizes["labels"]), dtype=np.float32)
-        device = device_of(model)
-        plan = sorted_batches(lengths, device.type, tokens=tokens)
+        encoded = self.split(what) if isinstance(what, str) else self.unlabelled(what)
+        rows = np.zeros((len(encoded), self.sizes["labels"]), dtype=np.float32)
+        plan = sorted_batches(encoded.lengths, device_of(model).type, tokens=tokens)
 
         def work(indexes: NDArray[np.integer]) -> Arrays:
-            padded, sizes = pad([ids[index] for index in indexes])
-            parents = parents_of(trees, indexes)
-            parents = None if parents is None else parents.to(device)
-            more = rows_of(features, indexes)
-            more = None if more is None else more.to(device)
-            outputs = outputs_of(model, padded.to(device), sizes.to(device), parents, more)
-            return {"outputs": outputs.float().cpu().numpy()}
+            batch = to_device(model, batch_of(encoded, indexes))
+            return {"outputs": logits_of(model, batch).cpu().numpy()}
 
         with evaluation_mode(model):
             results = ranks().divide(plan, work)
@@ -286,22 +283,18 @@ class TextTask(Task[Batch]):
         embedding of this text.
         """
         embedding, names = self.embedded(model, text)
-        padded, lengths = pad(self.encode([text]))
-        padded, lengths = padded.to(device_of(model)), lengths.to(device_of(model))
-        numbers = rows_of(self.numbers_of([text]), np.arange(1))
-        numbers = None if numbers is None else numbers.to(device_of(model))
+        batch = to_device(model, batch_of(self.unlabelled([text]), np.arange(1)))
 
         def forward(output: int) -> Forward:
             def run(copies: int) -> Tensor:
-                rows = padded.expand(copies, -1), lengths.expand(copies)
-                more = None if numbers is None else numbers.expand(copies, -1)
+                rows = batch.tokens.expand(copies, -1), batch.lengths.expand(copies)
+                more = None if batch.features is None else batch.features.expand(copies, -1)
                 return outputs_of(model, *rows, None, more)[:, output].float()
 
             return run
 
         with torch.no_grad():
-            outputs = outputs_of(model, padded, lengths, None, numbers)
-            best = int(outputs[0].argmax())
+            best = int(logits_of(model, batch)[0].argmax())
         scalars = [
             Scalar(name, forward(i), [embedding], [names], self.output_unit)
             for i, name in enumerate(self.output_names)
@@ -402,11 +395,12 @@ class TextTask(Task[Batch]):
         """Return the weight of each label in the training loss; None for equal weights."""
         return None
 
-    def chosen(self, numbers: Sequence[int] | None = None) -> tuple[list[str], NDArray[Any]]:
-        """Return texts and answers of the train split, all or those at the given indexes."""
+    def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
+        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``."""
         examples, answers = self.train.examples, self.train.labels
-        picked = range(len(examples)) if numbers is None else numbers
-        return self.inputs([examples[i] for i in picked]), answers[list(picked)]
+        picked = range(len(examples)) if chosen is None else chosen
+        texts = self.inputs([examples[i] for i in picked])
+        baseline.fit(texts, answers[list(picked)], self.weights)
 
     def fit_head(
         self, states: NDArray[np.floating], answers: NDArray[Any], penalties: Sequence[float]
@@ -423,10 +417,14 @@ class TextTask(Task[Batch]):
         texts = self.inputs([example for split in splits for example in split.examples])
         baseline.fit(texts, np.concatenate([split.labels for split in splits]), self.weights)
 
+    def unlabelled(self, texts: Sequence[str | Example]) -> Encoded:
+        """Return texts as token ids, with 0 for each label."""
+        ids, trees = self.read(texts)
+        return Encoded(ids, np.zeros(len(ids)), [], trees, self.numbers_of(texts))
+
     def _encoded(self, examples: list[Example]) -> Encoded:
         numbers = self.numbered(examples)
-        ids, trees = self.read(examples)
-        return Encoded(ids, numbers, examples, trees, self.numbers_of(examples))
+        return replace(self.unlabelled(examples), labels=numbers, examples=examples)
 
     @property
     def notes(self) -> list[str]:
@@ -500,11 +498,6 @@ def outputs_of(
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     """Return a network's outputs for a batch, as float32. Raises: as `outputs_of`."""
     return outputs_of(model, batch.tokens, batch.lengths, batch.parents, batch.features).float()
-
-
-def rows_of(features: NDArray[np.floating] | None, indexes: NDArray[np.integer]) -> Tensor | None:
-    """Return the numbers of further columns at these indexes; None without columns."""
-    return None if features is None else torch.from_numpy(features[indexes]).float()
 
 
 def _share(count: int, of: int) -> str:

@@ -64,20 +64,6 @@ class Classification(TextTask):
         """Return the labels; a label's number is its index here."""
         return self.corpus.labels
 
-    @property
-    def sizes(self) -> dict[str, Any]:
-        """Return the sizes for which a network is built; ``special_tokens`` are the tokenizer's."""
-        sizes = {
-            "vocabulary": len(self.tokenizer),
-            "features": self.features.width,
-            "labels": len(self.labels),
-        }
-        return (
-            sizes
-            if self.tokenizer.special_tokens is None
-            else {**sizes, "special_tokens": self.tokenizer.special_tokens}
-        )
-
     @cached_property
     def counts(self) -> dict[str, int]:
         """Return the number of training texts of each label, in the order of `labels`."""
@@ -194,10 +180,6 @@ class Classification(TextTask):
     def answers(self, split: Split) -> NDArray[np.int64]:
         """Return the true label numbers of a split."""
         return self.split(split).labels
-
-    def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``."""
-        baseline.fit(*self.chosen(chosen), self.weights)
 
     def sample(self, every: int) -> list[int]:
         """Return the index of every ``every``-th text, and of the first text of each label."""

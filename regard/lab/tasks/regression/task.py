@@ -53,7 +53,7 @@ class Ridge(TfidfFeatures):
     name = "ridge"
     settings_class = RidgeSettings
 
-    def fit(self, texts: Sequence[str], numbers: Numbers) -> None:
+    def fit(self, texts: Sequence[str], numbers: Numbers, _: None = None) -> None:
         """Fit to standardised numbers. Raises: no word occurs in ``minimum`` texts."""
         from sklearn.linear_model import Ridge as Solver
 
@@ -79,16 +79,6 @@ class Regression(TextTask):
     ) -> None:
         super().__init__(settings, tokenizer, facts)
         self.metric = METRICS[settings.metric]
-
-    @property
-    def sizes(self) -> dict[str, Any]:
-        """Return the sizes for which a model is built; ``special_tokens`` are the tokenizer's."""
-        sizes = {"vocabulary": len(self.tokenizer), "features": self.features.width, "labels": 1}
-        return (
-            sizes
-            if self.tokenizer.special_tokens is None
-            else {**sizes, "special_tokens": self.tokenizer.special_tokens}
-        )
 
     @cached_property
     def scale(self) -> tuple[float, float]:
@@ -149,10 +139,6 @@ class Regression(TextTask):
     def validates(self) -> str:
         """Return the name of the score that `judge` returns."""
         return f"gain in {self.metric}" if unit_of(self.metric).lower else self.metric
-
-    def fit(self, baseline: Ridge, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``."""
-        baseline.fit(*self.chosen(chosen))
 
     def predict(self, model: Any, inputs: Sequence[str | Example]) -> list[Number]:
         """Predict the numbers of texts."""

@@ -138,16 +138,6 @@ class Tagging(TextTask):
             return "span F1" if marked else "accuracy"
         return METRICS[self.settings.metric]
 
-    @property
-    def sizes(self) -> dict[str, Any]:
-        """Return the sizes for which a model is built; ``special_tokens`` are the tokenizer's."""
-        sizes = {"vocabulary": len(self.tokenizer), "labels": len(self.labels)}
-        return (
-            sizes
-            if self.tokenizer.special_tokens is None
-            else {**sizes, "special_tokens": self.tokenizer.special_tokens}
-        )
-
     def facts(self) -> dict[str, Any]:
         """Return what a run saves about its data, with its tags and their training words."""
         counts = list(self.counts.values())
