@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.lab.tasks.classification.metrics import accuracy, log_loss
+from regard.lab.tasks.classification.metrics import correct, log_loss
 from regard.training.batches import pad
 from regard.training.learnable import Learnable, Split
 
@@ -56,7 +56,7 @@ class Toy(Learnable[ToyBatch]):
 
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 0) -> tuple[float, float]:
         said, answers = self.predict(model, split), self.answers(split)
-        return accuracy(said, answers), log_loss(said, answers)
+        return float(correct(said, answers).mean()), log_loss(said, answers)
 
     def answers(self, split: Split) -> NDArray[np.integer]:
         return np.array([int((text < 6).sum() * 2 > len(text)) for text in self.texts[split]])

@@ -50,18 +50,26 @@ def written(metric: str, value: float, digits: int) -> str:
     return f"{value:.{digits}%}" if unit.sign else f"{100 * value:.{digits}f}"
 
 
-def half_width(per_example: NDArray[np.float64], least: int) -> float:
-    """Return half the width of a mean's 95 % interval, 1.96 s/√n.
+def interval(
+    per_example: NDArray[np.float64],
+    value: float,
+    least: float = 0.0,
+    most: float = 1.0,
+    fewest: int = 2,
+) -> tuple[float, float]:
+    """Return the 95 % interval of a mean over examples, ``value`` ± 1.96 s/√n, within bounds.
 
-    Return infinity for fewer than ``least`` examples.
+    It does not cover other seeds. For fewer than ``fewest`` examples, return the bounds.
 
-    >>> round(half_width(np.array([0.0, 1.0, 0.0, 1.0]), 2), 3)
-    0.566
+    >>> low, high = interval(np.array([0.0, 1.0, 0.0, 1.0]), 0.5, least=-1.0)
+    >>> round(low, 3), high
+    (-0.066, 1.0)
     """
     n = len(per_example)
-    if n < least:
-        return math.inf
-    return NormalDist().inv_cdf(0.975) * float(per_example.std(ddof=1)) / math.sqrt(n)
+    if n < fewest:
+        return least, most
+    half = NormalDist().inv_cdf(0.975) * float(per_example.std(ddof=1)) / math.sqrt(n)
+    return max(least, value - half), min(most, value + half)
 
 
 def learned(scores: NDArray[np.floating], guess: float, best: float) -> bool:

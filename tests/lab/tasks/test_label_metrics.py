@@ -5,8 +5,11 @@ from sklearn import metrics as sklearn_metrics
 from sklearn.dummy import DummyClassifier
 
 from regard.core.errors import RegardError
+from regard.lab.data.examples import Example
 from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks.classification import metrics
+from regard.lab.tasks.classification.evaluation import label_evaluation
+from regard.lab.tasks.evaluation import Evaluation
 
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
 LABELS = np.array([0, 1, 2, 1])
@@ -14,7 +17,6 @@ LABELS = np.array([0, 1, 2, 1])
 
 def test_accuracy_by_hand() -> None:
     assert metrics.correct(PROBABILITIES, LABELS).tolist() == [True, False, False, True]
-    assert metrics.accuracy(PROBABILITIES, LABELS) == 0.5
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 7), (3, 7), (7, 7), (22_415, 25_000)])
@@ -67,7 +69,7 @@ def test_calibration_of_the_calibrated_is_small() -> None:
 
 def test_unequal_numbers_are_refused() -> None:
     with pytest.raises(RegardError, match="4 predictions for 3 labels"):
-        metrics.accuracy(PROBABILITIES, LABELS[:3])
+        metrics.correct(PROBABILITIES, LABELS[:3])
 
 
 def drawn(examples: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -84,10 +86,15 @@ def drawn(examples: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true", "ignore:A single label")
 def test_scores_are_scikit_learns(examples: int, classes: int, seed: int) -> None:
     predicted, labels = drawn(examples, classes, seed)
-    theirs = sklearn_metrics.f1_score(labels, predicted, average="macro", zero_division=0)
-    assert metrics.macro_f1(predicted, labels, classes) == pytest.approx(theirs)
-    theirs = sklearn_metrics.balanced_accuracy_score(labels, predicted)
-    assert metrics.balanced_accuracy(predicted, labels, classes) == pytest.approx(theirs)
+    assert metrics.label_scores(predicted, labels, classes) == pytest.approx(
+        {
+            "accuracy": sklearn_metrics.accuracy_score(labels, predicted),
+            "macro-F1": sklearn_metrics.f1_score(
+                labels, predicted, average="macro", zero_division=0
+            ),
+            "balanced accuracy": sklearn_metrics.balanced_accuracy_score(labels, predicted),
+        }
+    )
     precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(
         labels, predicted, labels=range(classes), zero_division=0
     )
@@ -106,14 +113,18 @@ def test_log_loss_is_scikit_learns() -> None:
 def test_a_class_that_nobody_names_counts_only_where_it_occurs() -> None:
     predicted, labels = np.array([0, 0, 1]), np.array([0, 0, 2])
     # F1: 1, 0 (said, never true), 0 (true, never said); class 3 occurs nowhere.
-    assert metrics.macro_f1(predicted, labels, 4) == pytest.approx(1 / 3)
-    assert metrics.balanced_accuracy(predicted, labels, 4) == pytest.approx(1 / 2)
+    found = metrics.label_scores(predicted, labels, 4)
+    assert found["macro-F1"] == pytest.approx(1 / 3)
+    assert found["balanced accuracy"] == pytest.approx(1 / 2)
 
 
 @pytest.mark.parametrize("metric", ["macro-f1", "balanced-accuracy"])
 def test_pseudo_values_leave_out_each_example(metric: str) -> None:
     predicted, labels = drawn(4000, 4, 0)
-    score = {"macro-f1": metrics.macro_f1, "balanced-accuracy": metrics.balanced_accuracy}[metric]
+
+    def score(predicted: np.ndarray, labels: np.ndarray, classes: int) -> float:
+        return metrics.label_scores(predicted, labels, classes)[metrics.METRICS[metric]]
+
     whole = score(predicted, labels, 4)
     kept = [np.arange(4000) != i for i in range(60)]
     expected = [3999 * (whole - score(predicted[k], labels[k], 4)) for k in kept]
@@ -189,14 +200,21 @@ def test_trivial_scores_are_those_of_a_dummy(metric: str) -> None:
         assert found[name] == pytest.approx(expected, abs=0.015 if name == "chance" else 1e-12)
 
 
+def evaluated(metric: str, count: int = 4) -> Evaluation:
+    """Evaluate the first examples of the probabilities above."""
+    names = ["a", "b", "c"]
+    examples = [Example("", names[label], "") for label in LABELS[:count]]
+    return label_evaluation(names, examples, PROBABILITIES[:count], metric=metric)
+
+
 def test_intervals_hold_the_value_and_stay_in_bounds() -> None:
     for metric, title in metrics.METRICS.items():
-        low, high = metrics.interval(metric, PROBABILITIES, LABELS)
-        assert 0 <= low < metrics.scores(PROBABILITIES, LABELS)[title] < high
-        assert high <= (metrics.MOST_NATS if metric == "log-loss" else 1)
-        assert metrics.interval(metric, PROBABILITIES[:1], LABELS[:1])[0] == pytest.approx(
+        found = evaluated(metric)
+        assert 0 <= found.low < metrics.scores(PROBABILITIES, LABELS)[title] < found.high
+        assert found.high <= (metrics.MOST_NATS if metric == "log-loss" else 1)
+        assert evaluated(metric, 1).low == pytest.approx(
             0.2065 if metric == "accuracy" else 0, abs=1e-3
         )
-    low, high = metrics.interval("log-loss", PROBABILITIES, LABELS)
+    found = evaluated("log-loss")
     half = 1.959964 * metrics.losses(PROBABILITIES, LABELS).std(ddof=1) / 2
-    assert high - low == pytest.approx(2 * half)
+    assert found.high - found.low == pytest.approx(2 * half)

@@ -14,7 +14,7 @@ from regard.lab.data.examples import Example
 from regard.lab.data.labels import meant
 from regard.lab.data.titles import listed
 from regard.lab.tasks.classification import metrics
-from regard.lab.tasks.evaluation import Evaluation, must_have_examples, written
+from regard.lab.tasks.evaluation import Evaluation, interval, must_have_examples, written
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,11 @@ def label_evaluation(
     scores, nats = metrics.scores(chances, truth, threshold), metrics.losses(chances, truth)
     if np.isin(chances, (0, 1)).all():  # labels alone: they have no order and no log loss
         scores = {key: x for key, x in scores.items() if key == name or key not in metrics.RANKED}
-    low, high = metrics.interval(metric, chances, truth, threshold)
+    numbers = metrics.per_example(metric, predicted, truth, len(labels), nats, chances)
+    most = metrics.MOST_NATS if metric == "log-loss" else 1.0
+    low, high = interval(numbers, scores[name], most=most)
+    if metric == "accuracy":
+        low, high = metrics.wilson(int((predicted == truth).sum()), len(truth))
     trivial = metrics.trivial(metric, trained, truth) if len(trained) else {}
     guesses = (f"{guess} {written(name, x, 1)}" for guess, x in trivial.items())
     by_class = metrics.by_class(predicted, truth, len(labels))
@@ -144,7 +148,7 @@ def label_evaluation(
         answers=chances,
         row=partial(_row, labels, threshold),
         correct=predicted == truth,
-        per_example=metrics.per_example(metric, predicted, truth, len(labels), nats, chances),
+        per_example=numbers,
         predictions=[labels[i] for i in predicted.tolist()],
         wrongness=chances.max(1).astype(np.float64),  # confident mistakes are worst
         is_constant=len(np.unique(predicted)) == 1 < len(np.unique(truth)),

@@ -16,7 +16,7 @@ from regard.lab.data.labels import meant
 from regard.lab.data.titles import listed
 from regard.lab.tasks.classification.evaluation import FURTHER, SHOWN, Prediction, tables_of
 from regard.lab.tasks.classification.metrics import wilson
-from regard.lab.tasks.evaluation import Evaluation, half_width, must_have_examples
+from regard.lab.tasks.evaluation import Evaluation, interval, must_have_examples
 from regard.lab.tasks.ranking import average_precision_values, average_precisions
 
 Chances = Float[np.ndarray, "texts labels"]
@@ -175,8 +175,8 @@ def set_evaluation(
     truth, chances = indicators(labels, examples), np.asarray(probabilities)
     values, predicted = scores(chances, truth, thresholds)
     numbers = per_example(metric, chances, predicted, truth, values[metric])
-    half, right = half_width(numbers, 2), (predicted == truth).all(1)
-    low, high = max(0.0, values[metric] - half), min(1.0, values[metric] + half)
+    right = (predicted == truth).all(1)
+    low, high = interval(numbers, values[metric])
     if metric == "subset accuracy":
         low, high = wilson(int(right.sum()), len(right))
     constant = np.broadcast_to(guess(metric, trained, texts), truth.shape)

@@ -13,7 +13,7 @@ from regard.core.errors import RegardError
 from regard.lab.data.examples import Example
 from regard.lab.data.labels import number_of, why_no_number
 from regard.lab.tasks import unit_of
-from regard.lab.tasks.evaluation import Evaluation, half_width, must_have_examples
+from regard.lab.tasks.evaluation import Evaluation, interval, must_have_examples
 from regard.lab.tasks.regression import METRICS
 
 Numbers = NDArray[np.float64]
@@ -137,12 +137,12 @@ def number_evaluation(
     must_have_examples(examples)
     true, numbers, unit = parsed(examples), np.asarray(predicted, np.float64), unit_of(metric)
     value, per_example = metric_of(metric, numbers, true), pseudo_values(metric, numbers, true)
-    half = half_width(per_example, 3)
+    low, high = interval(per_example, value, unit.least, unit.most, fewest=3)
     return Evaluation(
         metric=metric,
         value=value,
-        low=max(unit.least, value - half),
-        high=min(unit.most, value + half),
+        low=low,
+        high=high,
         examples=examples,
         answers=numbers,
         row=lambda number: {"number": float(number)},

@@ -13,7 +13,7 @@ from regard.core.errors import RegardError
 from regard.core.shown import shown
 from regard.lab.data.examples import Example
 from regard.lab.data.tagged import OUTSIDE, mark_spans, spans
-from regard.lab.tasks.evaluation import Evaluation, half_width, must_have_examples
+from regard.lab.tasks.evaluation import Evaluation, interval, must_have_examples
 
 COMMONEST = "most frequent tag"  # the guess that ignores the words
 SHOWN = 20  # tags or kinds in a table in the terminal
@@ -185,7 +185,7 @@ def tag_evaluation(
     counts, whole = COUNTED[metric](said, true), whole_counts(said, true)[:, 0] == 1
     value = float(f1(*counts.sum(0)))
     per_example = whole.astype(np.float64) if metric == "exact match" else pseudo_values(counts)
-    half = half_width(per_example, 2)
+    low, high = interval(per_example, value)
     others = {} if metric == "exact match" else {scoring.whole: float(whole.mean())}
     if metric == "span F1":
         right, said_spans, true_spans = (float(x) for x in counts.sum(0))
@@ -202,8 +202,8 @@ def tag_evaluation(
     return Evaluation(
         metric=metric,
         value=value,
-        low=max(0.0, value - half),
-        high=min(1.0, value + half),
+        low=low,
+        high=high,
         examples=examples,
         answers=answers,
         row=lambda tags: {"said": " ".join(tags)},
