@@ -72,10 +72,15 @@ class Task(Learnable[B]):
     #: True if a linear layer can be fitted to a frozen encoder's states: `TextTask.fit_head`.
     fits_head: ClassVar[bool] = False
 
+    #: The metric's name in tables for each value of the setting ``metric``, for tasks with one.
+    metrics: ClassVar[Mapping[str, str]] = {}
+
     def __init__(
         self, settings: Any, tokenizer: Any = None, facts: Mapping[str, Any] | None = None
     ) -> None:
         self.settings = settings
+        if self.metrics:
+            self.metric = self.metrics[settings.metric]
         self.known = facts or {}
         if tokenizer is not None:
             self.tokenizer = tokenizer

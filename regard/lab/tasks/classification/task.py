@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ class Classification(TextTask):
     """Text classification; a model predicts the probability of each label."""
 
     settings: ClassificationSettings
-    metrics: ClassVar[Mapping[str, str]] = METRICS
+    metrics = METRICS
     ranks = True
 
     def __init__(
@@ -53,7 +53,6 @@ class Classification(TextTask):
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(settings, tokenizer, facts)
-        self.metric = self.metrics[settings.metric]
         if facts is not None:
             if not facts.get("labels"):
                 raise RegardError("the run's env.json has no labels; train the run again")

@@ -1,10 +1,10 @@
 """The task of several labels for each text, and logistic regression for each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ class Multilabel(Classification):
     """Several labels for each text; a model predicts the probability of each label on its own."""
 
     settings: MultilabelSettings  # type: ignore[assignment]
-    metrics: ClassVar[Mapping[str, str]] = METRICS
+    metrics = METRICS
 
     def labels_of(self, example: Example) -> list[str]:
         """Return the labels of an example."""

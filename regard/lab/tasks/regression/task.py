@@ -69,16 +69,8 @@ class Regression(TextTask):
     """Regression on texts; networks predict standardised numbers."""
 
     settings: RegressionSettings
+    metrics = METRICS
     numbers = True
-
-    def __init__(
-        self,
-        settings: RegressionSettings,
-        tokenizer: Any = None,
-        facts: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(settings, tokenizer, facts)
-        self.metric = METRICS[settings.metric]
 
     @cached_property
     def scale(self) -> tuple[float, float]:

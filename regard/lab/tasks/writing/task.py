@@ -53,15 +53,7 @@ class Sequences(Writes[PairBatch]):
     """
 
     settings: SequencesSettings
-
-    def __init__(
-        self,
-        settings: SequencesSettings,
-        tokenizer: Tokenizer | None = None,
-        facts: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(settings, tokenizer, facts)
-        self.metric = METRICS[settings.metric]
+    metrics = METRICS
 
     @cached_property
     def corpus(self) -> PairCorpus:
