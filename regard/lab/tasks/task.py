@@ -350,6 +350,14 @@ class Task(Learnable[B]):
         end = {} if self.end is None else {"end": self.end}
         return {"length": self.room, "truncate": self.keeps, **self.about(), **end}
 
+    def fixed_batches(self, split: Split, tokens: int) -> Sequence[NDArray[np.integer]]:
+        """Return the batches of a split for an evaluation, always the same.
+
+        A batch has at most ``tokens`` tokens, or a single example that has more.
+        """
+        budget = max(tokens, int(self.lengths(split, 0, 0).max(initial=1)))
+        return self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False)
+
     def texts(self, split: Split) -> int:
         """Return the number of texts of a split; by default, each example is one."""
         return len(self.lengths(split, 0, 0))

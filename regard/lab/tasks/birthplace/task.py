@@ -46,10 +46,8 @@ from regard.lab.tasks.writing.evaluation import Text
 from regard.lab.tasks.writing.searching import Writes, score
 from regard.nn.layers import special_tokens
 from regard.nn.layers.cross_entropy import word_loss
-from regard.nn.layers.device import evaluation_mode, to_device
 from regard.training.batches import pad
 from regard.training.learnable import Split
-from regard.training.ranks import Arrays, ranks
 
 
 class BirthplacePretraining(NextToken):
@@ -339,24 +337,11 @@ class Answers(Writes[QuestionBatch]):
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, *, tokens: int = 16_384) -> tuple[float, float]:
         """Return the exact match of greedily written answers, and the loss."""
-
-        def work(indexes: NDArray[np.integer]) -> Arrays:
-            batch = to_device(model, self.batch(split, indexes))
-            size = int(batch.real.sum())
-            return {"sums": np.array([float(self.loss(model, batch)) * size, size])}
-
-        with evaluation_mode(model):
-            total = count = 0.0
-            budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
-            plan = self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False)
-            for result in ranks().divide(plan, work):
-                nats, size = result["sums"].tolist()
-                total += nats
-                count += size
-            pairs = self.split(split).pairs
-            written = self.write(model, [pair.source for pair in pairs])
+        loss = self.mean_loss(model, split, tokens, self.loss)
+        pairs = self.split(split).pairs
+        written = self.write(model, [pair.source for pair in pairs])
         right = [self.decode(a.tokens) == b.target for (a,), b in zip(written, pairs, strict=True)]
-        return float(np.mean(right)), total / max(count, 1)
+        return float(np.mean(right)), loss
 
     def answer(self, model: nn.Module) -> Evaluation:
         """Return the evaluation of the model on the test questions."""

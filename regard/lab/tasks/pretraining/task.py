@@ -261,8 +261,7 @@ class Pretraining(Task[B], Generic[B]):
                 "counts": batch.real.sum(1).cpu().numpy(),
             }
 
-        longest = int(self.lengths(split, 0, 0).max(initial=1))
-        plan = self.batches(split, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False)
+        plan = self.fixed_batches(split, tokens)
         with evaluation_mode(model):
             results = ranks().divide(plan, work)
         for rows, result in zip(plan, results, strict=True):

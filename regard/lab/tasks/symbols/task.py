@@ -26,7 +26,6 @@ from regard.lab.tasks.tagging.evaluation import Scoring, tag_score
 from regard.lab.tasks.tagging.task import Sentences, TagBatch, Tagging
 from regard.lab.tasks.texts import outputs_of
 from regard.nn.layers.device import evaluation_mode, to_device
-from regard.training.batches import plan_batches
 from regard.training.interface import Interface
 from regard.training.learnable import Split
 from regard.training.ranks import Arrays, ranks
@@ -189,10 +188,8 @@ class SymbolTask(Tagging):
         sentences = self.split(split)
         assert isinstance(sentences, Sentences)
         tags = [[NO_ANSWER] * len(x) for x in sentences.ids]
-        total, count, longest = 0.0, 0, int(sentences.lengths.max())
-        plan = plan_batches(
-            sentences.lengths, tokens=max(tokens, longest), seed=0, epoch=0, shuffle=False
-        )
+        total, count = 0.0, 0
+        plan = self.fixed_batches(split, tokens)
 
         def work(indexes: NDArray[np.integer]) -> Arrays:
             batch = to_device(model, self.batch(split, indexes))

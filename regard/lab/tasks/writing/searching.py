@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable
 from regard.analysis.layer_attention import LayerAttention
@@ -32,9 +32,10 @@ from regard.lab.tasks.task import Task
 from regard.lab.tasks.text_baselines import TextBaseline
 from regard.lab.tasks.writing.evaluation import Text
 from regard.lab.tasks.writing.streaming import LONGEST, NextWord, WriteRequest, next_words, reread
-from regard.nn.layers.device import device_of, evaluation_mode
+from regard.nn.layers.device import device_of, evaluation_mode, to_device
 from regard.training.batches import pad
 from regard.training.interface import Interface
+from regard.training.learnable import Split
 from regard.training.ranks import Arrays, ranks
 
 B = TypeVar("B")
@@ -186,6 +187,25 @@ class Writes(Task[B], Generic[B]):
         For an input without tokens a language model begins a new text; other models write nothing.
         """
         return [several[0] for several in self.best(model, inputs, 1)]
+
+    @torch.no_grad()
+    def mean_loss(
+        self, model: nn.Module, split: Split, tokens: int, loss: Callable[[nn.Module, B], Tensor]
+    ) -> float:
+        """Return the mean of ``loss`` over the `items` of a split, in evaluation mode."""
+
+        def work(indexes: NDArray[np.integer]) -> Arrays:
+            batch = to_device(model, self.batch(split, indexes))
+            (count,) = self.items(batch)
+            return {"sums": np.array([float(loss(model, batch)) * count, count])}
+
+        total = items = 0.0
+        with evaluation_mode(model):
+            for result in ranks().divide(self.fixed_batches(split, tokens), work):
+                nats, count = result["sums"].tolist()
+                total += nats
+                items += count
+        return total / max(items, 1)
 
     def request(self, text: str, most: int) -> WriteRequest:
         """Return the request to write at most ``most`` tokens for a text."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,8 @@ from regard.lab.tasks.writing.evaluation import Scored, Text, text_evaluation
 from regard.lab.tasks.writing.metrics import bleu, exact_match, language_for
 from regard.lab.tasks.writing.searching import Search, Writes, score, write
 from regard.nn.layers.cross_entropy import word_loss
-from regard.nn.layers.device import evaluation_mode, to_device
+from regard.nn.layers.device import evaluation_mode
 from regard.training.learnable import Split
-from regard.training.ranks import Arrays, ranks
 
 METRICS = {"exact": "exact match", "bleu": "BLEU"}
 TOO_LONG = "all pairs have more than {} tokens on one side; raise length="
@@ -58,7 +57,9 @@ class Sequences(Writes[PairBatch]):
     @cached_property
     def corpus(self) -> PairCorpus:
         """Load the pairs in three splits."""
-        return load(self.settings)
+        settings = self.settings
+        locales = [name.strip() for name in settings.locales.split(",") if name.strip()]
+        return load_pairs(settings.source, letters=settings.letters, locales=locales)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -153,40 +154,22 @@ class Sequences(Writes[PairBatch]):
         The loss is per token, without smoothing. A baseline has no probabilities; its loss is the
         fraction of texts without an exact match.
         """
-        if not isinstance(model, nn.Module):
-            return self._judge_baseline(model, split)
-
-        def work(indexes: NDArray[np.integer]) -> Arrays:
-            batch = to_device(model, self.batch(split, indexes))
-            count = int(batch.real.sum())
-            return {"sums": np.array([float(self._loss(model, batch, 0.0)) * count, count])}
-
-        with evaluation_mode(model):
-            total = words = 0.0
-            budget = max(tokens, int(self.split(split).lengths.max(initial=1)))
-            plan = self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False)
-            for result in ranks().divide(plan, work):
-                nats, count = result["sums"].tolist()
-                total += nats
-                words += count
-            encoded = self.split(split)
-            chosen = spread(len(encoded), self.settings.judged)
-            sources = [encoded.source[i] for i in chosen]
-            written = write(model, sources, Search(), end=self.end, limits=self.limits)
-        texts = [self.decode(best.tokens) for (best,) in written]
+        encoded = self.split(split)
+        chosen = spread(len(encoded), self.settings.judged)
         wanted = [encoded.pairs[i].target for i in chosen]
-        return self._measure(texts, wanted), total / max(words, 1)
+        if not isinstance(model, nn.Module):
+            answers = self.predict(model, [encoded.pairs[i].source for i in chosen])
+            texts = [answer.text for answer in answers]
+            return self._measure(texts, wanted), 1 - exact_match(texts, wanted)
+        loss = self.mean_loss(model, split, tokens, partial(self._loss, smoothing=0.0))
+        sources = [encoded.source[i] for i in chosen]
+        written = write(model, sources, Search(), end=self.end, limits=self.limits)
+        texts = [self.decode(best.tokens) for (best,) in written]
+        return self._measure(texts, wanted), loss
 
     def decodes(self, split: Split) -> int:
         """Return the number of texts of a split that `judge` generates: at most ``judged``."""
         return min(self.settings.judged, self.texts(split))
-
-    def _judge_baseline(self, model: TextBaseline, split: Split) -> tuple[float, float]:
-        encoded = self.split(split)
-        pairs = [encoded.pairs[i] for i in spread(len(encoded), self.settings.judged)]
-        predicted = [text.text for text in self.predict(model, [pair.source for pair in pairs])]
-        wanted = [pair.target for pair in pairs]
-        return self._measure(predicted, wanted), 1 - exact_match(predicted, wanted)
 
     def fit(self, baseline: TextBaseline, chosen: Sequence[int] | None = None) -> None:
         """Fit a baseline to the train split, or to its pairs at the indexes ``chosen``."""
@@ -341,9 +324,3 @@ def spread(count: int, most: int) -> list[int]:
     ([0, 1, 2], [0, 3, 6, 9])
     """
     return [int(place) for place in np.linspace(0, count - 1, min(most, count))]
-
-
-def load(settings: SequencesSettings) -> PairCorpus:
-    """Load the pairs of a named data set or of files, according to the settings."""
-    locales = [name.strip() for name in settings.locales.split(",") if name.strip()]
-    return load_pairs(settings.source, letters=settings.letters, locales=locales)
