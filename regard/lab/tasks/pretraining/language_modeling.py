@@ -76,12 +76,6 @@ class NextToken(Pretraining[NextTokens], Writes[NextTokens]):
         """Return the last `length` tokens of a text."""
         return self.whole(text)[-self.settings.length :]
 
-    @torch.no_grad()
-    def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
-        """Return the model's states for rows without padding."""
-        states: Tensor = model(tokens)
-        return states
-
     @property
     def room(self) -> int:
         """Return half of `length`, which leaves as much room for the continuation."""

@@ -203,12 +203,6 @@ class MaskedModeling(FromPieces[MaskedBatch]):
             [self.special_tokens.classify, *tokens, self.special_tokens.separator], np.int32
         )
 
-    @torch.no_grad()
-    def states(self, model: nn.Module, tokens: Int[Tensor, "batch time"]) -> Tensor:
-        """Return the model's states for rows without padding."""
-        states: Tensor = model(tokens)
-        return states
-
     def predict(self, model: nn.Module, inputs: Sequence[str]) -> list[Text]:
         """Return each text with its "[MASK]" filled in."""
         return [Text(*filled) for filled in self.fill(model, inputs)]
