@@ -20,6 +20,7 @@ from regard.core.errors import RegardError
 from regard.lab.data.conllu import is_conllu
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import Example
+from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
 from regard.lab.tasks.evaluation import Evaluation, read_rows
 from regard.nn.layers.device import evaluation_mode
 from regard.training.interface import Interface
@@ -97,6 +98,13 @@ class Task(Learnable[B]):
     def notes(self) -> list[str]:
         """Return remarks about the data that a user should read before training."""
         return list(self.corpus.notes)
+
+    def trained_tokenizer(self, texts: Iterable[str]) -> Tokenizer:
+        """Train the tokenizer of the settings on texts."""
+        settings = self.settings
+        return train_tokenizer(
+            settings.tokenizer, texts, vocabulary=settings.vocabulary, minimum=settings.minimum
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what a run saves about its data, as JSON-serialisable values.

@@ -36,7 +36,6 @@ from regard.lab.data.tokenizers import (
     UNKNOWN,
     Tokenizer,
     must_be_known,
-    train_tokenizer,
 )
 from regard.lab.tasks.encoded import Batch, Encoded, Trees, batch_of, joined, plain, truncate
 from regard.lab.tasks.heads import Head, fit_labels, fit_numbers
@@ -90,11 +89,12 @@ class TextTask(Task[Batch]):
     def tokenizer(self) -> Tokenizer | EncoderTokenizer:
         """Train the tokenizer on the training texts, without those of validation and test."""
         settings, examples = self.settings, self._split_examples[0]
-        limits = {"vocabulary": settings.vocabulary, "minimum": settings.minimum}
         if settings.tokenizer == "words" and all(x.parents is not None for x in examples):
-            return train_on_words([example.words for example in examples], **limits)
-        texts = [text for example in examples for text in texts_of(example.text)]
-        return train_tokenizer(settings.tokenizer, texts, **limits)
+            words = [example.words for example in examples]
+            return train_on_words(words, vocabulary=settings.vocabulary, minimum=settings.minimum)
+        return self.trained_tokenizer(
+            [text for example in examples for text in texts_of(example.text)]
+        )
 
     @cached_property
     def train(self) -> Encoded:

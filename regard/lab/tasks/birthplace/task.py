@@ -34,7 +34,7 @@ from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
 from regard.lab.data.spelling import likeness
 from regard.lab.data.splits import leaves
-from regard.lab.data.tokenizers import Tokenizer, train_tokenizer
+from regard.lab.data.tokenizers import Tokenizer
 from regard.lab.tasks.birthplace.evaluation import answer_evaluation
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.pretraining.corruption import Spans, draw_spans, generator, single_span
@@ -162,15 +162,6 @@ class Answers(Writes[QuestionBatch]):
     writes = "on"
     settings: AnswersSettings
 
-    def __init__(
-        self,
-        settings: AnswersSettings,
-        tokenizer: Tokenizer | None = None,
-        facts: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(settings, tokenizer, facts)
-        self.splits: dict[str, Questions] = {}
-
     @cached_property
     def corpus(self) -> Birthplaces:
         """Load the texts and the questions."""
@@ -185,13 +176,7 @@ class Answers(Writes[QuestionBatch]):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Train the tokenizer on the texts, as in pretraining."""
-        settings = self.settings
-        return train_tokenizer(
-            settings.tokenizer,
-            self.corpus.texts,
-            vocabulary=settings.vocabulary,
-            minimum=settings.minimum,
-        )
+        return self.trained_tokenizer(self.corpus.texts)
 
     @property
     def longest(self) -> int:
@@ -229,6 +214,11 @@ class Answers(Writes[QuestionBatch]):
             return str(self.known.get("commonest", ""))
         (most_common,) = Counter(pair.target for pair in self.corpus.train).most_common(1)
         return most_common[0]
+
+    @cached_property
+    def splits(self) -> dict[str, Questions]:
+        """Return the cache of encoded splits."""
+        return {}
 
     def split(self, name: str) -> Questions:
         """Return train or validation (both from the data's train), or test (the data's dev)."""
@@ -397,9 +387,7 @@ class Answers(Writes[QuestionBatch]):
         return chances
 
 
-def question_rows(
-    pair: Pair, block: int, mask: str = MASK_CHARACTER, pad: str = PAD_CHARACTER
-) -> tuple[str, str]:
+def question_rows(pair: Pair, block: int) -> tuple[str, str]:
     """Return x and y of ``namedata``: question ⁇ answer ⁇, and the same shifted by one.
 
     In y, □ replaces the positions outside the loss.
@@ -407,5 +395,5 @@ def question_rows(
     >>> question_rows(Pair("Where?", "Here", ""), 14)
     ('Where?⁇Here⁇□', '□□□□□⁇Here⁇□□')
     """
-    row = f"{pair.source}{mask}{pair.target}{mask}".ljust(block, pad)
-    return row[:-1], pad * (len(pair.source) - 1) + row[len(pair.source) :]
+    row = MASK_CHARACTER.join([pair.source, pair.target, ""]).ljust(block, PAD_CHARACTER)
+    return row[:-1], PAD_CHARACTER * (len(pair.source) - 1) + row[len(pair.source) :]

@@ -23,7 +23,7 @@ from regard.lab.data.data_source import NAMED, Columns, DataSource
 from regard.lab.data.examples import Example
 from regard.lab.data.records import table_kind
 from regard.lab.data.texts import TextCorpus, load_texts, read_texts
-from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
+from regard.lab.data.tokenizers import Tokenizer, must_be_known
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.pretraining.evaluation import (
     TokenLosses,
@@ -98,15 +98,6 @@ class Pretraining(Task[B], Generic[B]):
 
     settings: PretrainingSettings
 
-    def __init__(
-        self,
-        settings: PretrainingSettings,
-        tokenizer: Tokenizer | None = None,
-        facts: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(settings, tokenizer, facts)
-        self.splits: dict[str, Documents] = {}
-
     @property
     def held_out(self) -> bool:
         """Return whether texts are held out for evaluation; not with ``validation=0``."""
@@ -120,13 +111,7 @@ class Pretraining(Task[B], Generic[B]):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Train the tokenizer on the training texts."""
-        settings = self.settings
-        return train_tokenizer(
-            settings.tokenizer,
-            self.corpus.train[:TEACHING],
-            vocabulary=settings.vocabulary,
-            minimum=settings.minimum,
-        )
+        return self.trained_tokenizer(self.corpus.train[:TEACHING])
 
     @property
     def special_tokens(self) -> SpecialTokens:
@@ -145,6 +130,11 @@ class Pretraining(Task[B], Generic[B]):
     def texts(self, split: Split) -> int:
         """Return the number of documents of a split."""
         return len(self.split(split))
+
+    @cached_property
+    def splits(self) -> dict[str, Documents]:
+        """Return the cache of tokenized splits."""
+        return {}
 
     def split(self, name: str) -> Documents:
         """Return a split by name. Raises: most tokens of train are unknown."""

@@ -24,7 +24,7 @@ from regard.lab.data.pair_files import read_pairs
 from regard.lab.data.pairs import Pair, PairCorpus, StreamedPairs
 from regard.lab.data.parallel import load_pairs
 from regard.lab.data.strings import FIRST, Reversals
-from regard.lab.data.tokenizers import Tokenizer, must_be_known, train_tokenizer
+from regard.lab.data.tokenizers import Tokenizer, must_be_known
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.task import must_be_split, no_labels
@@ -68,10 +68,7 @@ class Sequences(Writes[PairBatch]):
         stride = max(1, -(-len(train) // TEACHING))
         pairs = islice(train, 0, None, stride)
         texts = (text for pair in pairs for text in (pair.source, pair.target))
-        settings = self.settings
-        return train_tokenizer(
-            settings.tokenizer, texts, vocabulary=settings.vocabulary, minimum=settings.minimum
-        )
+        return self.trained_tokenizer(texts)
 
     @property
     def end(self) -> int:
