@@ -150,33 +150,32 @@ def test_odd_texts_are_judged_in_silence(capfd):
 def test_alignment_error_by_hand():
     truth = np.array([[1, 0, 0], [0, 1, 1], [0, 0, 0], [0, 0, 1]], bool)
     weights = np.array([[0.5, 0.3, 0.2], [0.4, 0.3, 0.3], [1, 0, 0], [0.2, 0.2, 0.6]])
-    assert alignment_error([weights], [truth]) == Aligned(
-        pytest.approx(1 / 3), pytest.approx(1.7 / 3), pytest.approx(4 / 9), 3
+    found = alignment_error(weights, truth)
+    assert found == Aligned(pytest.approx(1 / 3), pytest.approx(1.7 / 3), pytest.approx(4 / 9), 3)
+    other = alignment_error(weights[:1, :2], np.array([[False, True]]))
+    assert Aligned.joined([found, other]) == Aligned(
+        pytest.approx(0.5), pytest.approx(2.0 / 4), pytest.approx((4 / 3 + 0.5) / 4), 4
     )
-    twice = alignment_error([weights, weights[:1, :2]], [truth, np.array([[False, True]])])
-    assert twice == Aligned(0.5, pytest.approx(2.0 / 4), pytest.approx((4 / 3 + 0.5) / 4), 4)
 
 
 def test_alignment_of_reversed_strings_and_dates():
     pairs = [*reversals(5, 6, seed=1), *dates(5)]
     truths = [pair.alignment() for pair in pairs]
     perfect = [truth / np.maximum(truth.sum(1, keepdims=True), 1) for truth in truths]
-    found = alignment_error(perfect, truths)
+    found = Aligned.joined([*map(alignment_error, perfect, truths)])
     assert (found.error, found.positions) == (0, 5 * 6 + 5 * 8)
     assert found.mass == pytest.approx(1)
     even = [np.full(truth.shape, 1 / truth.shape[1]) for truth in truths]
-    blind = alignment_error(even, truths)
+    blind = Aligned.joined([*map(alignment_error, even, truths)])
     assert blind.mass == pytest.approx(blind.guess)
     assert blind.error > 0.5
 
 
 def test_weights_that_do_not_fit():
     truth = np.eye(3, dtype=bool)
-    with pytest.raises(RegardError, match=r"text 2 has weights of shape \(3, 4\)"):
-        alignment_error([np.eye(3), np.ones((3, 4))], [truth, truth])
-    with pytest.raises(RegardError, match="text 1 has a weight that is not finite"):
-        alignment_error([np.full((3, 3), np.nan)], [truth])
-    with pytest.raises(RegardError, match="1 texts have weights and 2 a true alignment"):
-        alignment_error([np.eye(3)], [truth, truth])
+    with pytest.raises(RegardError, match=r"the weights have shape \(3, 4\)"):
+        alignment_error(np.ones((3, 4)), truth)
+    with pytest.raises(RegardError, match="a weight is not finite"):
+        alignment_error(np.full((3, 3), np.nan), truth)
     with pytest.raises(RegardError, match="no target position has a true source"):
-        alignment_error([np.eye(3)], [np.zeros((3, 3), bool)])
+        alignment_error(np.eye(3), np.zeros((3, 3), bool))

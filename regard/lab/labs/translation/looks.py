@@ -79,11 +79,11 @@ def head_table(found: Sequence[Arm]) -> tuple[tuple[list[str], list[list[Cell]]]
             pairs = run.task.split("test").pairs[:HEADS_TEXTS]
             for _, layers, truth in weighed(run.task, run.network, pairs):
                 mean = np.mean([seen.mean(0) for seen in layers.values()], 0)
-                whole.append(alignment_error([mean], [truth]))
+                whole.append(alignment_error(mean, truth))
                 for layer, seen in layers.items():
                     for number, head in enumerate(seen, 1):
                         name = f"{plain_layer(layer)}, head {number}"
-                        heads.setdefault(name, []).append(alignment_error([head], [truth]))
+                        heads.setdefault(name, []).append(alignment_error(head, truth))
         if not whole:
             return None
         joined = Aligned.joined(whole)

@@ -27,7 +27,7 @@ def align(task: "Sequences", model: nn.Module, pairs: Sequence[Pair]) -> list[Al
     would get None, or if the model does not attend to its source.
     """
     errors = {
-        place: alignment_error([np.mean([seen.mean(0) for seen in layers.values()], 0)], [truth])
+        place: alignment_error(np.mean([seen.mean(0) for seen in layers.values()], 0), truth)
         for place, layers, truth in weighed(task, model, pairs)
     }
     return [errors.get(place) for place in range(len(pairs))] if errors else []

@@ -40,6 +40,7 @@ SCRIPTS: Final = {
 SAMPLE = 1_000  # texts from which the script is detected
 RESAMPLES = 1_000
 SEED = 12_345  # sacreBLEU's
+NO_SOURCE = "no target position has a true source; give texts with an alignment"
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ class Aligned:
         """Combine several texts, with equal weight for each position."""
         positions = sum(part.positions for part in parts)
         if not positions:
-            raise RegardError("no target position has a true source; give texts with an alignment")
+            raise RegardError(NO_SOURCE)
         error, mass, guess = (
             sum(getattr(part, name) * part.positions for part in parts) / positions
             for name in ("error", "mass", "guess")
@@ -240,47 +241,32 @@ class Aligned:
 
 
 def alignment_error(
-    weights: Sequence[Float[np.ndarray, "target source"]],
-    truths: Sequence[Bool[np.ndarray, "target source"]],
+    weights: Float[np.ndarray, "target source"], truth: Bool[np.ndarray, "target source"]
 ) -> Aligned:
-    """Compare the weights of each text (target × source) with its true alignment.
+    """Compare the weights of a text (target × source) with its true alignment.
 
     Target positions without a true source (the dashes of a date) are ignored. Among equal weights
     the first is the largest.
 
-    Raises: different numbers of texts; different shapes; a weight that is not finite; no true
-    source at all.
+    Raises: different shapes; a weight that is not finite; no true source at all.
 
-    >>> weights = [np.array([[0.1, 0.9], [0.6, 0.4], [0.5, 0.5]])]
-    >>> truths = [np.array([[False, True], [False, True], [False, False]])]
-    >>> alignment_error(weights, truths)
+    >>> weights = np.array([[0.1, 0.9], [0.6, 0.4], [0.5, 0.5]])
+    >>> alignment_error(weights, np.array([[False, True], [False, True], [False, False]]))
     Aligned(error=0.5, mass=0.65, guess=0.5, positions=2)
     """
-    if len(weights) != len(truths):
+    looked, truth = np.asarray(weights, dtype=np.float64), np.asarray(truth, dtype=bool)
+    if looked.shape != truth.shape or looked.ndim != 2:
         raise RegardError(
-            f"{len(weights)} texts have weights and {len(truths)} a true alignment; give both for "
-            "each text"
+            f"the weights have shape {looked.shape} and the true alignment has shape "
+            f"{truth.shape}; both must be (target, source)"
         )
-    wrong = positions = 0
-    mass = guess = 0.0
-    for number, (looked, truth) in enumerate(zip(weights, truths, strict=True), 1):
-        looked, truth = np.asarray(looked, dtype=np.float64), np.asarray(truth, dtype=bool)
-        if looked.shape != truth.shape or looked.ndim != 2:
-            raise RegardError(
-                f"text {number} has weights of shape {looked.shape} and a true alignment of shape "
-                f"{truth.shape}; both must be (target, source)"
-            )
-        aligned = truth.any(1)
-        looked, truth = looked[aligned], truth[aligned]
-        if not np.isfinite(looked).all():
-            raise RegardError(f"text {number} has a weight that is not finite")
-        if not len(looked):
-            continue
-        heaviest = looked.argmax(1)
-        wrong += int((~truth[np.arange(len(truth)), heaviest]).sum())
-        mass += float((looked * truth).sum())
-        guess += float(truth.mean(1).sum())
-        positions += len(looked)
+    aligned = truth.any(1)
+    looked, truth = looked[aligned], truth[aligned]
+    if not np.isfinite(looked).all():
+        raise RegardError("a weight is not finite")
+    positions = len(looked)
     if not positions:
-        raise RegardError("no target position has a true source; give texts with an alignment")
+        raise RegardError(NO_SOURCE)
+    wrong = int((~truth[np.arange(positions), looked.argmax(1)]).sum())
+    mass, guess = float((looked * truth).sum()), float(truth.mean(1).sum())
     return Aligned(wrong / positions, mass / positions, guess / positions, positions)
