@@ -12,7 +12,7 @@ from regard.lab.tasks import TASKS
 from regard.lab.tasks.birthplace.task import Answers, BirthplacePretraining, question_rows
 from regard.lab.tasks.models import DECODERS
 from regard.lab.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
-from regard.lab.tasks.writing.searching import Search
+from regard.lab.tasks.writing.searching import Search, score
 
 
 def pretraining(**changes):
@@ -134,10 +134,11 @@ def test_the_chance_of_an_answer_is_what_writing_it_counts():
     model = decoder(task)
     ((written,),) = task.write(model, ["Where was A born?"])
     assert written.ended
-    (chance,) = task.chances(model, "Where was A born?", [task.decode(written.tokens)])
-    assert np.log(chance) == pytest.approx(written.log_probability, abs=1e-3)
-    chances = task.chances(model, "Where was A born?", ["Arden", "Bruno", ""])
-    assert chances.shape == (3,)
+    given = [task.decode(written.tokens), "Arden", "Bruno", ""]
+    prompts, targets = task.prompts(["Where was A born?"] * 4), task.tokenizer.arrays(given)
+    scored = score(model, prompts, list(targets), end=task.end)
+    assert scored[0].log_probability == pytest.approx(written.log_probability, abs=1e-3)
+    chances = np.exp([text.log_probability for text in scored[1:]])
     assert (chances > 0).all()
     assert chances.sum() < 1
 

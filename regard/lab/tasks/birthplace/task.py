@@ -43,7 +43,7 @@ from regard.lab.tasks.pretraining.task import Rows
 from regard.lab.tasks.settings import AnswersSettings, BirthplacePretrainingSettings
 from regard.lab.tasks.task import must_be_split, no_labels
 from regard.lab.tasks.writing.evaluation import Text
-from regard.lab.tasks.writing.searching import Writes, score
+from regard.lab.tasks.writing.searching import Writes
 from regard.nn.layers import special_tokens
 from regard.nn.layers.cross_entropy import word_loss
 from regard.training.batches import pad
@@ -374,17 +374,6 @@ class Answers(Writes[QuestionBatch]):
     def tokens(self, text: str) -> list[str]:
         """Return the tokens of a question that the model reads, and the mask symbol."""
         return self.names(self.prompts([text])[0].tolist())
-
-    @torch.no_grad()
-    def chances(
-        self, model: nn.Module, question: str, answers: Sequence[str]
-    ) -> Float[np.ndarray, " answers"]:
-        """Return the model's probability of each given answer to a question."""
-        targets = list(self.tokenizer.arrays(answers))
-        prompts = self.prompts([question] * len(targets))
-        texts = score(model, prompts, targets, end=self.end)
-        chances: NDArray[np.float64] = np.exp([text.log_probability for text in texts])
-        return chances
 
 
 def question_rows(pair: Pair, block: int) -> tuple[str, str]:
