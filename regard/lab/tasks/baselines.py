@@ -22,6 +22,7 @@ from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
@@ -380,8 +381,7 @@ class Tfidf(TfidfFeatures, Baseline):
         """Apply the logistic function to one column, softmax to several."""
         if self.labels == 2:
             scores = np.hstack([np.zeros_like(scores), scores])
-        odds = np.exp(scores - scores.max(1, keepdims=True))
-        return np.asarray(odds / odds.sum(1, keepdims=True))
+        return np.asarray(softmax(scores, axis=1))
 
 
 class NaiveBayesSVM(Baseline):

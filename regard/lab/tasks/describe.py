@@ -1,5 +1,6 @@
 """One-line descriptions of text classifiers from their settings. Does not import torch."""
 
+from regard.lab.data.spelling import counted
 from regard.lab.tasks.baseline_settings import NaiveBayesSVMSettings, TfidfSettings
 from regard.nn.models.settings import (
     ConvolutionalSettings,
@@ -32,7 +33,7 @@ def text_classifier(settings: TextClassifierSettings) -> str:
         return _pooled_words(settings)
     parts = []
     if settings.layers:
-        parts.append(f"{_count(settings.layers, 'layer')} of {_BLOCKS[settings.block]}")
+        parts.append(f"{counted(settings.layers, 'layer')} of {_BLOCKS[settings.block]}")
         parts += [f"{settings.heads} heads"] if settings.heads > 1 else []
         parts += [f"{settings.score} scores"] if settings.score != "scaled-dot" else []
     if settings.position != "none":
@@ -96,10 +97,6 @@ def naive_bayes_svm(settings: NaiveBayesSVMSettings) -> str:
 def _ngrams(longest: int) -> str:
     names = {1: "single words", 2: "single words and pairs"}
     return names.get(longest, f"n-grams of 1 to {longest} words")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _listed(words: list[str]) -> str:

@@ -195,13 +195,13 @@ def folds(answers: Num[np.ndarray, " texts"]) -> Int[np.ndarray, " texts"]:
 
 
 def weights_of(
-    model: "LogisticRegression", labels: int
+    model: "LogisticRegression", labels: int, never: float = NEVER
 ) -> tuple[Float[np.ndarray, "labels width"], Float[np.ndarray, " labels"]]:
-    """Return a row of weights and a bias for every label; a label without a text has `NEVER`.
+    """Return a row of weights and a bias for every label, ``never`` for one without a text.
 
     For two labels, scikit-learn fits only the second.
     """
-    weight, bias = np.zeros((labels, model.coef_.shape[1])), np.full(labels, NEVER)
+    weight, bias = np.zeros((labels, model.coef_.shape[1])), np.full(labels, never)
     bias[model.classes_] = 0.0
     columns = model.classes_[-len(model.coef_) :]
     weight[columns], bias[columns] = model.coef_, model.intercept_

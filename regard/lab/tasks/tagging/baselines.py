@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from regard.core.errors import RegardError, UntrainableError
 from regard.lab.data.spelling import plain
 from regard.lab.tasks.baseline_settings import NoSettings
 from regard.lab.tasks.baselines import LinearModel
+from regard.lab.tasks.heads import weights_of
 from regard.lab.tasks.tagging import TokenRegressionSettings
 
 Words = Sequence[str]
@@ -74,11 +76,8 @@ class TokenModel(LinearModel):
         if not self.terms:
             raise RegardError(f"{self.name} is not fitted; call fit first")
         scores = np.asarray(self.matrix(sentences) @ self.arrays["weights"].T, dtype=np.float64)
-        scores = scores + self.arrays["bias"]
-        scores -= scores.max(1, keepdims=True)
-        scores -= np.log(np.exp(scores).sum(1, keepdims=True))
-        ends = np.cumsum([len(words) for words in sentences])[:-1]
-        return np.split(scores, ends)
+        logs = np.asarray(log_softmax(scores + self.arrays["bias"], axis=1), dtype=np.float64)
+        return np.split(logs, np.cumsum([len(words) for words in sentences])[:-1])
 
 
 class MostFrequentTag(TokenModel):
@@ -143,14 +142,8 @@ class TokenRegression(TokenModel):
             raise UntrainableError("all training words have the same tag; give more sentences")
         model = LogisticRegression(C=self.settings.inverse_penalty, max_iter=200, tol=1e-3)
         model.fit(self.matrix(sentences), truth)
-        weights = np.zeros((self.labels, len(self.terms)), np.float32)
-        bias = np.full(self.labels, -30.0, np.float32)
-        if len(model.classes_) == 2:
-            weights[model.classes_[1]], bias[model.classes_] = model.coef_[0], 0.0
-            bias[model.classes_[1]] = model.intercept_[0]
-        else:
-            weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
-        self.arrays = {"weights": weights, "bias": bias}
+        weights, bias = weights_of(model, self.labels, never=-30.0)
+        self.arrays = {"weights": weights.astype(np.float32), "bias": bias.astype(np.float32)}
 
 
 def shape(word: str) -> str:
