@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from regard.core.settings import Settings, build
@@ -121,6 +121,10 @@ TEXTS = {"batch_size": 64, **UNTIL_IT_STOPS_IMPROVING}
 #: A puzzle is often solved after a long plateau.
 SYMBOLS = {**TEXTS, "patience": 15}
 
+_pretraining = partial(
+    TaskEntry, training=UNTIL_IT_STOPS_IMPROVING, examples="pieces", own_choice=BY_TOKEN
+)
+
 SPAN_WRITERS = {name: WRITERS[name] for name in ("t5", "transformer")}
 
 _ALL = [
@@ -188,49 +192,37 @@ _ALL = [
         beam=5,
         smoothing=0.1,
     ),
-    TaskEntry(
+    _pretraining(
         "language-modeling",
         "predict the next token: the pretraining of GPT",
         PretrainingSettings,
         "regard.lab.tasks.pretraining.language_modeling:LanguageModeling",
         DECODERS,
         "gpt",
-        training=UNTIL_IT_STOPS_IMPROVING,
-        examples="pieces",
-        own_choice=BY_TOKEN,
     ),
-    TaskEntry(
+    _pretraining(
         "masked-modeling",
         "predict masked tokens: the pretraining of BERT",
         MaskedModelingSettings,
         "regard.lab.tasks.pretraining.masked_modeling:MaskedModeling",
         ENCODERS,
         "bert",
-        training=UNTIL_IT_STOPS_IMPROVING,
-        examples="pieces",
-        own_choice=BY_TOKEN,
     ),
-    TaskEntry(
+    _pretraining(
         "span-corruption",
         "predict missing spans, or the continuation of a prefix: the pretraining of T5",
         SpanCorruptionSettings,
         "regard.lab.tasks.pretraining.span_corruption:SpanCorruption",
         SPAN_WRITERS,
         "t5",
-        training=UNTIL_IT_STOPS_IMPROVING,
-        examples="pieces",
-        own_choice=BY_TOKEN,
     ),
-    TaskEntry(
+    _pretraining(
         "birthplace-pretrain",
         "predict a missing span of a biography: the pretraining of CS224N assignment 5",
         BirthplacePretrainingSettings,
         "regard.lab.tasks.birthplace.task:BirthplacePretraining",
         DECODERS,
         "gpt",
-        training=UNTIL_IT_STOPS_IMPROVING,
-        examples="pieces",
-        own_choice=BY_TOKEN,
     ),
     TaskEntry(
         "birthplace",
