@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 import regard
 from regard.core.errors import RegardError
-from regard.core.memory import trim
+from regard.core.memory import peak_mb, trim
 from regard.core.reading import problem
 from regard.lab.data.examples import as_json
 from regard.lab.tasks.writing.streaming import Drawing
@@ -145,37 +145,28 @@ class Api:
             if not job.answer.done():
                 self.queue.leave(job)
 
-    def gauges(self) -> dict[str, tuple[str, str, float]]:
+    def gauges(self) -> dict[str, tuple[str, float]]:
         """Return the metrics of /metrics other than those of requests."""
-        queue = self.queue
+        queue, places = self.queue, self.places
         return {
-            "regard_queue_length": ("gauge", "Requests queued or running.", queue.length),
-            "regard_queue_limit": ("gauge", "Maximum length of the queue.", self.limits.queue),
-            "regard_answered_total": ("counter", "Requests answered by models.", queue.served),
-            "regard_batches_total": ("counter", "Calls of models.", queue.batches),
-            "regard_late_total": ("counter", "Requests that missed their deadline.", queue.late),
-            "regard_left_total": (
-                "counter",
-                "Clients that disconnected before the answer.",
-                queue.left,
-            ),
+            "regard_queue_length": ("Requests queued or running.", queue.length),
+            "regard_queue_limit": ("Maximum length of the queue.", self.limits.queue),
+            "regard_answered_total": ("Requests answered by models.", queue.served),
+            "regard_batches_total": ("Calls of models.", queue.batches),
+            "regard_late_total": ("Requests that missed their deadline.", queue.late),
+            "regard_left_total": ("Clients that disconnected before the answer.", queue.left),
             "regard_restarts_total": (
-                "counter",
                 "Errors that the model thread recovered from.",
                 queue.restarts,
             ),
-            "regard_models_loaded": ("gauge", "Models in memory.", self.registry.loaded),
-            "regard_connections": ("gauge", "Open connections.", self.places.count),
+            "regard_models_loaded": ("Models in memory.", self.registry.loaded),
+            "regard_connections": ("Open connections.", places.count),
             "regard_refused_unread_total": (
-                "counter",
                 "Requests refused unread because the queue was full or the server overloaded.",
-                self.places.refused,
+                places.refused,
             ),
-            "regard_resident_memory_bytes": (
-                "gauge",
-                "Resident memory of this process.",
-                _resident(),
-            ),
+            "regard_resident_memory_bytes": ("Resident memory of this process.", _resident()),
+            "regard_peak_memory_bytes": ("Peak memory of this process.", peak_mb() * 1e6),
         }
 
 

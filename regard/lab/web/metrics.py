@@ -6,10 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from regard.core.memory import peak_mb
-
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 #: The series about requests, without their `_created` timestamps.
 KEPT = (
     "regard_requests_total",
@@ -22,13 +19,11 @@ KEPT = (
 class Metrics(Collector):
     """Counts and durations of requests by path and status, and the current values of `gauges`.
 
-    ``gauges`` returns (kind, description, value) by name; the kind is a key of `FAMILIES`. The
+    ``gauges`` returns (description, value) by name; names of counters end in ``_total``. The
     registry belongs to this server, so that two servers in one process count separately.
     """
 
-    def __init__(
-        self, gauges: Callable[[], Mapping[str, tuple[str, str, float]]] = lambda: {}
-    ) -> None:
+    def __init__(self, gauges: Callable[[], Mapping[str, tuple[str, float]]] = lambda: {}) -> None:
         self._gauges, self._registry = gauges, CollectorRegistry()
         self._requests = Counter(
             "regard_requests",
@@ -52,11 +47,10 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family (prometheus_client's `Collector` interface)."""
         yield from self._registry.restricted_registry(KEPT).collect()
-        for name, (kind, description, value) in self._gauges().items():
-            yield FAMILIES[kind](name, description, value=value)
-        peak = peak_mb() * 1e6
-        description = "Peak memory of this process."
-        yield GaugeMetricFamily("regard_peak_memory_bytes", description, value=peak)
+        for name, (description, value) in self._gauges().items():
+            counts = name.endswith("_total")
+            family = CounterMetricFamily if counts else GaugeMetricFamily
+            yield family(name, description, value=value)
 
     def text(self) -> bytes:
         """Return all metrics in the text format."""
