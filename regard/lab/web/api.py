@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -52,7 +52,6 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 TRIM = 30.0  # seconds between two returns of free memory to the system
-ANSWERED = {200: {"description": "The answer."}}
 
 
 class Api:
@@ -71,23 +70,34 @@ class Api:
         """
         remaining = self._put(request, job)
         answer = asyncio.wrap_future(job.answer)
+        await self._until(answer, request, job, remaining)
+        return answer.result()
+
+    async def call(self, request: Request, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Queue a call that is not batched with others, and wait for its result, as `ask`."""
+        return await self.ask(request, Job(None, lambda _: [work(*arguments)]))
+
+    async def _until(
+        self, first: "asyncio.Future[Any]", request: Request, job: Job, remaining: float
+    ) -> None:
+        """Wait until a job's answer or first piece is done. Raises: 499, 504."""
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait(
-                {answer, gone}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED
+                {first, gone}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED
             )
-            if answer.done() and time.monotonic() < job.deadline:
-                return answer.result()
+            if first.done() and (job.on_piece or time.monotonic() < job.deadline):
+                return
             if gone.done():
                 raise RefusedError(499, "the client disconnected")
             raise too_late(self.limits)
         finally:
             gone.cancel()
-            if not answer.done():
+            if not first.done():
                 self.queue.leave(job)
-                answer.cancel()
-            elif not answer.cancelled():
-                answer.exception()  # retrieved, so that asyncio does not log it
+                first.cancel()
+            elif not first.cancelled():
+                first.exception()  # retrieved, so that asyncio does not log it
 
     def _put(self, request: Request, job: Job) -> float:
         """Queue a job and return the seconds until its deadline. Raises: 503, the queue is full."""
@@ -110,26 +120,10 @@ class Api:
         job.on_piece = put
         job.answer.add_done_callback(put)
         remaining = self._put(request, job)
-        gone, first = (
-            asyncio.ensure_future(_disconnected(request)),
-            asyncio.ensure_future(pieces.get()),
-        )
-        try:
-            await asyncio.wait(
-                {first, gone}, timeout=remaining, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not first.done():
-                self.queue.leave(job)
-                raise (
-                    RefusedError(499, "the client disconnected")
-                    if gone.done()
-                    else too_late(self.limits)
-                )
-            if first.result() is job.answer and (error := job.answer.exception()):
-                raise error
-        finally:
-            gone.cancel()
-            first.cancel()
+        first = asyncio.ensure_future(pieces.get())
+        await self._until(first, request, job, remaining)
+        if first.result() is job.answer and (error := job.answer.exception()):
+            raise error
         return self._lines(job, first.result(), pieces)
 
     async def _lines(
@@ -225,8 +219,7 @@ def _add_runs(app: FastAPI, api: Api) -> None:
     ) -> Any:
         both = api.registry.check(chosen.a), api.registry.check(chosen.b)
         arguments = (*both, chosen.filter, chosen.offset, chosen.limit)
-        job = Job(arguments, lambda batch: [api.answers.disagreements(*batch[0])])
-        return answered(await api.ask(request, job))
+        return answered(await api.call(request, api.answers.disagreements, *arguments))
 
     @app.get(
         "/metrics", summary="Metrics in Prometheus' text format", response_class=PlainTextResponse
@@ -285,25 +278,23 @@ def _add_questions(app: FastAPI, api: Api) -> None:
     async def attention(query: AttentionRequest, request: Request) -> Any:
         name = api.registry.check(query.run)
         arguments = (name, query.input, query.tokens(limits), query.layer, query.head)
-        layers = await api.ask(
-            request, Job(arguments, lambda batch: [answers.attention(*batch[0])])
-        )
+        layers = await api.call(request, answers.attention, *arguments)
         return answered({"run": name, **as_json(query.input), "layers": layers})
 
     @app.post("/look", summary="An answer and its attention, packed for the page")
     async def look(query: LookRequest, request: Request) -> Any:
-        arguments = (api.registry.check(query.run), query.input, query.tokens(limits))
+        name, written = api.registry.check(query.run), query.tokens(limits)
 
-        def work(batch: list[Any]) -> list[bytes]:
-            return [_encoded(answers.look(*batch[0]))]  # encoded in the models' thread
+        def work() -> bytes:
+            return _encoded(answers.look(name, query.input, written))  # in the models' thread
 
-        return Response(await api.ask(request, Job(arguments, work)), media_type="application/json")
+        return Response(await api.call(request, work), media_type="application/json")
 
     @app.post("/matrix", summary="One head as bytes: float32 row scales, then one byte per weight")
     async def matrix(query: MatrixRequest, request: Request) -> Any:
         name, written = api.registry.check(query.run), query.tokens(limits)
         arguments = (name, query.input, written, query.layer, query.head)
-        packed = await api.ask(request, Job(arguments, lambda batch: [answers.matrix(*batch[0])]))
+        packed = await api.call(request, answers.matrix, *arguments)
         return Response(packed, media_type="application/octet-stream")
 
 

@@ -21,7 +21,6 @@ from regard.core.errors import RegardError
 from regard.lab.data.examples import as_json
 from regard.lab.reports.attended import plain_name
 from regard.lab.web.answers import Answers
-from regard.lab.web.queue import Job
 from regard.lab.web.requests import AttributionRequest, PatchRequest, RunRequest, WithoutRequest
 
 if TYPE_CHECKING:
@@ -123,25 +122,23 @@ def add_interventions(app: FastAPI, api: "Api") -> None:
     """Add the routes of this module."""
     from regard.lab.web.api import answered
 
-    async def asked(request: Request, work: Any) -> Any:
-        return answered(await api.ask(request, Job(None, lambda _: [work()])))
-
     @app.post("/parts", summary="Heads of each layer, and blocks, that can be changed")
     async def list_parts(query: RunRequest, request: Request) -> Any:
         name = api.registry.check(query.run)
-        return await asked(request, lambda: parts(api.answers, name))
+        return answered(await api.call(request, parts, api.answers, name))
 
     @app.post("/without", summary="Answer with and without some heads")
     async def ablate(query: WithoutRequest, request: Request) -> Any:
         name, heads = api.registry.check(query.run), [Head(x.layer, x.head) for x in query.heads]
-        return await asked(request, lambda: without(api.answers, name, query.input, heads))
+        result = await api.call(request, without, api.answers, name, query.input, heads)
+        return answered(result)
 
     @app.post("/patch", summary="Answer with states of a block or head of another text")
     async def patch_states(query: PatchRequest, request: Request) -> Any:
         name = api.registry.check(query.run)
-        return await asked(request, lambda: patch(api.answers, name, query))
+        return answered(await api.call(request, patch, api.answers, name, query))
 
     @app.post("/attribute", summary="Integrated gradients and attention × gradient of tokens")
     async def attribute_text(query: AttributionRequest, request: Request) -> Any:
         name = api.registry.check(query.run)
-        return await asked(request, lambda: attribute(api.answers, name, query))
+        return answered(await api.call(request, attribute, api.answers, name, query))
