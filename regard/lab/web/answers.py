@@ -12,10 +12,11 @@ from regard.core.errors import RegardError
 from regard.lab.data.examples import as_json
 from regard.lab.reports.packed import is_rollout, matrix, pack, with_rollout
 from regard.lab.tasks.writing.streaming import Drawing, answered
-from regard.lab.web.disagreements import Disagreements, Filter
+from regard.lab.web.disagreements import Disagreements
 from regard.lab.web.limits import Limits
 from regard.lab.web.refusal import over
 from regard.lab.web.registry import Registry
+from regard.lab.web.requests import DisagreementsRequest
 from regard.lab.web.served_model import ServedModel
 
 Written = Sequence[int] | None  # ids of the tokens that a model wrote; None: its own answer
@@ -107,16 +108,15 @@ class Answers:
         for piece in model.write(text, drawing):
             yield piece._asdict()
 
-    def disagreements(
-        self, a: str, b: str, chosen: Filter, offset: int, limit: int
-    ) -> dict[str, Any]:
+    def disagreements(self, query: DisagreementsRequest) -> dict[str, Any]:
         """Return how two runs differ on the test split: counts and a page of texts."""
         from regard.lab.runs import load
 
-        if self._disagreements is None or self._disagreements[0] != (a, b):
-            evaluations = [load(self.registry.runs[name]).evaluate() for name in (a, b)]
-            self._disagreements = (a, b), Disagreements.between((a, b), evaluations)
-        return {"a": a, "b": b, **self._disagreements[1].page(chosen, offset, limit)}
+        names = query.a, query.b
+        if self._disagreements is None or self._disagreements[0] != names:
+            evaluations = [load(self.registry.runs[name]).evaluate() for name in names]
+            self._disagreements = names, Disagreements.between(names, evaluations)
+        return {"a": query.a, "b": query.b, **self._disagreements[1].page(query)}
 
     def _cached(self, name: str, text: str, written: Written) -> Look:
         """Return the answer and the attention of a text, cached for the next request."""

@@ -215,11 +215,11 @@ def _add_runs(app: FastAPI, api: Api) -> None:
 
     @app.get("/disagreements", summary="Test texts that only one of two runs gets right, paginated")
     async def disagreements(
-        request: Request, chosen: Annotated[DisagreementsRequest, Query()]
+        request: Request, query: Annotated[DisagreementsRequest, Query()]
     ) -> Any:
-        both = api.registry.check(chosen.a), api.registry.check(chosen.b)
-        arguments = (*both, chosen.filter, chosen.offset, chosen.limit)
-        return answered(await api.call(request, api.answers.disagreements, *arguments))
+        for name in (query.a, query.b):
+            api.registry.check(name)
+        return answered(await api.call(request, api.answers.disagreements, query))
 
     @app.get(
         "/metrics", summary="Metrics in Prometheus' text format", response_class=PlainTextResponse

@@ -1,33 +1,16 @@
 """Disagreements of two runs on the test split: counts, and the texts that only one gets right."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from regard.core.errors import RegardError
-from regard.lab.data.examples import as_json, from_json
+from regard.lab.data.examples import as_json
+from regard.lab.web.requests import DisagreementsRequest
 
 LABELS = 100  # most reference answers by which texts can be filtered
-
-Side = Literal["", "a", "b"]
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A filter of texts: by the only run that is right, the reference and words."""
-
-    right: Side = ""
-    truth: str = ""
-    contains: str = ""
-
-    def matches(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row of `Disagreements` matches, ignoring case."""
-        if self.right not in ("", row["right"]) or self.truth not in ("", row["truth"]):
-            return False
-        words, said = self.contains.casefold(), (row[key] for key in ("truth", "a", "b"))
-        return any(words in each.casefold() for each in (from_json(row), *said))
 
 
 @dataclass(frozen=True)
@@ -64,14 +47,14 @@ class Disagreements:
         sums = (int(count.sum()) for count in counts)
         return cls(dict(zip(keys, sums, strict=True)), rows)
 
-    def page(self, chosen: Filter, offset: int, limit: int) -> dict[str, Any]:
-        """Return a page of the texts that match a filter, their number, and the counts."""
-        rows = [row for row in self.rows if chosen.matches(row)]
+    def page(self, query: DisagreementsRequest) -> dict[str, Any]:
+        """Return a page of the texts that match a request, their number, and the counts."""
+        rows = [row for row in self.rows if query.matches(row)]
         truths = sorted({row["truth"] for row in self.rows})
         return {
             "right": self.right,
             "truths": truths if len(truths) <= LABELS else [],
             "found": len(rows),
-            "offset": min(offset, len(rows)),
-            "shown": rows[offset : offset + limit],
+            "offset": min(query.offset, len(rows)),
+            "shown": rows[query.offset : query.offset + query.limit],
         }

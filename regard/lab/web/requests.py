@@ -1,7 +1,7 @@
 """Request bodies of the API. Limits are checked elsewhere, by name."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -9,7 +9,6 @@ from regard.analysis.interventions import Head, Place
 from regard.core.errors import RegardError
 from regard.lab.data.examples import from_json
 from regard.lab.tasks.settings import TEMPERATURE
-from regard.lab.web.disagreements import Filter, Side
 from regard.lab.web.limits import Limits
 from regard.lab.web.refusal import over
 
@@ -217,7 +216,9 @@ class DisagreementsRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     a: Name
     b: Name
-    right: Side = Field(default="", description="a or b: the only run that is right.")
+    right: Literal["", "a", "b"] = Field(
+        default="", description="a or b: the only run that is right."
+    )
     truth: Text = Field(default="", max_length=4096, description="Reference answer.")
     contains: Text = Field(
         default="", max_length=1000, description="Words in the text or in an answer."
@@ -225,7 +226,9 @@ class DisagreementsRequest(BaseModel):
     offset: int = Field(default=0, ge=0, le=1_000_000_000)
     limit: int = Field(default=20, ge=1, le=200)
 
-    @property
-    def filter(self) -> Filter:
-        """Return the filter of texts."""
-        return Filter(self.right, self.truth, self.contains)
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row of `Disagreements` is asked for, ignoring case."""
+        if self.right not in ("", row["right"]) or self.truth not in ("", row["truth"]):
+            return False
+        words, said = self.contains.casefold(), (row[key] for key in ("truth", "a", "b"))
+        return any(words in each.casefold() for each in (from_json(row), *said))

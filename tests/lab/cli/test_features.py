@@ -17,8 +17,8 @@ from regard.lab.data.files import collect, read_examples
 from regard.lab.data.sources import load_corpus
 from regard.lab.runs import Run, load
 from regard.lab.web.api import create_app
-from regard.lab.web.disagreements import Filter
 from regard.lab.web.registry import Registry
+from regard.lab.web.requests import DisagreementsRequest
 
 from .conftest import Command
 
@@ -219,8 +219,8 @@ def test_the_server_takes_columns(counts: Run, reads: Run) -> None:
 
 def test_disagreements_are_filtered_by_their_columns() -> None:
     row = {"text": "sofa", "columns": LIKE, "truth": "dear", "a": "dear", "b": "cheap"}
-    found = [Filter(contains=words).matches({**row, "right": "a"}) for words in ("", "FR", "red")]
-    assert found == [True, True, False]
+    asked = [DisagreementsRequest(a="x", b="y", contains=words) for words in ("", "FR", "red")]
+    assert [each.matches({**row, "right": "a"}) for each in asked] == [True, True, False]
 
 
 def test_columns_of_a_damaged_file_are_an_error_that_its_readers_know() -> None:
