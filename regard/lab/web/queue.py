@@ -45,7 +45,7 @@ class Queue:
         self.served = self.batches = self.late = self.left = self.restarts = 0
         self._waiting: deque[Job] = deque()
         self._running: set[Job] = set()
-        self._change = threading.Condition()
+        self._change = threading.Condition()  # its lock may be taken again within it
         self._open = True
         self._pace = 0.05  # seconds per job, a running mean
         self._thread = self._started()
@@ -64,13 +64,9 @@ class Queue:
     def full(self) -> RefusedError | None:
         """Return a refusal if the queue is full, else None."""
         with self._change:
-            return self._full()
-
-    def _full(self) -> RefusedError | None:
-        taken = len(self._waiting) + len(self._running)
-        if taken < self.limits.queue and self._open:
-            return None
-        wait = max(1, math.ceil(self._pace * taken))
+            if self.length < self.limits.queue and self._open:
+                return None
+            wait = max(1, math.ceil(self._pace * self.length))
         return RefusedError(
             503,
             f"queue: {self.limits.queue} requests are already waiting; retry in {wait} s",
@@ -80,7 +76,7 @@ class Queue:
     def put(self, job: Job) -> Job:
         """Add a job. Raises: 503 with the seconds until a slot is likely to be free."""
         with self._change:
-            if full := self._full():
+            if full := self.full():
                 raise full
             if not self._thread.is_alive():
                 self.restarts += 1
