@@ -1,5 +1,6 @@
 """The registry of served runs and comparisons by name; models are loaded on first use."""
 
+import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -203,12 +204,12 @@ def find(folders: Sequence[Path], keep: int = 4) -> Registry:
     for folder in roots:
         if folders and not folder.is_dir():
             raise RegardError(f"{folder} is not a folder; give the folder of a run")
-        _search(folder.resolve(), runs, comparisons, DEEP)
+        _search(folder.resolve(), runs, comparisons)
     if folders and not runs and not comparisons:
         places = ", ".join(map(str, roots))
         raise RegardError(f"no complete run in {places}; train one: regard train classification")
-    both = list(dict.fromkeys([*runs, *comparisons]))
-    base = _above(both) if both else Path()
+    above = [path.parent for path in (*runs, *comparisons)]
+    base = Path(os.path.commonpath(above)) if above else Path()
     return Registry(
         {_name(path, base): path for path in dict.fromkeys(runs)},
         {_name(path, base): path for path in dict.fromkeys(comparisons)},
@@ -216,36 +217,19 @@ def find(folders: Sequence[Path], keep: int = 4) -> Registry:
     )
 
 
-def _search(folder: Path, runs: list[Path], comparisons: list[Path], depth: int) -> None:
-    if (folder / CONFIG).exists():
-        if (folder / MANIFEST).exists() and len(runs) < MOST:
-            runs.append(folder)
-        return
-    if is_pretrained(folder):
-        runs.append(folder)
-        return
-    if (folder / COMPARISON).exists():
-        comparisons.append(folder)
-    if depth:
-        for below in _inside(folder):
-            if below.is_dir() and not below.is_symlink() and not below.name.startswith("."):
-                _search(below, runs, comparisons, depth - 1)
-
-
-def _inside(folder: Path) -> list[Path]:
-    """Return the entries of a folder, or an empty list if it cannot be read."""
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _above(paths: Sequence[Path]) -> Path:
-    """Return the nearest common parent folder."""
-    common = paths[0].parent
-    while not all(common in path.parents for path in paths):
-        common = common.parent
-    return common
+def _search(root: Path, runs: list[Path], comparisons: list[Path]) -> None:
+    for place, below, _ in os.walk(root):  # which skips links and unreadable folders
+        folder = Path(place)
+        is_run = (folder / CONFIG).exists()
+        if is_run or is_pretrained(folder):
+            if not is_run or ((folder / MANIFEST).exists() and len(runs) < MOST):
+                runs.append(folder)
+            below.clear()
+            continue
+        if (folder / COMPARISON).exists():
+            comparisons.append(folder)
+        deepest = len(folder.relative_to(root).parts) == DEEP
+        below[:] = [] if deepest else sorted(name for name in below if not name.startswith("."))
 
 
 def _name(path: Path, base: Path) -> str:
