@@ -11,6 +11,7 @@ from regard.analysis.layer_attention import LayerAttention, TooManyWeightsError,
 from regard.core.errors import RegardError
 from regard.lab.data.examples import as_json
 from regard.lab.reports.packed import is_rollout, matrix, pack, with_rollout
+from regard.lab.runs import load
 from regard.lab.tasks.writing.streaming import Drawing, answered
 from regard.lab.web.disagreements import Disagreements
 from regard.lab.web.limits import Limits
@@ -110,8 +111,6 @@ class Answers:
 
     def disagreements(self, query: DisagreementsRequest) -> dict[str, Any]:
         """Return how two runs differ on the test split: counts and a page of texts."""
-        from regard.lab.runs import load
-
         names = query.a, query.b
         if self._disagreements is None or self._disagreements[0] != names:
             evaluations = [load(self.registry.runs[name]).evaluate() for name in names]

@@ -13,6 +13,7 @@ from regard.analysis.attribution import Explainable, attributed
 from regard.analysis.layer_attention import LayerAttention, looked
 from regard.analysis.record import record
 from regard.core.errors import RegardError
+from regard.core.reading import read_json
 from regard.decoding import Limits as Lengths
 from regard.interop import huggingface
 from regard.interop.pretrained import Pretrained
@@ -223,8 +224,6 @@ def is_pretrained(folder: Path) -> bool:
 
 def describe(name: str, folder: Path) -> dict[str, Any]:
     """Describe a model in plain values from its config. Raises: regard cannot read the model."""
-    from regard.core.reading import read_json
-
     config = read_json(folder / "config.json")
     kind = str(config.get("model_type"))
     layout = huggingface.layout_of(config, name).kind

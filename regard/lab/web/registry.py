@@ -15,7 +15,10 @@ from regard.core.errors import RegardError, look_up
 from regard.core.reading import parse_json
 from regard.interop.onnx_graphs import runtime
 from regard.lab.data.examples import from_json
-from regard.lab.runs.config import CONFIG
+from regard.lab.runs import load
+from regard.lab.runs.config import CONFIG, Config
+from regard.lab.runs.convergence import MEANINGS
+from regard.lab.runs.folder import Folder
 from regard.lab.runs.onnx_folder import can_run, through_onnx
 from regard.lab.studies.result import read_comparison
 from regard.lab.tasks import unit_of
@@ -144,8 +147,6 @@ class Registry:
         return {text: truth.get(text, "") for text in chosen}
 
     def _task(self, name: str) -> "Task[Any] | None":
-        from regard.lab.runs.config import Config
-
         try:
             return Config.read(self.runs[name]).unread_task
         except RegardError:  # a folder of another layout
@@ -172,21 +173,16 @@ class Registry:
 
 
 def _tested(folder: Path) -> dict[str, str]:
-    from regard.lab.runs import load
-    from regard.lab.runs.convergence import MEANINGS
-
-    try:
+    with suppress(RegardError, LookupError, ValueError, TypeError):  # another layout, or damaged
         run = load(folder)
-        if not run.complete or is_pretrained(folder):
-            return {"test": "", "ended": ""}
-        how = run.convergence
-        ended = "" if run.config.entry.fitted else f"{how}: {MEANINGS[how]}"
-        return {
-            "test": f"{'test' if run.held_out else 'train'} {run.evaluate().line()}",
-            "ended": run.notes[0] if run.ended is not None else ended,
-        }
-    except (RegardError, LookupError, ValueError, TypeError):  # of another layout, or damaged
-        return {"test": "", "ended": ""}
+        if run.complete and not is_pretrained(folder):
+            how = run.convergence
+            ended = "" if run.config.entry.fitted else f"{how}: {MEANINGS[how]}"
+            return {
+                "test": f"{'test' if run.held_out else 'train'} {run.evaluate().line()}",
+                "ended": run.notes[0] if run.ended is not None else ended,
+            }
+    return {"test": "", "ended": ""}
 
 
 def find(folders: Sequence[Path], keep: int = 4) -> Registry:
@@ -238,9 +234,6 @@ def _name(path: Path, base: Path) -> str:
 
 def describe_run(name: str, folder: Path) -> dict[str, Any]:
     """Describe a run in plain values. Raises: a folder of another layout; damaged files."""
-    from regard.lab.runs.config import Config
-    from regard.lab.runs.folder import Folder
-
     if is_pretrained(folder):
         return describe_pretrained(name, folder)
     config, environment = Config.read(folder), Folder(folder).environment()

@@ -10,7 +10,7 @@ from torch import nn
 from regard.analysis.layer_attention import LayerAttention
 from regard.core.errors import RegardError
 from regard.decoding import Writer
-from regard.lab.runs import Run
+from regard.lab.runs import Run, load
 from regard.lab.tasks.writing.streaming import (
     Drawing,
     NextWord,
@@ -20,6 +20,7 @@ from regard.lab.tasks.writing.streaming import (
     reread,
     write,
 )
+from regard.lab.web import pretrained
 
 
 class ServedModel(Protocol):
@@ -173,9 +174,6 @@ def opened(name: str, folder: Path) -> ServedModel:
 
     Raises: an incomplete run; a model that regard cannot read.
     """
-    from regard.lab.runs import load
-    from regard.lab.web import pretrained
-
     if pretrained.is_pretrained(folder):
         return pretrained.opened(name, folder)
     run = load(folder)
