@@ -18,6 +18,7 @@ these 829,939 (and 846,343 byte pairs).
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -53,8 +54,8 @@ def learn_pieces(words: Mapping[str, int], alphabet: Iterable[str], size: int) -
     pieces = [*characters, *_seeds(counts, room=max(SEEDS, 2 * size))]
     if not counts:
         return {}
-    lattice = Lattice(list(counts), np.array(list(counts.values()), np.float64), pieces)
-    others = Lattice(pieces, np.ones(len(pieces)), pieces).without_itself()
+    lattice = Lattice.of(list(counts), np.array(list(counts.values()), np.float64), pieces)
+    others = Lattice.of(pieces, np.ones(len(pieces)), pieces).without_itself()
     alive = np.ones(len(pieces), bool)
     places = lattice.places() + RARE
     scores = np.log(places / places.sum())
@@ -140,11 +141,10 @@ class Lattice:
     word: Ints
     start: Ints
     end: Ints
-    slices: tuple[
-        tuple[slice, Ints], ...
-    ]  # edges with the same end, and the start of each node's edges
 
-    def __init__(self, words: Sequence[str], count: Floats, pieces: Sequence[str]) -> None:
+    @classmethod
+    def of(cls, words: Sequence[str], count: Floats, pieces: Sequence[str]) -> "Lattice":
+        """Return the segmentations of words, which have counts, into pieces."""
         known = {piece: number for number, piece in enumerate(pieces)}
         edges = []
         for number, word in enumerate(words):
@@ -157,33 +157,24 @@ class Lattice:
         last = np.cumsum(lengths + 1) - 1
         order = np.lexsort((starts, word_of, stops))
         first = last - lengths
-        self._set(
-            count,
-            first,
-            last,
-            used[order],
-            word_of[order],
-            (first[word_of] + starts)[order],
-            (first[word_of] + stops)[order],
-        )
+        nodes = (first[word_of] + ends for ends in (starts, stops))
+        edges_of = (each[order] for each in (used, word_of, *nodes))
+        return cls(count, first, last, *edges_of)
 
-    def _set(self, *values: NDArray[np.generic]) -> None:
-        names = ("count", "first", "last", "piece", "word", "start", "end")
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, value)
+    @cached_property
+    def slices(self) -> list[tuple[slice, Ints]]:
+        """Return the edges with the same end, and the start of each node's edges."""
         place = self.end - self.first[self.word]
         cuts = np.flatnonzero(np.diff(place, prepend=-1))
         slices = []
         for begin, stop in pairwise([*cuts, len(place)]):
             ends = self.end[begin:stop]
             slices.append((slice(begin, stop), np.flatnonzero(np.diff(ends, prepend=-1))))
-        object.__setattr__(self, "slices", tuple(slices))
+        return slices
 
     def _with(self, edges: NDArray[np.bool_]) -> "Lattice":
-        other = object.__new__(Lattice)
         kept = (each[edges] for each in (self.piece, self.word, self.start, self.end))
-        other._set(self.count, self.first, self.last, *kept)
-        return other
+        return Lattice(self.count, self.first, self.last, *kept)
 
     def only(self, alive: NDArray[np.bool_]) -> "Lattice":
         """Return the lattice with only these pieces."""

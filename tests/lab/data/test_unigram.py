@@ -12,7 +12,7 @@ CHANCES = np.linspace(0.02, 0.3, len(PIECES))
 
 
 def lattice(words=WORDS):
-    return Lattice(list(words), np.array(list(words.values()), float), PIECES)
+    return Lattice.of(list(words), np.array(list(words.values()), float), PIECES)
 
 
 def ways(word):
@@ -51,7 +51,7 @@ def test_best_way_is_the_likeliest():
 
 
 def test_other_ways_leave_the_whole_word_out():
-    pieces = Lattice(PIECES, np.ones(len(PIECES)), PIECES).without_itself()
+    pieces = Lattice.of(PIECES, np.ones(len(PIECES)), PIECES).without_itself()
     _, edges = pieces.best(np.log(CHANCES))
     written = {
         number: [PIECES[pieces.piece[e]] for e in sorted(edges) if pieces.word[e] == number]
