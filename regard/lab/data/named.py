@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from regard.core.errors import RegardError, look_up
@@ -147,35 +148,18 @@ _SOURCES: dict[str, Source] = {
 }
 
 
-def _first(count: int, examples: Sequence[Example]) -> dict[str, Sequence[Example]]:
-    return {"train": examples[:count], "test": examples[count:]}
-
-
-def _reviews() -> dict[str, Sequence[Example]]:
-    return _first(4000, synthetic.reviews(5000, SEED_OF_REVIEWS))
-
-
-def _reviews_zh() -> dict[str, Sequence[Example]]:
-    return _first(4000, chinese.reviews_zh(5000, SEED_OF_REVIEWS))
-
-
-def _ratings() -> dict[str, Sequence[Example]]:
-    return _first(4000, synthetic.ratings(5000, SEED_OF_REVIEWS))
-
-
-def _praise() -> dict[str, Sequence[Example]]:
-    return _first(4000, synthetic.praise(5000, SEED_OF_REVIEWS))
-
-
-def _entities() -> dict[str, Sequence[Example]]:
-    return _first(2400, entities.sentences(3000, SEED_OF_ENTITIES))
+def _drawn(
+    draw: Callable[[int, int], Sequence[Example]], train: int, test: int, seed: int
+) -> dict[str, Sequence[Example]]:
+    examples = draw(train + test, seed)
+    return {"train": examples[:train], "test": examples[train:]}
 
 
 BUILT_IN = {
     "reviews": DataSet(
         "4,000 + 1,000 generated film reviews, decided by word order and negation",
         "classification",
-        read=_reviews,
+        read=partial(_drawn, synthetic.reviews, 4000, 1000, SEED_OF_REVIEWS),
     ),
     "film-sentences": DataSet(
         "2,000 + 1,000 real film sentences (Pang and Lee 2005, CC BY 4.0), 2,000 + 500 generated "
@@ -186,7 +170,7 @@ BUILT_IN = {
     "reviews-zh": DataSet(
         "4,000 + 1,000 generated Chinese film reviews, decided by word order and negation",
         "classification",
-        read=_reviews_zh,
+        read=partial(_drawn, chinese.reviews_zh, 4000, 1000, SEED_OF_REVIEWS),
     ),
     "reverse": DataSet("random strings of A … Z and their reversals", "translation"),
     "biographies": DataSet(
@@ -201,18 +185,18 @@ BUILT_IN = {
     "ratings": DataSet(
         "4,000 + 1,000 generated film reviews of one to five sentences, rated from 0 to 10",
         "regression",
-        read=_ratings,
+        read=partial(_drawn, synthetic.ratings, 4000, 1000, SEED_OF_REVIEWS),
     ),
     "praise": DataSet(
         "4,000 + 1,000 generated film reviews, labelled by the parts of the film that they praise",
         "multilabel",
-        read=_praise,
+        read=partial(_drawn, synthetic.praise, 4000, 1000, SEED_OF_REVIEWS),
     ),
     "entities": DataSet(
         "2,400 + 600 generated sentences with tagged people, places and organisations; the same "
         "name can be any of them, depending on its context",
         "tagging",
-        read=_entities,
+        read=partial(_drawn, entities.sentences, 2400, 600, SEED_OF_ENTITIES),
     ),
     "mqar": DataSet("key-value pairs, and keys whose values are asked for", "mqar"),
     "induction": DataSet("symbols, and a part of them again", "induction"),
