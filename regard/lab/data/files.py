@@ -216,18 +216,10 @@ def _label_column(here: str, rows: Sequence[Sequence[str]]) -> int:
             "each as neg.txt,pos.txt or as their folder"
         )
     columns = list(zip(*(fields for fields in rows if len(fields) == width), strict=True))
-    kinds, sizes = ([f(column) for column in columns] for f in (_kinds, _characters))
-    if kinds[0] == kinds[1] and sizes[0] == sizes[1]:
+    sizes = [(len(set(column)), sum(map(len, column))) for column in columns]
+    if sizes[0] == sizes[1]:
         raise RegardError(
             f"{here}: cannot tell the label from the text; set text=2 label=1 if the label comes "
             "before the tab, text=1 label=2 if it comes after"
         )
-    return 0 if (kinds[0], sizes[0]) < (kinds[1], sizes[1]) else 1
-
-
-def _kinds(column: Sequence[str]) -> int:
-    return len(set(column))
-
-
-def _characters(column: Sequence[str]) -> int:
-    return sum(map(len, column))
+    return 0 if sizes[0] < sizes[1] else 1
