@@ -139,10 +139,15 @@ def _numbers_of_films(content: bytes) -> list[str]:
 
 
 def _review(content: bytes, kind: str, here: str) -> Example:
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None
+    text = decoded(content, here)
     if not text.strip():
         raise RegardError(f"{here}: the review is empty")
     return Example(text, NAMES[kind], here)
+
+
+def decoded(content: bytes, here: str) -> str:
+    """Return the text of a review. Raises: it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None

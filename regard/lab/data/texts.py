@@ -16,7 +16,7 @@ from regard.lab.data.birthplaces import load_birthplaces
 from regard.lab.data.data_source import DataSource
 from regard.lab.data.examples import texts_of
 from regard.lab.data.files import read_examples
-from regard.lab.data.imdb import find, load
+from regard.lab.data.imdb import decoded, find, load
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT, open_binary, path_of
 from regard.lab.data.named import DATA, SEED_OF_REVIEWS, must_be_found, parts_of
 from regard.lab.data.records import table_kind
@@ -170,11 +170,11 @@ def _unlabelled(place: Path) -> Iterator[str]:
         elif folder.is_dir():
             for path in sorted(folder.glob("*.txt"), key=_number):
                 with open_binary(path) as file:
-                    yield _decoded(file.read(LINE_LIMIT), str(path))
+                    yield decoded(file.read(LINE_LIMIT), str(path))
         return
     reviews: dict[Path, str] = {}
     for name, content in tar_files(place, lambda name: LINE_LIMIT * bool(_more.fullmatch(name))):
-        reviews[Path(name)] = _decoded(content, name)
+        reviews[Path(name)] = decoded(content, name)
     yield from (reviews[path] for path in sorted(reviews, key=_number))
 
 
@@ -182,10 +182,3 @@ def _number(path: Path) -> tuple[int, str]:
     """Return a review's sort key: 12 for 12_0.txt, the same in every format."""
     digits = path.stem.partition("_")[0]
     return int(digits) if digits.isdecimal() else -1, path.name
-
-
-def _decoded(content: bytes, here: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise RegardError(f"{here}: not UTF-8 (byte {error.start + 1})") from None
