@@ -56,10 +56,6 @@ class Reversals(Sequence[Pair]):
         text = (self.letters + FIRST).tobytes().decode()
         return [text[start : start + length] for start in range(0, count * length, length)]
 
-    def targets(self) -> list[str]:
-        """Return all reversals."""
-        return [source[::-1] for source in self.sources()]
-
 
 def reversals(count: int, length: int, seed: int = 0, name: str = "reverse") -> Reversals:
     """Return `count` random strings of `length` letters with their reversals.

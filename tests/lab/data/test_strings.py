@@ -21,7 +21,7 @@ def test_pairs_by_place_by_slice_and_all():
     assert strings[-1] == pairs[8]
     assert strings[2:7:2] == pairs[2:7:2]
     assert [pair.source for pair in pairs] == strings.sources()
-    assert [pair.target for pair in pairs] == strings.targets()
+    assert [pair.target for pair in pairs] == [source[::-1] for source in strings.sources()]
     assert pairs[4] == Reversal(pairs[4].source, pairs[4].source[::-1], "x:5")
     with pytest.raises(IndexError):
         strings[9]
