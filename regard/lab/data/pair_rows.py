@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 
 from regard.core.errors import RegardError
 from regard.lab.data.examples import BadRow, Remark
@@ -35,34 +36,23 @@ Row = Pair | BadRow
 def side_by_side(left: Binary, left_name: str, right: Binary, right_name: str) -> Iterator[Row]:
     """Yield line i of one file with line i of the other; two empty lines are skipped."""
     sides = Lines(left, left_name, most=STREAMED), Lines(right, right_name, most=STREAMED)
-    while True:
-        source, target = (next(lines, None) for lines in sides)
+    alone = 0  # the first line that is not empty and has no counterpart
+    for source, target in zip_longest(*sides):
         if source is None or target is None:
-            _end_together(sides, source, target)
-            return
+            if not alone and (source or target or "").strip():
+                alone = max(lines.number for lines in sides)
+            continue
         for lines in sides:
             if problem := lines.complaint():
                 raise RegardError(f"{lines.here}: {problem}")
         if source.strip() or target.strip():
             yield _pair(source, target, sides[0].here)
-
-
-def _end_together(sides: tuple[Lines, Lines], source: str | None, target: str | None) -> None:
-    """Raise an error unless both files have ended, except for empty lines."""
-    if source is None and target is None:
-        return
-    longer, shorter = sides if source is not None else sides[::-1]
-    ended, alone = longer.number - 1, 0
-    if (source or target or "").strip():
-        alone = longer.number
-    for line in longer:
-        if not alone and line.strip():
-            alone = longer.number
     if alone:
+        shorter, longer = sorted(sides, key=lambda lines: lines.number)
         raise RegardError(
-            f"{longer.name}:{alone}: line without a counterpart: {shorter.name} has {ended:,} "
-            f"lines, {longer.name} {longer.number:,}; line i of one file must belong to line i of "
-            "the other"
+            f"{longer.name}:{alone}: line without a counterpart: {shorter.name} has "
+            f"{shorter.number:,} lines, {longer.name} {longer.number:,}; line i of one file must "
+            "belong to line i of the other"
         )
 
 
