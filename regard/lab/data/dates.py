@@ -235,9 +235,9 @@ def _judged(every: Sequence[Combination]) -> list[Combination]:
             barred=frozenset(
                 number
                 for number, text in _months(c).items()
-                if len(meanings[_name(text)]) > 1 and not _is_number(text)
+                if len(meanings[_name(text)]) > 1 and not text.isdecimal()
             ),
-            disputed=_is_number(_months(c)[1]) and len(orders[_shape(c)]) > 1,
+            disputed=_months(c)[1].isdecimal() and len(orders[_shape(c)]) > 1,
         )
         for c in every
     ]
@@ -249,10 +249,6 @@ def _months(combination: Combination) -> Mapping[int, str]:
 
 def _name(month: str) -> str:
     return month.casefold().strip(". ")
-
-
-def _is_number(text: str) -> bool:
-    return text.isdecimal()
 
 
 def _shape(combination: Combination) -> tuple[str, ...]:
@@ -288,7 +284,9 @@ def _lent(candidates: Sequence[Combination]) -> Combination | None:
     def parts(combination: Combination) -> set[str]:
         names = {texts[max(texts)] for letter, texts in combination.pieces if letter in ("M", "E")}
         always = {texts[0] for letter, texts in combination.pieces if not letter}
-        return names | {word for text in always for word in text.split() if _has_letters(word)}
+        return names | {
+            word for text in always for word in text.split() if any(map(str.isalpha, word))
+        }
 
     able = [
         one
@@ -296,10 +294,6 @@ def _lent(candidates: Sequence[Combination]) -> Combination | None:
         if parts(one) <= {part for c in candidates if c is not one for part in parts(c)}
     ]
     return min(able, key=lambda c: _hash(f"{c.locale} {c.format}"), default=None)
-
-
-def _has_letters(text: str) -> bool:
-    return any(character.isalpha() for character in text)
 
 
 def _hash(text: str) -> float:
