@@ -43,10 +43,9 @@ def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
     """
     if not path.exists():
         raise RegardError(f"{path}: no such file")
-    pyarrow = _pyarrow(path)
     number = read = 0
     schema, places, names = None, [0], None
-    with _told(path, pyarrow):
+    with _pyarrow(path) as pyarrow:
         for batch in _batches(path, pyarrow):
             if schema is None or not batch.schema.equals(schema, check_metadata=True):
                 schema = batch.schema
@@ -76,9 +75,10 @@ def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[
     Raises: pyarrow is not installed; a damaged file; no such column; a value that is not a
     string or exceeds the line limit; more than `most` bytes.
     """
-    pyarrow = _pyarrow(file)
     number = read = 0
-    with _told(file, pyarrow), file.open() as source, _columns_of(source) as table:
+    with _pyarrow(file) as pyarrow, file.open() as source:
+        # Read a column in parts, not a whole row group of it at once.
+        table = pyarrow.parquet.ParquetFile(source, buffer_size=BUFFER, pre_buffer=False)
         names = table.schema_arrow.names
         name = names[text_column(file.name, names, column)]
         for batch in table.iter_batches(batch_size=ROWS, columns=[name]):
@@ -102,8 +102,7 @@ def head(path: Path, most: int) -> tuple[list[str], list[list[str]]]:
 
     Raises: as `rows`.
     """
-    pyarrow = _pyarrow(path)
-    with _told(path, pyarrow):
+    with _pyarrow(path) as pyarrow:
         for batch in _batches(path, pyarrow):
             batch.validate(full=True)  # else a damaged file ends the process
             must_be_distinct(path.name, batch.schema.names)
@@ -115,14 +114,9 @@ def head(path: Path, most: int) -> tuple[list[str], list[list[str]]]:
     raise RegardError(f"{path}: contains no rows")
 
 
-def _columns_of(source: Any) -> Any:
-    """Open Parquet so that a column is read in parts, not a whole row group of it at once."""
-    import pyarrow.parquet
-
-    return pyarrow.parquet.ParquetFile(source, buffer_size=BUFFER, pre_buffer=False)
-
-
-def _pyarrow(path: Path | TextFile) -> Any:
+@contextmanager
+def _pyarrow(path: Path | TextFile) -> Iterator[Any]:
+    """Yield pyarrow. Raises: it is not installed; its errors about a damaged file, in one line."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -131,14 +125,8 @@ def _pyarrow(path: Path | TextFile) -> Any:
             f"{path}: reading it requires pyarrow, which is not installed ({error}): pip install "
             "-c constraints.txt '.[data]', or save the data as .csv or .jsonl"
         ) from None
-    return pyarrow
-
-
-@contextmanager
-def _told(path: Path | TextFile, pyarrow: Any) -> Iterator[None]:
-    """Convert errors about a damaged file into a one-line error."""
     try:
-        yield
+        yield pyarrow
     except (
         pyarrow.ArrowException,
         OSError,
