@@ -241,16 +241,14 @@ class TokenStream:
 
     def _read(self, number: int, start: int, stop: int) -> Int32[np.ndarray, " tokens"]:
         """Return tokens of one shard. Raises: an unreadable or shortened file."""
-        path, size = self.paths[number], self.kind.itemsize
+        path, count = self.paths[number], stop - start
         try:
-            with path.open("rb") as file:
-                file.seek(start * size)
-                data = file.read((stop - start) * size)
+            ids = np.fromfile(path, self.kind, count, offset=start * self.kind.itemsize)
         except OSError as error:
             raise RegardError(f"{path}: cannot read: {error.strerror or error}") from None
-        if len(data) < (stop - start) * size:
+        if len(ids) < count:
             raise RegardError(f"{path}: damaged: it has become shorter")
-        return np.frombuffer(data, self.kind).astype(np.int32)
+        return ids.astype(np.int32)
 
 
 def streams(folder: Path, index: Index) -> Mapping[str, TokenStream]:
