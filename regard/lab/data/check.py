@@ -222,16 +222,14 @@ def check(
     if several and own:
         told, separator = separated(name, [x for _, x, _ in parts_read], separator)
         parts_read = [(title, x, bad) for x, (title, _, bad) in zip(told, parts_read, strict=True)]
-    if (
-        not tags
-        and not numbers
-        and not several
-        and (numbers := hardly_repeat([example.label for example in rows]))
-    ):
+    classes = not numbers and not tags and not several
+    if classes and hardly_repeat([example.label for example in rows]):
+        numbers, classes = True, False
         remarks.append("the labels are numbers that hardly repeat; use regard train regression")
     if numbers:
         parts_read = [(part, *_with_numbers(examples, bad)) for part, examples, bad in parts_read]
-    lengths = _lengths([example.text for part in parts_read for example in part[1]], show)
+    every = [(title, example) for title, examples, _ in parts_read for example in examples]
+    lengths = _lengths([example.text for _, example in every], show)
     parts = []
     for title, examples, bad in parts_read:
         each = labels_in if several else str.split if tags else _only
@@ -242,27 +240,23 @@ def check(
     conflicts: list[Pair] = []
     seen: dict[str, tuple[str, Example]] = {}
     reported: set[tuple[str, str]] = set()
-    for title, examples, _ in parts_read:
-        for example in examples:
-            key = likeness(example.text)
-            where, first = seen.setdefault(key, (title, example))
-            pair = Pair(first.source, example.source, (first.label, example.label))
-            if where != title and (key, title) not in reported:
-                reported.add((key, title))
-                shared.append(pair)
-            alike = numbers and number_of(first.label) == number_of(example.label)
-            if first.label != example.label and not alike:
-                conflicts.append(pair)
     odd: dict[str, list[str]] = {}
-    for _, examples, _ in parts_read:
-        for example in examples:
-            strange = [*_odd.findall(example.text), *meaningless.findall(example.text)]
-            for character in dict.fromkeys(strange):
-                odd.setdefault(character, []).append(example.source)
-    remarks += _decomposed([example for _, examples, _ in parts_read for example in examples])
-    groups = _shared_groups([examples for _, examples, _ in parts_read])
+    for title, example in every:
+        key = likeness(example.text)
+        where, first = seen.setdefault(key, (title, example))
+        pair = Pair(first.source, example.source, (first.label, example.label))
+        if where != title and (key, title) not in reported:
+            reported.add((key, title))
+            shared.append(pair)
+        alike = numbers and number_of(first.label) == number_of(example.label)
+        if first.label != example.label and not alike:
+            conflicts.append(pair)
+        strange = [*_odd.findall(example.text), *meaningless.findall(example.text)]
+        for character in dict.fromkeys(strange):
+            odd.setdefault(character, []).append(example.source)
+    remarks += _decomposed([example for _, example in every])
+    groups = _shared_groups(every)
     examples = parts_read[0][1]
-    classes = not numbers and not tags and not several
     later_parts = parts_read[1:] if classes else []
     strange = [_strange_labels(examples, later, part) for part, later, _ in later_parts]
     problems = _problems(parts, filter(None, strange), shared, conflicts, odd, groups)
@@ -378,12 +372,11 @@ def _decomposed(examples: Sequence[Example]) -> list[str]:
     ]
 
 
-def _shared_groups(parts: Sequence[Sequence[Example]]) -> dict[str, list[str]]:
+def _shared_groups(examples: Iterable[tuple[str, Example]]) -> dict[str, list[str]]:
     """Return the groups that occur in several parts, with their first row in each."""
-    firsts: dict[str, dict[int, str]] = {}
-    for place, part in enumerate(parts):
-        for example in part:
-            firsts.setdefault(example.group, {}).setdefault(place, example.source)
+    firsts: dict[str, dict[str, str]] = {}
+    for part, example in examples:
+        firsts.setdefault(example.group, {}).setdefault(part, example.source)
     return {g: list(rows.values()) for g, rows in firsts.items() if g and len(rows) > 1}
 
 
@@ -483,13 +476,11 @@ def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
     for character in sorted(odd, key=lambda character: -len(odd[character])):
         if character == "\ufffd":
             kind = "replacement characters (decoding errors)"
+        elif meaningless.match(character):
+            kind = "invisible characters"
         else:
             kind = (
-                "invisible characters"
-                if meaningless.match(character)
-                else "unprintable characters"
-                if len(character) == 1
-                else "UTF-8 decoded as Windows-1252"
+                "unprintable characters" if len(character) == 1 else "UTF-8 decoded as Windows-1252"
             )
         kinds.setdefault(kind, []).append(character)
     return kinds
