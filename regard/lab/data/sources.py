@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -141,27 +141,25 @@ def _from_parts(
     ``by``: the column whose hash splits. Raises: a single label; a label in nearly every row; too
     few rows; as `must_be_single` and `separated`.
     """
-    if separator not in ("", "none"):
+    notes, rows, several = [*notes], parts["train"], separator not in ("", "none")
+    counts = Counter(example.label for example in rows)
+    if several:
         told, separator = separated(path, parts.values(), separator)
         parts = dict(zip(parts, told, strict=True))
-        notes = [*notes, *split_off_test(path, parts, None, splits.seed, by)]
-        name = short(path) if path in DATA else name_of(Path(path))
-        corpus = corpus_of(name, parts, notes, splits.duplicates, several=True)
-        return replace(corpus, separator=separator)
-    notes, rows = [*notes], parts["train"]
-    counts = Counter(example.label for example in rows)
-    if len(counts) == 1:
+    elif len(counts) == 1:
         raise RegardError(
             f"{path}: all {len(rows)} rows have the label {rows[0].label!r}; two labels are needed"
         )
-    if not numbers:
+    elif not numbers:
         if not separator:
             must_be_single(path, rows)
         must_be_classes(path, rows)
-    notes += [] if numbers else look_over(rows)
-    known = {} if numbers else counts
+        notes += look_over(rows)
+    known = None if several else {} if numbers else counts
     notes += split_off_test(path, parts, known, splits.seed, by)
     name = short(path) if path in DATA else name_of(Path(path))
+    if several:
+        return corpus_of(name, parts, notes, splits.duplicates, separator=separator)
     return corpus_of(name, parts, notes, splits.duplicates, numbers=numbers)
 
 
@@ -280,12 +278,12 @@ def corpus_of(
     order: tuple[str, ...] | None = None,
     *,
     numbers: bool = False,
-    several: bool = False,
+    separator: str = "",
 ) -> Corpus:
     """Return the corpus of these parts; texts in two of them are dropped from the earlier.
 
     ``order``: the labels, in the order of a model's outputs. With ``numbers`` labels are not
-    classes, and are not checked. ``several``: each text has several labels, or none.
+    classes, and are not checked. With a ``separator`` each text has several labels, or none.
     """
     parts, more = without_later(parts, lambda example: example.text, keep=duplicates == "keep")
     notes = [*notes, *more]
@@ -300,7 +298,7 @@ def corpus_of(
         return Corpus(name, train, test, (), tuple(notes), digest, validation)
 
     def each(example: Example) -> list[str]:
-        return labels_in(example.label) if several else [example.label]
+        return labels_in(example.label) if separator else [example.label]
 
     labels = order or in_order({label for example in train for label in each(example)})
     if len(labels) < 2:
@@ -319,7 +317,7 @@ def corpus_of(
                     f"train has {listed(labels)}"
                     + (meant(new[0], labels) or "; regard data check reports likely causes")
                 )
-    return Corpus(name, train, test, labels, tuple(notes), digest, validation)
+    return Corpus(name, train, test, labels, tuple(notes), digest, validation, separator)
 
 
 def in_order(labels: set[str]) -> tuple[str, ...]:
