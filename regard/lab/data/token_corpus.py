@@ -26,14 +26,12 @@ from regard.lab.data.token_store import (
     TokenStream,
     finished_shard,
     must_have_its_hashes,
-    streams,
     write_index,
     written_once,
 )
 from regard.lab.data.tokenizers import Tokenizer, must_be_known
 from regard.lab.data.tokenizing import (
     TOKENIZER,
-    Recipe,
     Tokenising,
     end_of,
     learn,
@@ -112,9 +110,13 @@ def load_tokens(
     folder = place_of(source.data_dir) / recipe.name(origin)
 
     def write() -> None:
-        known = tokenizer
-        if isinstance(known, Learned):
-            known = _learned(folder, recipe, known, show)
+        if not isinstance(tokenizer, Learned):
+            known = tokenizer
+        elif (folder / TOKENIZER).is_file():  # of an interrupted run
+            known = Tokenizer.load(folder / TOKENIZER)
+        else:
+            tell = show or progress_lines("learn the tokenizer")
+            known = learn(recipe, tokenizer.kind, tokenizer.vocabulary, tokenizer.minimum, tell)
         work = Tokenising.begin(folder, recipe, known)
         _write(work, processes, show or progress_lines("tokenise"))
 
@@ -130,19 +132,11 @@ def load_tokens(
         folder,
         index,
         Tokenizer.load(folder / TOKENIZER),
-        streams(folder, index),
+        {split: TokenStream(folder, index, split) for split in SPLITS},
         tuple(_notes(index, len(listed) - len(files))),
     )
     must_be_known([corpus.streams["train"][:LOOKED_AT]])
     return corpus
-
-
-def _learned(folder: Path, recipe: Recipe, wanted: Learned, show: Show | None) -> Tokenizer:
-    """Return the tokenizer of an incomplete folder, or learn it."""
-    if (folder / TOKENIZER).is_file():
-        return Tokenizer.load(folder / TOKENIZER)
-    tell = show or progress_lines("learn the tokenizer")
-    return learn(recipe, wanted.kind, wanted.vocabulary, wanted.minimum, tell)
 
 
 def _notes(index: Index, empty: int) -> Iterator[str]:

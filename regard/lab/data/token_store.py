@@ -10,7 +10,7 @@ be more shards than a process may open.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -249,11 +249,6 @@ class TokenStream:
         if len(ids) < count:
             raise RegardError(f"{path}: damaged: it has become shorter")
         return ids.astype(np.int32)
-
-
-def streams(folder: Path, index: Index) -> Mapping[str, TokenStream]:
-    """Return the stream of each split."""
-    return {split: TokenStream(folder, index, split) for split in SPLITS}
 
 
 class StoredTexts(Sequence[NDArray[np.unsignedinteger]]):

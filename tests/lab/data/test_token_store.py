@@ -10,10 +10,10 @@ from regard.core.errors import RegardError
 from regard.lab.data.token_store import (
     INDEX,
     ShardWriter,
+    TokenStream,
     finished_shard,
     must_have_its_hashes,
     open_index,
-    streams,
     write_index,
 )
 
@@ -33,7 +33,7 @@ def written(folder, *shards, end=END):
 
 def test_documents_follow_each_other_over_all_shards(tmp_path):
     index = written(tmp_path, [[1, 2], [3]], [], [[4, 5, 6]])
-    train = streams(tmp_path, index)["train"]
+    train = TokenStream(tmp_path, index, "train")
     whole = [1, 2, END, 3, END, 4, 5, 6, END]
     assert len(train) == index.total("tokens", "train") == 9
     assert index.total("documents", "train") == 3
@@ -41,20 +41,20 @@ def test_documents_follow_each_other_over_all_shards(tmp_path):
         for stop in range(start, 12):
             assert train[start:stop].tolist() == whole[start:stop]
     assert train[:].dtype == np.int32
-    assert streams(tmp_path, index)["validation"][:].tolist() == []
-    assert streams(tmp_path, index)["test"][:].tolist() == [7, END, 7, END, 7, END]
+    assert TokenStream(tmp_path, index, "validation")[:].tolist() == []
+    assert TokenStream(tmp_path, index, "test")[:].tolist() == [7, END, 7, END, 7, END]
     assert not list(tmp_path.glob(".*")), "nothing temporary is left"
 
 
 def test_there_may_be_more_shards_than_open_files(tmp_path):
     index = written(tmp_path, *([[number % END]] for number in range(40)))
-    train, before = streams(tmp_path, index)["train"], len(os.listdir("/proc/self/fd"))
+    train, before = TokenStream(tmp_path, index, "train"), len(os.listdir("/proc/self/fd"))
     assert train[:].tolist()[::2] == [number % END for number in range(40)]
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_shard_that_is_shortened_or_removed_meanwhile_is_told(tmp_path):
-    train = streams(tmp_path, written(tmp_path, [[1, 2], [3]]))["train"]
+    train = TokenStream(tmp_path, written(tmp_path, [[1, 2], [3]]), "train")
     ids = tmp_path / "00000.train.ids"
     ids.write_bytes(ids.read_bytes()[:-2])
     assert train[:4].tolist() == [1, 2, END, 3]
@@ -69,7 +69,7 @@ def test_a_shard_that_is_shortened_or_removed_meanwhile_is_told(tmp_path):
 def test_a_token_takes_two_bytes_or_four(tmp_path, end, bytes_each):
     index = written(tmp_path, [[end - 1, 0]], end=end)
     assert (tmp_path / "00000.train.ids").stat().st_size == 3 * bytes_each
-    assert streams(tmp_path, index)["train"][:].tolist() == [end - 1, 0, end]
+    assert TokenStream(tmp_path, index, "train")[:].tolist() == [end - 1, 0, end]
 
 
 def test_a_truncated_shard_is_an_error_at_once(tmp_path):
