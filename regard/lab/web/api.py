@@ -238,7 +238,7 @@ def _add_questions(app: FastAPI, api: Api) -> None:
 
     @app.post("/predict", summary="Predict for one text or several")
     async def predict(query: TextsRequest, request: Request) -> Any:
-        texts = _texts(query, limits)
+        texts = query.all(limits)
         name = api.registry.check(query.run)
         job = Job(texts, lambda batch: answers.predict(name, batch), ("predict", name), len(texts))
         results = await api.ask(request, job)
@@ -249,7 +249,7 @@ def _add_questions(app: FastAPI, api: Api) -> None:
 
     @app.post("/translate", summary="Generate the output text for one text or several")
     async def translate(query: TranslationRequest, request: Request) -> Any:
-        texts, best = _texts(query, limits), query.best
+        texts, best = query.all(limits), query.best
         if best > limits.best:
             raise over("best", limits.best, best)
         name = api.registry.check(query.run)
@@ -340,20 +340,9 @@ def _line(value: Any) -> bytes:
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, RefusedError):
-        return error.message
-    return (
-        str(error)
-        if isinstance(error, RegardError)
-        else "internal server error; see the server's log"
-    )
-
-
-def _texts(query: TextsRequest, limits: Limits) -> list[str]:
-    try:
-        return query.all(limits)
-    except ValueError as error:
-        raise RefusedError(422, str(error)) from None
+    if isinstance(error, RefusedError | RegardError):
+        return str(error)
+    return "internal server error; see the server's log"
 
 
 async def _disconnected(request: Request) -> None:

@@ -10,7 +10,7 @@ from regard.core.errors import RegardError
 from regard.lab.data.examples import from_json
 from regard.lab.tasks.settings import TEMPERATURE
 from regard.lab.web.limits import Limits
-from regard.lab.web.refusal import over
+from regard.lab.web.refusal import RefusedError, over
 
 
 def _sanitize(value: Any) -> Any:
@@ -60,11 +60,11 @@ class TextsRequest(RunRequest):
         Raises: neither or both of text and texts; too many; another number of seconds or rows.
         """
         if (self.text is None) == (self.texts is None):
-            raise ValueError("give either text or texts")
+            raise RefusedError(422, "give either text or texts")
         alone = self.second, self.columns
         if self.text is not None:
             if not (self.seconds is None and self.rows is None):
-                raise ValueError("seconds and rows belong to texts; give second and columns")
+                raise RefusedError(422, "seconds and rows belong to texts; give second and columns")
             return [_input(self.text, *alone)]
         texts = list(self.texts or [])
         if len(texts) > limits.texts:
@@ -73,7 +73,7 @@ class TextsRequest(RunRequest):
         seconds = nothing if self.seconds is None else self.seconds
         rows = nothing if self.rows is None else self.rows
         if alone != (None, None) or not len(texts) == len(seconds) == len(rows):
-            raise ValueError("give one of seconds and of rows for each of texts")
+            raise RefusedError(422, "give one of seconds and of rows for each of texts")
         return [*map(_input, texts, seconds, rows)]
 
 
