@@ -42,7 +42,8 @@ def table_rows(
     if named:
         next(lines)
     if kind == "csv" or named:
-        rows = _csv_rows(lines, named[2] if named else delimiter_of(list(lines.ahead())))
+        before, delimiter = lines.number, named[2] if named else delimiter_of([*lines.ahead()])
+        rows: NumberedRows = ((before + n, fields) for n, fields in _parsed(lines, delimiter))
     else:
         rows = _tab_rows(lines, quotes)
     checked = ((number, lines.complaint() or fields) for number, fields in rows)
@@ -89,12 +90,6 @@ def _rank(lines: Sequence[str], delimiter: str) -> _Rank:
         for left, right in sides
     )
     return share > 0.5, 2 * inside < len(sides), share
-
-
-def _csv_rows(lines: Lines, delimiter: str) -> NumberedRows:
-    before = lines.number
-    for number, fields in _parsed(lines, delimiter):
-        yield before + number, fields
 
 
 def _parsed(lines: Iterator[str], delimiter: str) -> NumberedRows:
