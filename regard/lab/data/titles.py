@@ -175,16 +175,13 @@ def _no_column(
     here: str, header: Sequence[str], what: str, given: str, numbers: bool
 ) -> RegardError:
     """Return the error for a missing column, named by the user or not recognised."""
-    name = "text=NAME and label=NAME (--text, --label for data check and evaluate)"
-    if what == "group":
-        name = "group=NAME (--group for data check)"
-    elif what == "further":
-        name = "features=NAME,NAME"
-    elif what == "second text":
-        name = "text=FIRST,SECOND"
+    both = "text=NAME and label=NAME (--text, --label for data check and evaluate)"
+    name, number = {
+        "group": ("group=NAME (--group for data check)", "group=3"),
+        "further": ("features=NAME,NAME", "features=3,4"),
+        "second text": ("text=FIRST,SECOND", "text=2,3"),
+    }.get(what, (both, "text=2 label=1"))
     if numbers:
-        examples = {"group": "group=3", "further": "features=3,4", "second text": "text=2,3"}
-        number = examples.get(what, "text=2 label=1")
         name += f", or numbers from 1: {number}"
     if not given:
         problem = f"cannot find the {what} column; columns: {listed(header)}; set {name}"
