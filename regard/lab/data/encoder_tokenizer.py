@@ -104,15 +104,11 @@ def _special_tokens(inner: Any, source: str) -> SpecialTokens | None:
     """Return the symbols around a text, as the tokenizer adds them, or by name; None without."""
     with panics(f"the tokenizer of {source} cannot tokenize a text"):
         encoding = inner.encode(PROBE)
-    specials = [
-        i for i, special in zip(encoding.ids, encoding.special_tokens_mask, strict=True) if special
-    ]
+    marks = encoding.special_tokens_mask
+    specials = [i for i, special in zip(encoding.ids, marks, strict=True) if special]
     masks = [inner.token_to_id(name) for *_, name in NAMES]
     mask = next((number for number in masks if number is not None), 0)
-    ends = (
-        [encoding.special_tokens_mask[0], encoding.special_tokens_mask[-1]] if encoding.ids else []
-    )
-    if len(specials) == 2 and ends == [1, 1]:
+    if len(specials) == 2 and marks[0] == marks[-1] == 1:
         return SpecialTokens(mask, separator=specials[1], classify=specials[0])
     for first, last, _ in NAMES:
         numbers = inner.token_to_id(first), inner.token_to_id(last)
