@@ -1,6 +1,6 @@
 """Data sets by name: ``DATA``."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -66,6 +66,7 @@ class Source(DataSet):
         return sum(file.bytes for file in self.files)
 
 
+MULTI30K_ROOT = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 #: Name, bytes and sha256 of the files of Multi30k.
 MULTI30K = """\
 train.en.gz 568929 d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f
@@ -77,13 +78,6 @@ test_2016_flickr.de.gz 22890 9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c
 test_2017_flickr.en.gz 19138 76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074
 test_2017_flickr.de.gz 21471 a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee
 """
-
-
-def _multi30k() -> Iterator[RemoteFile]:
-    root = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-    for line in MULTI30K.splitlines():
-        name, size, sha256 = line.split()
-        yield RemoteFile(f"{root}/{name}", int(size), sha256)
 
 
 _SOURCES: dict[str, Source] = {
@@ -118,7 +112,10 @@ _SOURCES: dict[str, Source] = {
     "multi30k": Source(
         "29,000 English image captions and their German translations",
         "translation",
-        tuple(_multi30k()),
+        tuple(
+            RemoteFile(f"{MULTI30K_ROOT}/{name}", int(size), sha256)
+            for name, size, sha256 in map(str.split, MULTI30K.splitlines())
+        ),
         "research only, non-commercial",
         "Elliott, Frank, Sima'an, Specia, Multi30K, 2016",
         ("train.en.gz",),
