@@ -43,9 +43,15 @@ class Answers:
             None  # the last pair of runs
         )
 
-    def predict(self, name: str, several: Sequence[Sequence[str]]) -> list[list[dict[str, Any]]]:
+    def predict(
+        self, name: str, several: Sequence[Sequence[str]], best: int = 1
+    ) -> list[list[dict[str, Any]]]:
         """Return answers to the texts of several requests, in one call of the model."""
-        return self._best(name, several, 1)
+        model = self.registry.model(name)
+        for text in (text for texts in several for text in texts):
+            self.check_length(model.count(text))
+        results = iter(model.predict([text for texts in several for text in texts], best))
+        return [[next(results) for _ in texts] for texts in several]
 
     def translate(
         self, name: str, several: Sequence[Sequence[str]], best: int
@@ -53,16 +59,7 @@ class Answers:
         """Return the texts generated for several requests. Raises: a run that labels texts."""
         if not self.registry.model(name).answers_in_texts:
             raise RegardError(f"{name} does not generate text; use /predict")
-        return self._best(name, several, best)
-
-    def _best(
-        self, name: str, several: Sequence[Sequence[str]], best: int
-    ) -> list[list[dict[str, Any]]]:
-        model = self.registry.model(name)
-        for text in (text for texts in several for text in texts):
-            self.check_length(model.count(text))
-        results = iter(model.predict([text for texts in several for text in texts], best))
-        return [[next(results) for _ in texts] for texts in several]
+        return self.predict(name, several, best)
 
     def attention(
         self, name: str, text: str, written: Written, layer: int | None, head: int | None
