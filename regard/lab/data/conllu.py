@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from regard.core.errors import RegardError
@@ -87,15 +88,13 @@ def sentences(lines: Iterable[str], tags: int | None = None) -> Iterator[Sentenc
     """
     lasting: dict[str, str] = {}
     block: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(chain(lines, [""]), 1):
         line = line.rstrip("\r\n")
         if line.strip():
             block.append((number, line))
         elif block:
             yield _sentence(block, lasting, tags)
             block = []
-    if block:
-        yield _sentence(block, lasting, tags)
 
 
 def read_sentences(
