@@ -85,20 +85,14 @@ def _gather(
     parts: dict[tuple[str, str], list[tuple[list[int], Example]]] = {part: [] for part in PARTS}
     for split, kind, name, example in reviews:
         parts[split, kind].append(([int(number) for number in name.split("_")], example))
+    sides: dict[str, list[Example]] = {"train": [], "test": []}
     for (split, kind), numbered in parts.items():
         if not numbered:
             raise RegardError(f"{place}: no reviews in aclImdb/{split}/{kind}")
-        numbered.sort(key=lambda item: item[0])
         known = dict(enumerate(films.get((split, kind), [])))
-        parts[split, kind] = [
-            (numbers, replace(example, group=known.get(numbers[0], "")))
-            for numbers, example in numbered
-        ]
-    train, test = (
-        [example for kind in ("neg", "pos") for _, example in parts[split, kind]]
-        for split in ("train", "test")
-    )
-    return train, test
+        for numbers, example in sorted(numbered, key=lambda item: item[0]):
+            sides[split].append(replace(example, group=known.get(numbers[0], "")))
+    return sides["train"], sides["test"]
 
 
 def _from_archive(path: Path, films: Films) -> Iterator[Review]:
