@@ -184,7 +184,8 @@ def _batches(path: Path, pyarrow: Any) -> Iterator[Any]:
             _must_fit(path, sum(file.metadata.row_group(i).total_byte_size for i in groups))
             yield from file.iter_batches(batch_size=ROWS)
         return
-    files = [_named(path, each["filename"]) for each in _state(path)["_data_files"]]
+    state = read_json(inside(path / STATE, path), METADATA_LIMIT)
+    files = [_named(path, each["filename"]) for each in state["_data_files"]]
     _must_fit(path, sum(file.stat().st_size for file in files))
     for file in files:
         yield from _messages(file, pyarrow)
@@ -201,10 +202,6 @@ def _messages(file: Path, pyarrow: Any) -> Iterator[Any]:
         else:
             with pyarrow.ipc.open_stream(source) as reader:
                 yield from reader
-
-
-def _state(folder: Path) -> Any:
-    return read_json(inside(folder / STATE, folder), METADATA_LIMIT)
 
 
 def _named(folder: Path, name: str) -> Path:

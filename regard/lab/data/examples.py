@@ -126,7 +126,8 @@ def example_of(
     and whitespace count as empty; with ``unlabelled`` a label may be.
     """
     if text is not None and not isinstance(text, str):
-        return BadRow(here, f"the text must be a string, not {_shown(text)}{_nested(text)}")
+        remedy = "; write it as a separate field" if isinstance(text, dict | list) else ""
+        return BadRow(here, f"the text must be a string, not {_shown(text)}{remedy}")
     if isinstance(label, dict) or (
         isinstance(label, list) and not all(isinstance(x, str | int | float) for x in label)
     ):
@@ -180,11 +181,6 @@ def _value(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return label_of(value if isinstance(value, str) else _shown(value))
-
-
-def _nested(value: Any) -> str:
-    """Return the remedy for a nested value."""
-    return "; write it as a separate field" if isinstance(value, dict | list) else ""
 
 
 def _shown(value: Any) -> str:

@@ -89,7 +89,10 @@ def load_pairs(
         parts, notes, names = load(source, show)
     elif (given := parts_of(data, "translation", "text pairs")) is not None:
         refuse(data, "has all its parts", **files)
-        parts = {side: _pairs(data, side, rows) for side, rows in given.items()}
+        parts = {
+            side: [_pair(row, f"{data}/{side}:{i}") for i, row in enumerate(rows, 1)]
+            for side, rows in given.items()
+        }
         notes = []
     else:
         _must_be_pairs(data)
@@ -152,10 +155,6 @@ def corpus_of(name: str, parts: Parts, notes: list[str], names: tuple[str, str])
     texts = ([(pair.source, pair.target, "") for pair in parts[side]] for side in SIDES)
     train, validation, test = (parts[side] for side in SIDES)
     return PairCorpus(name, train, validation, test, fingerprint(*texts), tuple(notes), names)
-
-
-def _pairs(data: str, side: str, rows: Iterable[object]) -> list[Pair]:
-    return [_pair(row, f"{data}/{side}:{i}") for i, row in enumerate(rows, 1)]
 
 
 def _pair(row: object, place: str) -> Pair:
