@@ -209,12 +209,8 @@ def _in_processes(
                 if worker.sentinel in ready:
                     worker.join()
             tell(sum(reached[::2]), sum(reached[1::2]))
-            if not errors.empty():
-                raise RegardError(str(errors.get()))
-            _must_have_ended_well(workers)
-        if not errors.empty():
-            raise RegardError(str(errors.get()))
-        _must_have_ended_well(workers)
+            _must_do_well(workers, errors)
+        _must_do_well(workers, errors)
     finally:
         for worker in workers:
             if worker.is_alive():
@@ -223,7 +219,10 @@ def _in_processes(
                 worker.join()
 
 
-def _must_have_ended_well(workers: Sequence[Any]) -> None:
+def _must_do_well(workers: Sequence[Any], errors: Any) -> None:
+    """Raise the first error of a worker, or an error for one that died."""
+    if not errors.empty():
+        raise RegardError(str(errors.get()))
     if bad := [worker.exitcode for worker in workers if worker.exitcode]:
         raise RegardError(
             f"a process that tokenised texts ended with exit code {bad[0]}; run the same command "
