@@ -44,14 +44,6 @@ class Birthplaces:
     fingerprint: str
     notes: tuple[str, ...] = ()
 
-    @property
-    def counted(self) -> str:
-        """Return the first line that assignment 5 prints: total and distinct characters.
-
-        Line ends and the two symbols ⁇ and □ are counted.
-        """
-        return counted(self.texts, MASK_CHARACTER + PAD_CHARACTER)
-
 
 def counted(texts: Sequence[str], symbols: str = "") -> str:
     """Return the line of assignment 5 about texts: all and distinct characters, with line ends.

@@ -26,6 +26,7 @@ from regard.lab.data.birthplaces import (
     MASK_CHARACTER,
     PAD_CHARACTER,
     Birthplaces,
+    counted,
     load_birthplaces,
     read_answers,
 )
@@ -274,8 +275,8 @@ class Answers(Writes[QuestionBatch]):
 
     @property
     def counted(self) -> str:
-        """Return the first line that assignment 5 prints."""
-        return self.corpus.counted
+        """Return the first line that assignment 5 prints, which counts the symbols ⁇ and □, too."""
+        return counted(self.corpus.texts, MASK_CHARACTER + PAD_CHARACTER)
 
     def rows(self, count: int, seed: int) -> list[tuple[str, str]]:
         """Return x and y of the first ``count`` questions, in the format of assignment 5.
