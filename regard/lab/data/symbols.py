@@ -54,11 +54,13 @@ class Puzzle(ABC):
     #: True if the next symbol is the answer, so that only models that read from left to right may
     #: learn the puzzle.
     contains_answers: ClassVar[bool] = False
+    #: Names of the symbols that are no answers.
+    signs: ClassVar[tuple[str, ...]] = ()
 
     @property
     def words(self) -> list[str]:
-        """Return the name of each symbol, by default those of the answers."""
-        return self.answers
+        """Return the name of each symbol, by default the answers and then the `signs`."""
+        return [*self.answers, *self.signs]
 
     @property
     @abstractmethod
@@ -186,10 +188,7 @@ class SelectiveCopying(Alike):
     """
 
     copied: int
-
-    @property
-    def words(self) -> list[str]:
-        return [*self.answers, "noise", "write"]
+    signs: ClassVar[tuple[str, ...]] = ("noise", "write")
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         if length < self.copied:
@@ -214,11 +213,7 @@ class Sorting(Alike):
     """
 
     contains_answers = True
-    verb: ClassVar[str] = "sort"
-
-    @property
-    def words(self) -> list[str]:
-        return [*self.answers, self.verb]
+    signs: ClassVar[tuple[str, ...]] = ("sort",)
 
     def result(self, drawn: Symbols) -> Symbols:
         """Return the symbols in the order of the result."""
@@ -238,7 +233,7 @@ class Reversing(Sorting):
     Answers and their score are those of `Sorting`.
     """
 
-    verb: ClassVar[str] = "reverse"
+    signs: ClassVar[tuple[str, ...]] = ("reverse",)
 
     def result(self, drawn: Symbols) -> Symbols:
         return np.ascontiguousarray(drawn[:, ::-1])
@@ -322,10 +317,7 @@ class ModularAddition(Puzzle):
 
     modulus: int
     share: float
-
-    @property
-    def words(self) -> list[str]:
-        return [*self.answers, "equals"]
+    signs: ClassVar[tuple[str, ...]] = ("equals",)
 
     @property
     def answers(self) -> list[str]:
@@ -403,9 +395,7 @@ class Stack(Alike):
     Half of the steps are "pop", as long as the stack is not empty. Kimi team 2025, section 5.
     """
 
-    @property
-    def words(self) -> list[str]:
-        return [*self.answers, "pop"]
+    signs: ClassVar[tuple[str, ...]] = ("pop",)
 
     def draw(self, rng: Generator, count: int, length: int) -> Rows:
         rows = rng.integers(0, self.symbols, (count, length), dtype=np.int32)
