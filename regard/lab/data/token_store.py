@@ -47,10 +47,6 @@ class Shard:
     tokens: dict[str, int]
     sha256: dict[str, str]
 
-    def path(self, folder: Path, part: str) -> Path:
-        """Return the file of a part's ids."""
-        return ids_path(folder, self.number, part)
-
 
 @dataclass(frozen=True)
 class Index:
@@ -190,7 +186,7 @@ def must_have_its_hashes(folder: Path, index: Index) -> None:
     """Read all ids and compare their hashes. Raises: a different hash."""
     for shard in index.shards:
         for part, expected in shard.sha256.items():
-            path = shard.path(folder, part)
+            path = ids_path(folder, shard.number, part)
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256")
             if digest.hexdigest() != expected:
@@ -202,7 +198,7 @@ def must_have_its_hashes(folder: Path, index: Index) -> None:
 
 def _must_have_its_sizes(folder: Path, shard: Shard, kind: "np.dtype[Any]") -> None:
     for part, tokens in shard.tokens.items():
-        path, due = shard.path(folder, part), tokens * kind.itemsize
+        path, due = ids_path(folder, shard.number, part), tokens * kind.itemsize
         try:
             size = path.stat().st_size
         except OSError as error:
@@ -219,7 +215,7 @@ class TokenStream:
 
     def __init__(self, folder: Path, index: Index, part: str) -> None:
         shards = [shard for shard in index.shards if shard.tokens[part]]
-        self.paths = [shard.path(folder, part) for shard in shards]
+        self.paths = [ids_path(folder, shard.number, part) for shard in shards]
         self.kind = kind_of_token(index.end)
         self.ends = np.cumsum([shard.tokens[part] for shard in shards], dtype=np.int64)
 
@@ -269,7 +265,7 @@ class StoredTexts(Sequence[NDArray[np.unsignedinteger]]):
     def open(cls, folder: Path, index: Index, part: str) -> "StoredTexts":
         """Return the texts of a part in the only shard of a folder. Raises: a damaged part."""
         (shard,) = index.shards
-        path, count = shard.path(folder, part), shard.documents[part]
+        path, count = ids_path(folder, shard.number, part), shard.documents[part]
         ids = np.memmap(path, kind_of_token(index.end), mode="r")
         blocks = range(0, len(ids), BLOCK)
         ends = [start + np.flatnonzero(ids[start : start + BLOCK] == index.end) for start in blocks]
