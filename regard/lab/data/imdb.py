@@ -30,8 +30,9 @@ _file = re.compile(r"(\d{1,9})_(\d{1,2})\.txt")
 
 def find(folder: Path) -> Path | None:
     """Return the folder or archive at or under a path that contains the reviews, or None."""
-    if is_packed(folder) or not folder.is_dir():
-        return folder if is_packed(folder) else None
+    packed = folder.name.endswith((".tar.gz", ".tgz"))
+    if packed or not folder.is_dir():
+        return folder if packed else None
     for place in (folder, folder / "aclImdb"):
         if is_folder(place):
             return place
@@ -43,11 +44,6 @@ def is_folder(folder: Path) -> bool:
     """Return whether this is an unpacked aclImdb, or has train.jsonl.gz and test.jsonl.gz."""
     unpacked = all((folder / split / kind).is_dir() for split, kind in PARTS)
     return unpacked or all((folder / f"{split}.jsonl.gz").is_file() for split in ("train", "test"))
-
-
-def is_packed(path: Path) -> bool:
-    """Return whether a path is named like an archive of the reviews."""
-    return path.name.endswith((".tar.gz", ".tgz"))
 
 
 def load(place: Path) -> tuple[list[Example], list[Example]]:
