@@ -139,7 +139,7 @@ class Lines:
     """The lines of a file as text with their ends, numbered from 1, with a size limit for each.
 
     Lines end with ``\\n``, ``\\r\\n`` or ``\\r`` alone. Bad bytes of a line that is not UTF-8 are
-    replaced, and the error is kept in `spoiled`.
+    replaced, and `complaint` returns the error.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Lines:
         self.name, self.limit, self.most = name, limit, most
         self.number = 0
         self.read = 0
-        self.spoiled: dict[int, str] = {}
+        self._spoiled: str | None = None  # the first error of the lines since `complaint`
         self._raw = RawLines(file, limit)
         self._end = self._usual_end = b""  # line ends of the last line and of the first row
 
@@ -163,15 +163,18 @@ class Lines:
             raise RegardError(f"{self.here}: the line is longer than {self.limit:,} bytes")
         if self.read > self.most:
             raise RegardError(f"{self.here}: the file is larger than {self.most:,} bytes")
-        if self.number == 1:
-            self._must_not_be_utf16(line)
+        if self.number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise RegardError(
+                f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8 "
+                "FILE > NEW)"
+            )
         self._end = line[-1:]
         line = line.removeprefix(codecs.BOM_UTF8)  # also where files were joined
         try:
             return line.decode()
         except UnicodeDecodeError as error:
             byte = line[error.start]
-            self.spoiled[self.number] = (
+            self._spoiled = self._spoiled or (
                 f"not UTF-8 (byte 0x{byte:02x} at {error.start + 1}); save the file as UTF-8 (if "
                 "it is Latin-1 or Windows-1252: iconv -f cp1252 -t utf-8 FILE > NEW)"
             )
@@ -199,8 +202,7 @@ class Lines:
         It is the first encoding error, or a line end that differs from the first row's, since a
         carriage return could be part of a text or its end.
         """
-        problem = next(iter(self.spoiled.values()), None)
-        self.spoiled.clear()
+        problem, self._spoiled = self._spoiled, None
         if self._end in (b"\n", b"\r"):
             self._usual_end = self._usual_end or self._end
             if self._end != self._usual_end:
@@ -210,10 +212,3 @@ class Lines:
                     f"{ends[self._usual_end]}; save the file with one kind of line end"
                 )
         return problem
-
-    def _must_not_be_utf16(self, line: bytes) -> None:
-        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise RegardError(
-                f"{self.here}: UTF-16, not UTF-8; save the file as UTF-8 (iconv -f utf-16 -t utf-8 "
-                "FILE > NEW)"
-            )
