@@ -47,14 +47,10 @@ class Reversals(Sequence[Pair]):
         return Reversal(source, source[::-1], f"{self.name}:{place % len(self) + 1}")
 
     def __iter__(self) -> Iterator[Reversal]:
-        for row, source in enumerate(self.sources(), 1):
+        text, length = (self.letters + FIRST).tobytes().decode(), self.letters.shape[1]
+        for row, start in enumerate(range(0, len(text), length), 1):
+            source = text[start : start + length]
             yield Reversal(source, source[::-1], f"{self.name}:{row}")
-
-    def sources(self) -> list[str]:
-        """Return all strings."""
-        count, length = self.letters.shape
-        text = (self.letters + FIRST).tobytes().decode()
-        return [text[start : start + length] for start in range(0, count * length, length)]
 
 
 def reversals(count: int, length: int, seed: int = 0, name: str = "reverse") -> Reversals:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
-from regard.lab.data.strings import Reversal, reversals
+from regard.lab.data.strings import FIRST, Reversal, reversals
 
 
 def test_a_pure_function_of_its_arguments():
@@ -20,8 +20,10 @@ def test_pairs_by_place_by_slice_and_all():
     assert [strings[i] for i in range(9)] == pairs == strings[:]
     assert strings[-1] == pairs[8]
     assert strings[2:7:2] == pairs[2:7:2]
-    assert [pair.source for pair in pairs] == strings.sources()
-    assert [pair.target for pair in pairs] == [source[::-1] for source in strings.sources()]
+    assert [[ord(letter) - FIRST for letter in pair.source] for pair in pairs] == [
+        *map(list, strings.letters)
+    ]
+    assert [pair.target for pair in pairs] == [pair.source[::-1] for pair in pairs]
     assert pairs[4] == Reversal(pairs[4].source, pairs[4].source[::-1], "x:5")
     with pytest.raises(IndexError):
         strings[9]
