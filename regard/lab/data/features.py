@@ -67,11 +67,9 @@ class Feature:
         if number is None:
             raise RegardError(f"column {self.name}: {value!r:.40} is not a number, as in training")
         scaled = {self.name: (number - self.mean) / self.deviation}
-        return (
-            {**scaled, f"{self.name} is missing": float(value in MISSING)}
-            if self.missing
-            else scaled
-        )
+        if self.missing:
+            scaled[f"{self.name} is missing"] = float(value in MISSING)
+        return scaled
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,9 @@ def load_pairs(
         }
         notes = []
     else:
-        _must_be_pairs(data)
+        path = path_of(data)
+        if not any(path.parent.glob(f"{path.name}.*")):  # the common prefix of two aligned files
+            must_be_found(data, "translation", "text pairs")
         size = bytes_of(source)
         loaded = _own_files(source) if size <= streamed.LARGE else None
         if loaded is None:
@@ -178,13 +180,6 @@ def references(pairs: Iterable[Pair]) -> tuple[list[str], list[list[str]]]:
     for pair in pairs:
         targets.setdefault(pair.source, []).append(pair.target)
     return list(targets), list(targets.values())
-
-
-def _must_be_pairs(data: str) -> None:
-    """Raise an error for a name that is neither a file nor data with pairs."""
-    path = path_of(data)
-    if not any(path.parent.glob(f"{path.name}.*")):  # the common prefix of two aligned files
-        must_be_found(data, "translation", "text pairs")
 
 
 def _reverse(letters: int, seed: int, examples: int) -> PairCorpus:
