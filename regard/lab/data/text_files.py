@@ -72,11 +72,6 @@ class TextFile:
         packed = self.name.lower().endswith((".gz", ".parquet"))
         return self.size * (PACKED if packed else 1)
 
-    @property
-    def identity(self) -> list[Any]:
-        """Return address, size and version, as JSON has them."""
-        return [self.address, self.size, self.version]
-
     def open(self) -> io.BufferedReader:
         """Open the file for reading bytes; those read are added to ``done``.
 
