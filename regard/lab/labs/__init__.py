@@ -60,79 +60,42 @@ class LabRequest:
 
 @dataclass(frozen=True)
 class Questioned:
-    """A row of the table of labs: a lab or its location, and its question in one line."""
+    """A row of the table of labs: a lab or only its question, in one line."""
 
     question: str
 
 
-@dataclass(frozen=True)
-class LabEntry(Questioned):
-    """A row of the table: the lab as ``module:NAME``, imported when it is opened."""
-
-    lab: str
-
-
+#: The labs with their questions: lab NAME is `LAB` in the file NAME.py or NAME/lab.py.
+QUESTIONS = {
+    "sentiment": (
+        "What does each step of attention add to a mean of word vectors? Does word order matter?"
+    ),
+    "kernel-regression": "Which kernel width predicts best, and can attention learn it?",
+    "positions": "What do positional encodings encode: place, distance, beyond the trained length?",
+    "softmax-gradient": "Why is q·k divided by √d, and which scores need it?",
+    "normalisation": (
+        "Why LayerNorm and not BatchNorm in a Transformer? Four reasons, each measured."
+    ),
+    "exploration": "When does one head copy a value or average two, and what do two heads add?",
+    "scores": "Which scores and normalisers matter for which task? Recall, sorting, film reviews.",
+    "complexity": (
+        "From which length is which layer faster: convolution, RNN, full or efficient attention?"
+    ),
+    "birthplace": "What does a model learn in pretraining, and does it know when it does not know?",
+    "pretraining": (
+        "How much do three kinds of pretraining on the same text help a task with few labels?"
+    ),
+    "reverse": "What does attention remember that a single state forgets? Reversing strings.",
+    "replications": (
+        "Which published findings about attention hold in small models, over several seeds?"
+    ),
+    "mechanisms": "Which mechanism of attention is better at what, and at what cost?",
+    "translation": (
+        "What does attention add to translation, and where does it look? Dates or sentences."
+    ),
+}
 LABS: Table[Questioned] = Table(
-    {
-        "sentiment": LabEntry(
-            "What does each step of attention add to a mean of word vectors? "
-            "Does word order matter?",
-            "regard.lab.labs.sentiment.lab:LAB",
-        ),
-        "kernel-regression": LabEntry(
-            "Which kernel width predicts best, and can attention learn it?",
-            "regard.lab.labs.kernel_regression.lab:LAB",
-        ),
-        "positions": LabEntry(
-            "What do positional encodings encode: place, distance, beyond the trained length?",
-            "regard.lab.labs.positions.lab:LAB",
-        ),
-        "softmax-gradient": LabEntry(
-            "Why is q·k divided by √d, and which scores need it?",
-            "regard.lab.labs.softmax_gradient.lab:LAB",
-        ),
-        "normalisation": LabEntry(
-            "Why LayerNorm and not BatchNorm in a Transformer? Four reasons, each measured.",
-            "regard.lab.labs.normalisation.lab:LAB",
-        ),
-        "exploration": LabEntry(
-            "When does one head copy a value or average two, and what do two heads add?",
-            "regard.lab.labs.exploration.lab:LAB",
-        ),
-        "scores": LabEntry(
-            "Which scores and normalisers matter for which task? Recall, sorting, film reviews.",
-            "regard.lab.labs.scores.lab:LAB",
-        ),
-        "complexity": LabEntry(
-            "From which length is which layer faster: convolution, RNN, full or efficient "
-            "attention?",
-            "regard.lab.labs.complexity.lab:LAB",
-        ),
-        "birthplace": LabEntry(
-            "What does a model learn in pretraining, and does it know when it does not know?",
-            "regard.lab.labs.birthplace.lab:LAB",
-        ),
-        "pretraining": LabEntry(
-            "How much do three kinds of pretraining on the same text help a task with few labels?",
-            "regard.lab.labs.pretraining:LAB",
-        ),
-        "reverse": LabEntry(
-            "What does attention remember that a single state forgets? Reversing strings.",
-            "regard.lab.labs.reverse:LAB",
-        ),
-        "replications": LabEntry(
-            "Which published findings about attention hold in small models, over several seeds?",
-            "regard.lab.labs.replications.lab:LAB",
-        ),
-        "mechanisms": LabEntry(
-            "Which mechanism of attention is better at what, and at what cost?",
-            "regard.lab.labs.mechanisms:LAB",
-        ),
-        "translation": LabEntry(
-            "What does attention add to translation, and where does it look? Dates or sentences.",
-            "regard.lab.labs.translation.lab:LAB",
-        ),
-    },
+    {name: Questioned(question) for name, question in QUESTIONS.items()},
     "regard.labs",
     Questioned,
     "lab",
@@ -148,6 +111,13 @@ def open_lab(name: str, lang: str = "en") -> "Lab":
     """
     trust_named([name])
     entry = look_up(LABS, name, "lab")  # before torch is loaded
-    lab: Any = load(entry.lab, "lab") if isinstance(entry, LabEntry) else entry
+    lab: Any = load(_location(name), "lab") if name in QUESTIONS else entry
     opened: Lab = replace(lab, name=name, question=entry.question)
     return opened.in_language(lang)
+
+
+def _location(name: str) -> str:
+    """Return a lab of regard as ``module:LAB``."""
+    module = name.replace("-", "_")
+    file = Path(__file__).with_name(f"{module}.py")
+    return f"{__name__}.{module}{'' if file.is_file() else '.lab'}:LAB"
