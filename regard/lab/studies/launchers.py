@@ -8,6 +8,7 @@ from pathlib import Path
 
 from regard.core.errors import RegardError, look_up
 from regard.lab.studies.launch import Job, Launcher, Notify, Outcome, Work
+from regard.lab.studies.on_dask import Dask
 from regard.lab.studies.processes import Local
 from regard.lab.studies.progress import progress_path, read_progress
 from regard.lab.studies.spec import JobSpec
@@ -22,8 +23,11 @@ def parse_launcher(text: str, workers: int | None = None) -> Launcher:
     Traceback (most recent call last):
     regard.core.errors.RegardError: no launcher is called 'dsk'; did you mean dask? ...
     """
-    name, _, options = text.partition(":")
-    return look_up(LAUNCHERS, name.strip(), "launcher")(options.strip(), workers)
+    name, _, options = (part.strip() for part in text.partition(":"))
+    launcher = look_up(LAUNCHERS, name, "launcher")
+    if options and name != "dask":
+        raise RegardError(f"--launch {name}:{options}: {name} has no options; use --launch {name}")
+    return launcher(options, workers)
 
 
 class Collect(Launcher):
@@ -63,29 +67,8 @@ class Listing(Launcher):
         return []
 
 
-def _local(options: str, workers: int | None) -> Launcher:
-    _no_options("local", options)
-    return Local(workers)
-
-
-def _none(options: str, workers: int | None) -> Launcher:
-    _no_options("none", options)
-    return Collect()
-
-
-def _dask(options: str, workers: int | None) -> Launcher:
-    from regard.lab.studies.on_dask import Dask
-
-    return Dask.parse(options, workers)
-
-
-def _no_options(name: str, options: str) -> None:
-    if options:
-        raise RegardError(f"--launch {name}:{options}: {name} has no options; use --launch {name}")
-
-
 LAUNCHERS: Mapping[str, Callable[[str, int | None], Launcher]] = {
-    "local": _local,
-    "dask": _dask,
-    "none": _none,
+    "local": lambda options, workers: Local(workers),
+    "dask": Dask.parse,
+    "none": lambda options, workers: Collect(),
 }
