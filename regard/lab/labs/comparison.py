@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.core.errors import RegardError
 from regard.core.settings import Settings, build, key_of, key_value
 from regard.lab.labs import LabRequest, Say, Show
-from regard.lab.labs.lab import FLAGS, Claim, Described, Findings, Lab, LabReport
+from regard.lab.labs.lab import FLAGS, Claim, Findings, Lab, LabReport
 from regard.lab.labs.running import follow, forecast, pretrain
 from regard.lab.reports.answer import answer, percent
 from regard.lab.reports.evidence import Arm as Evidence
@@ -356,21 +356,12 @@ class ComparisonLab(Lab):
 
     def report(self, result: Result, comparison: "Comparison") -> LabReport:
         """Describe the results."""
-        record, described = result.record, self.describe(result)
-        return LabReport(
-            described.answer,
-            described.sections,
-            described.claims,
-            self.next if isinstance(self.next, str) else self.next(result),
-            trained=comparison,
-            record={key: record[key] for key in record.keys() - comparison.record().keys()},
-        )
-
-    def describe(self, result: Result) -> Described:
-        """Return the answer, sections and claims about the results."""
-        if not self.page:
-            return Described(result.summary, [], [*self.claims(result)])
-        return self.findings(result).described(self.page, summary=result.summary)
+        if self.page:
+            report = self.findings(result).described(self.page, summary=result.summary)
+        else:
+            report = LabReport(result.summary, [], [*self.claims(result)])
+        following = self.next if isinstance(self.next, str) else self.next(result)
+        return replace(report, next=following, trained=comparison, record=result.record)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Run some steps of each arm and forecast the time and memory of all."""

@@ -73,7 +73,7 @@ class Findings:
                 joined.update(more)
         return cls(*whole)
 
-    def described(self, page: Path, **more: object) -> "Described":
+    def described(self, page: Path, **more: object) -> "LabReport":
         """Fill in the page; `more` are further values.
 
         Raises: a claim without a sentence, or a sentence without a claim; what `read_page` raises.
@@ -84,32 +84,15 @@ class Findings:
         if odd := sorted(prose.claims.keys() ^ self.claims.keys()):
             raise RegardError(f"{page}: claims of the lab and the page differ: {', '.join(odd)}")
         claims = [claim(prose.claims[key], *found) for key, found in self.claims.items()]
-        return Described(prose.answer, prose.sections, claims)
+        return LabReport(prose.answer, prose.sections, claims)
 
 
-@dataclass(frozen=True)
-class Described:
-    """The words of a lab's result: the answer in a few sentences, sections, claims."""
-
-    answer: Sequence[str]
-    sections: Sequence[Section]
-    claims: Sequence[Claim]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Arms and verdicts of a measurement, as in ``regard compare --json``."""
-
-    metric: str = ""
-    arms: Sequence[Mapping[str, Any]] = ()
-    verdicts: Sequence[Mapping[str, Any]] = ()
-
-    @classmethod
-    def of(
-        cls, metric: str, arms: Iterable[Mapping[str, Any]], verdicts: Iterable[Difference]
-    ) -> "Compared":
-        """Build the rows of the JSON object from differences."""
-        return cls(metric, list(arms), [verdict_row(verdict) for verdict in verdicts])
+def record_of(
+    metric: str, arms: Sequence[Mapping[str, Any]], verdicts: Iterable[Difference]
+) -> dict[str, Any]:
+    """Return arms and verdicts of a measurement, as in ``regard compare --json``."""
+    rows = [verdict_row(verdict) for verdict in verdicts]
+    return {"metric": metric, "arms": arms, "verdicts": rows}
 
 
 def arm_row(
@@ -140,10 +123,9 @@ class LabReport:
     answer: Sequence[str]
     sections: Sequence[Section]
     claims: Sequence[Claim]
-    next: str
-    compared: Compared = Compared()
+    next: str = ""
     trained: Comparison | None = None
-    record: Mapping[str, Any] | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,12 +212,11 @@ class Lab(Questioned, ABC):
         tables = [table for section in report.sections for table in section.tables]
         record: dict[str, Any] = {
             "task": self.name,
-            "metric": report.compared.metric,
-            "arms": list(report.compared.arms),
-            "verdicts": list(report.compared.verdicts),
+            "metric": "",
+            "arms": [],
+            "verdicts": [],
             "machine": machine(),
-            **(report.trained.record() if report.trained else {}),
-            **(report.record or {}),
+            **report.record,
             "claims": list(report.claims),
             "question": self.question,
             "answer": " ".join(report.answer),
@@ -297,7 +278,7 @@ class MeasuringLab(Lab, Generic[S, M]):
     next: str | Callable[[M], str]
     page: Path
     findings: Callable[[M], Findings] = lambda measured: cast(Findings, measured)
-    compared: Callable[[M], Compared] = lambda measured: Compared()
+    compared: Callable[[M], Mapping[str, Any]] = lambda measured: {}
 
     def run(self, request: LabRequest, say: Say, show: Show) -> dict[str, Any]:
         """Measure with every seed, then write and print the results."""
@@ -307,20 +288,18 @@ class MeasuringLab(Lab, Generic[S, M]):
             )
         first, *others = self.all_settings(request)
         measured = self.measure(first, say, show)
-        described = self.describe(measured)
-        sections, claims = [*described.sections], [*described.claims]
+        report = self.describe(measured)
         if others:
             repeated = [self.describe(self.measure(one, say, show)).claims for one in others]
-            table, claims = over_seeds([claims, *repeated])
-            sections.append(Section("Do the claims hold with other seeds?", tables=[table]))
-        next_command = self.next if isinstance(self.next, str) else self.next(measured)
-        report = LabReport(
-            described.answer, sections, claims, next_command, self.compared(measured)
-        )
+            table, claims = over_seeds([report.claims, *repeated])
+            section = Section("Do the claims hold with other seeds?", tables=[table])
+            report = replace(report, sections=[*report.sections, section], claims=claims)
+        following = self.next if isinstance(self.next, str) else self.next(measured)
+        report = replace(report, next=following, record=self.compared(measured))
         data = request.data or "built-in data"
         return self.finish(request, report, self.place(request), data, say)
 
-    def describe(self, measured: M) -> Described:
+    def describe(self, measured: M) -> LabReport:
         """Return the answer, sections and claims about the measurements."""
         return self.findings(measured).described(self.page)
 

@@ -10,14 +10,14 @@ from regard.attention import MECHANISMS, named_mechanism
 from regard.lab.labs import LabRequest, mechanisms, open_lab
 from regard.lab.labs.comparison import Result
 from regard.lab.labs.equal import parameters
-from regard.lab.labs.lab import Described
+from regard.lab.labs.lab import LabReport
 from regard.lab.runs import Config
 
 LAB = mechanisms.LAB
 PLAN: Any = None
 
 
-def at_time(result: Result) -> Described:
+def at_time(result: Result) -> LabReport:
     """The section of a task's results at equal time."""
     page = LAB.members[0].lab.page
     assert page

@@ -11,7 +11,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.labs import LabRequest, open_lab, reverse
 from regard.lab.labs.comparison import Plan, Result
-from regard.lab.labs.lab import Described
+from regard.lab.labs.lab import LabReport
 from regard.lab.runs.config import Config
 
 
@@ -63,7 +63,7 @@ def test_where_the_weight_lies_by_hand() -> None:
     assert even.rest == pytest.approx(1 - 0.5 - even.after)
 
 
-def described(result: Result) -> Described:
+def described(result: Result) -> LabReport:
     return reverse.findings(result).described(Path(reverse.__file__).with_suffix(".md"), summary=[])
 
 

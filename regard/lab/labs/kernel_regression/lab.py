@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from regard.lab.labs.kernel_regression import memory as kernel_memory
 from regard.lab.labs.kernel_regression import pictures as kernel_pictures
 from regard.lab.labs.kernel_regression.arms import AVERAGE, LEARNED, Lab, compute
 from regard.lab.labs.kernel_regression.points import KernelRegressionSettings, load
-from regard.lab.labs.lab import Compared, Findings, MeasuringLab, ReferenceTime, arm_row
+from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime, arm_row, record_of
 from regard.lab.reports.findings import Cell
 from regard.lab.reports.scales import number
 from regard.lab.studies.statistics import Difference, arm_interval, judge
@@ -175,7 +176,7 @@ def columns(lab: Lab) -> Findings:
     )  # fmt: skip
 
 
-def rows_of(measured: Measured) -> Compared:
+def rows_of(measured: Measured) -> dict[str, Any]:
     """Return the arms and the comparison of the learned w with each, for ``--json``."""
     lab = measured.lab
     arms = [
@@ -184,7 +185,7 @@ def rows_of(measured: Measured) -> Compared:
         for name, fitted in lab.fitted.items()
     ]  # fmt: skip
     verdicts = compared(lab, [(LEARNED, name) for name in lab.fitted if name != LEARNED])
-    return Compared.of("held-out mean square error over the variance of y", arms, verdicts)
+    return record_of("held-out mean square error over the variance of y", arms, verdicts)
 
 
 def following(measured: Measured) -> str:

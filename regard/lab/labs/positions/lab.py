@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.labs import Say, Show
-from regard.lab.labs.lab import Compared, Findings, MeasuringLab, ReferenceTime
+from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.labs.positions.findings import ASKED, probes, trees
 from regard.lab.labs.positions.reach import compared, copies
 from regard.lab.labs.positions.sines import sines
@@ -200,7 +200,7 @@ def counting(total: int, show: Show) -> Callable[[Any], None]:
     return hear
 
 
-def rows_of(measured: Measured) -> Compared:
+def rows_of(measured: Measured) -> dict[str, Any]:
     """Return the arms of the copy task at its longest, for ``--json``."""
     metric = f"accuracy at the last word of {measured.settings.reach} times the trained length"
     return compared(metric, measured.found)

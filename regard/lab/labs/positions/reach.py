@@ -1,11 +1,12 @@
 """The copy task of the positions lab: how far each kind of position goes."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.lab.labs.lab import Compared, Findings, arm_row
+from regard.lab.labs.lab import Findings, arm_row, record_of
 from regard.lab.labs.positions.findings import FREE, OF_TEXT, All, of, rights
 from regard.lab.reports.figures import Series, line_chart, lines
 from regard.lab.reports.findings import Cell
@@ -119,7 +120,7 @@ def attention(found: All, what: str) -> dict[str, list[float]]:
     }
 
 
-def compared(metric: str, found: All) -> Compared:
+def compared(metric: str, found: All) -> dict[str, Any]:
     """Return arms and verdicts of the copy task at its longest."""
     tables = {name: rights(found, "copy", name)[:, :, -1] for name in OF_TEXT}
     runs = {name: of(found, "copy", name) for name in OF_TEXT}
@@ -129,4 +130,4 @@ def compared(metric: str, found: All) -> Compared:
         for name, table in tables.items()
     ]  # fmt: skip
     against = [(name, REFERENCE) for name in OF_TEXT if name != REFERENCE]
-    return Compared.of(metric, arms, judge(tables, against))
+    return record_of(metric, arms, judge(tables, against))
