@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from regard.lab.labs.kernel_regression.points import (
     Points,
     variance,
 )
+from regard.lab.runs.kernel_estimator import KernelRegression
 from regard.nn.models.kernel_regression import KERNELS, search
-
-if TYPE_CHECKING:
-    from regard.lab.runs.kernel_estimator import KernelRegression
 
 AVERAGE, LEARNED, GRID = "average", "Gaussian, learned", "Gaussian, grid"
 FINE = np.exp(np.arange(-2.4, 4.21, 0.05))  # of w, for one dimension
@@ -90,7 +88,7 @@ class Lab:
         return np.square(wrong) / spread
 
     @property
-    def learned(self) -> "KernelRegression":
+    def learned(self) -> KernelRegression:
         """The Gaussian whose w was learned."""
         model: KernelRegression = self.fitted[LEARNED].model
         return model
@@ -108,11 +106,9 @@ class Lab:
 
 def arms(points: Points, how: KernelRegressionSettings) -> list[Arm]:
     """Return the compared arms without the Gaussian of the grid, which the search adds."""
-    from regard.lab.runs.kernel_estimator import KernelRegression
-
     unit, dimensions = list(points.unit), points.x.shape[1]
 
-    def fitted(kernel: str, widths: Any, **more: Any) -> Callable[[], "KernelRegression"]:
+    def fitted(kernel: str, widths: Any, **more: Any) -> Callable[[], KernelRegression]:
         regression = KernelRegression(
             kernel, widths, shrink=False, steps=how.steps, batch=how.batch, seed=how.seed, **more
         )
@@ -245,10 +241,8 @@ def compute(points: Points, how: KernelRegressionSettings, show: Show) -> Lab:
     return Lab(points, how, fitted, grid, without)
 
 
-def made(kernel: str, widths: Sequence[float], points: Points) -> "KernelRegression":
+def made(kernel: str, widths: Sequence[float], points: Points) -> KernelRegression:
     """Return a kernel of given widths over all the points."""
-    from regard.lab.runs.kernel_estimator import KernelRegression
-
     return KernelRegression(kernel, list(widths)).fit(points.x, points.y)
 
 
@@ -276,7 +270,7 @@ def criterion(
 def by_grid(
     points: Points,
     how: KernelRegressionSettings,
-    learned: "KernelRegression",
+    learned: KernelRegression,
     tell: Callable[[], None],
 ) -> Grid:
     """Search w from a start, by the criterion that also trains w."""

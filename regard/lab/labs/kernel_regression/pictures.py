@@ -1,10 +1,13 @@
 """The figures of the kernel regression lab."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
+from regard.lab.data.curve import truth
 from regard.lab.labs.kernel_regression.arms import AVERAGE, LEARNED
 from regard.lab.labs.kernel_regression.points import Numbers, Points, variance
 from regard.lab.reports.figures import Row, Series, interval_chart, line_chart
@@ -12,7 +15,7 @@ from regard.lab.reports.findings import film
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
 from regard.lab.runs.kernel_estimator import KernelRegression
-from regard.nn.models.kernel_regression import KERNELS
+from regard.nn.models.kernel_regression import KERNELS, NadarayaWatson
 
 if TYPE_CHECKING:
     from regard.lab.labs.kernel_regression.arms import Lab
@@ -57,21 +60,17 @@ def _along(points: Points) -> Numbers:
     return np.linspace(points.x[:, 0].min(), points.x[:, 0].max(), ALONG)
 
 
-def _thinned(points: Points) -> tuple[Numbers, Numbers]:
-    """Return some of the points, sorted by the first column."""
-    order = np.argsort(points.x[:, 0], kind="stable")
-    chosen = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
-    return points.x[chosen], points.y[chosen]
+def _thinned(rows: NDArray[np.intp], most: int = SHOWN) -> NDArray[np.intp]:
+    """Return at most so many of the rows, evenly spaced."""
+    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]
 
 
-def _cloud(points: Points, count: int = SHOWN) -> Series:
-    x, y = _thinned(points)
-    return Series("", list(x[:, 0]), list(y), faint=True, dots=True)
+def _cloud(points: Points) -> Series:
+    some = _thinned(np.argsort(points.x[:, 0], kind="stable"))
+    return Series("", list(points.x[some, 0]), list(points.y[some]), faint=True, dots=True)
 
 
 def _truth(points: Points) -> list[Series]:
-    from regard.lab.data.curve import truth
-
     if not points.built_in:
         return []
     along = _along(points)
@@ -93,8 +92,7 @@ def _fit_chart(lab: "Lab", title: str, names: Sequence[str]) -> Html:
 def _residuals(lab: "Lab", place: int) -> list[Html]:
     """Return the residuals over one column, for the fixed and the learned w."""
     x = lab.points.new_x[:, place]
-    some = np.argsort(x, kind="stable")
-    some = some[np.linspace(0, len(some) - 1, min(SHOWN, len(some))).astype(int)]
+    some = _thinned(np.argsort(x, kind="stable"))
     series = {
         name: Series(
             "", list(x[some]), list((lab.points.new_y - lab.fitted[name].said)[some]), dots=True
@@ -113,21 +111,21 @@ def _residuals(lab: "Lab", place: int) -> list[Html]:
 
 
 def _said_and_true(lab: "Lab") -> dict[str, Html]:
-    some = np.linspace(0, len(lab.points.new_y) - 1, min(SHOWN, len(lab.points.new_y))).astype(int)
+    some = _thinned(np.arange(len(lab.points.new_y)))
     true = lab.points.new_y[some]
     ends = [float(true.min()), float(true.max())]
-    charts: dict[str, Html] = {}
-    for key, name in (("said-fixed", lab.fixed), ("said-learned", LEARNED)):
-        cloud = Series("", list(true), list(lab.fitted[name].said[some]), dots=True)
-        both = [
-            Series("", list(true), list(lab.fitted[n].said[some])) for n in (lab.fixed, LEARNED)
-        ]
-        charts[key] = line_chart(
+    clouds = {
+        name: Series("", list(true), list(lab.fitted[name].said[some]), dots=True)
+        for name in (lab.fixed, LEARNED)
+    }
+    return {
+        key: line_chart(
             f"Said and true: {name}", [Series("", ends, ends, faint=True), cloud],
             x_label=f"{lab.points.target}, true", y_label="said",
-            width=330, height=290, same_scale=both,
-        )  # fmt: skip
-    return charts
+            width=330, height=290, same_scale=list(clouds.values()),
+        )
+        for key, (name, cloud) in zip(("said-fixed", "said-learned"), clouds.items(), strict=True)
+    }  # fmt: skip
 
 
 def learning(lab: "Lab") -> dict[str, Html]:
@@ -197,29 +195,18 @@ def _criterion(lab: "Lab") -> Html:
 
 def _weights(lab: "Lab") -> dict[str, Html]:
     """Return the heat map of the weights among points sorted by x."""
-    import torch
-
-    order = np.argsort(lab.points.x[:, 0], kind="stable")
-    order = order[np.linspace(0, len(order) - 1, min(SQUARE, len(order))).astype(int)]
-    rows = torch.from_numpy(lab.points.x[order])
-    span = (0.0, float(len(order) - 1))
+    some = _thinned(np.argsort(lab.points.x[:, 0], kind="stable"), SQUARE)
+    rows = torch.from_numpy(lab.points.x[some])
+    span = (0.0, float(len(some) - 1))
     charts = {}
     both = {"fixed": (lab.fixed, lab.points.unit), "learned": (LEARNED, lab.learned.widths_)}
     for key, (name, widths) in both.items():
-        weights = _look(rows, widths)
+        model = NadarayaWatson("gaussian", list(1 / widths)).requires_grad_(False)
         charts[f"weights-{key}"] = heat_map(
-            f"Weights: {name}", weights, x_label="key, by x", y_label="query, by x",
-            x_span=span, y_span=span, width=330,
+            f"Weights: {name}", model.weights(rows, rows).numpy(),
+            x_label="key, by x", y_label="query, by x", x_span=span, y_span=span, width=330,
         )  # fmt: skip
     return charts
-
-
-def _look(rows: Any, widths: Numbers) -> Numbers:
-    from regard.nn.models.kernel_regression import NadarayaWatson
-
-    model = NadarayaWatson("gaussian", list(1 / widths)).requires_grad_(False)
-    weights: Numbers = model.weights(rows, rows).numpy()
-    return weights
 
 
 def columns(lab: "Lab") -> dict[str, Html]:

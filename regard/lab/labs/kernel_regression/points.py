@@ -26,6 +26,11 @@ def variance(y: Numbers) -> float:
     return 1.0 if all_equal(y) else float(y.var())
 
 
+def deviations(x: Numbers) -> Numbers:
+    """Return the standard deviation of each column, or 1 where it is constant."""
+    return np.where(np.ptp(x, axis=0) == 0, 1.0, x.std(0))
+
+
 class KernelRegressionSettings(Settings):
     """``x`` and ``y`` name columns of a file; ``w`` is 1 / the width that is not learned.
 
@@ -65,14 +70,7 @@ class Points:
     @property
     def scale(self) -> Numbers:
         """The standard deviation of each column; 1 where it is constant."""
-        spread = self.x.std(0)
-        return np.where(self.constant, 1.0, spread)
-
-    @property
-    def constant(self) -> NDArray[np.bool_]:
-        """The constant columns, which have no influence."""
-        flat: NDArray[np.bool_] = np.ptp(self.x, axis=0) == 0
-        return flat
+        return deviations(self.x)
 
     @property
     def small(self) -> bool:
@@ -115,12 +113,11 @@ def load(how: KernelRegressionSettings) -> Points:
     if table.missing:
         what = "row was" if table.missing == 1 else "rows were"
         notes.append(f"{table.missing} {what} left out for a missing number ({table.first} first)")
-    spread = np.where(np.ptp(x, axis=0) == 0, 1.0, x.std(0))
     flat = [name for name, s in zip(table.names, np.ptp(x, axis=0), strict=False) if s == 0]
     if flat:
         notes.append(f"{', '.join(flat)}: the same in every row, so without a say")
     same = len(x) - len(np.unique(x, axis=0))
     if same:
         notes.append(f"{same} of {len(x)} points have the x of an earlier one; each counts")
-    unit = (np.ones_like(spread) if how.standardize is False else spread) / how.w
+    unit = (np.ones(x.shape[1]) if how.standardize is False else deviations(x)) / how.w
     return Points(x, y, table.x[new], table.y[new], table.names[:-1], target, unit, notes)
