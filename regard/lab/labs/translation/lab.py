@@ -5,10 +5,9 @@ unseen in training, with known true alignment. With ``--data`` they translate se
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.lab.labs.comparison import ComparisonLab, Result
 from regard.lab.labs.lab import Findings
@@ -46,7 +45,7 @@ def findings(result: Result) -> Findings:
         tables["heads"], guess = found
         values |= {"heads": True, "heads_texts": HEADS_TEXTS, "guess": guess}
     rest = Findings({}, values, tables=tables)
-    return Findings.joined([claims_of(result.record), budgets(result.arms), rest])
+    return Findings.joined([claims_of(result), budgets(result.arms), rest])
 
 
 def budgets(arms: Sequence[Evidence]) -> Findings:
@@ -69,36 +68,7 @@ def budgets(arms: Sequence[Evidence]) -> Findings:
     return Findings({}, {"budgets": kind}, tables={"budgets": (columns, rows)})
 
 
-def claims_of(record: Mapping[str, Any]) -> Findings:
-    """Return the claims with the numbers of this run."""
-    rows = {row["name"]: row for row in record["arms"]}
-    means = {name: float(row["mean"]) for name, row in rows.items()}
-    attending = {name: mean for name, mean in means.items() if name != REFERENCE}
-    errors = {name: float(row["also"]["alignment error"]) for name, row in rows.items()
-              if "alignment error" in row.get("also", {})}  # fmt: skip
-    leading: dict[str, str] = {}
-    if attending and REFERENCE in means:
-        leading["best"] = max(attending, key=attending.__getitem__)
-        if recurrent := {name: mean for name, mean in attending.items() if name != "transformer"}:
-            leading["worst"] = min(recurrent, key=recurrent.__getitem__)
-        if errors and "transformer" in attending:
-            leading["transformer"] = "transformer"
-    leads = {key: Lead.of(record, name) for key, name in leading.items()}
-    claims = {key: (lead.difference, lead.low > 0) for key, lead in leads.items()}
-    if "transformer" in leads:
-        gap = leads["transformer"].difference
-        claims["transformer"] = (gap, gap >= TRANSFORMER_LEADS)
-    values = {"leads": leads, "sign": unit_of(record["metric"]).sign, "least": TRANSFORMER_LEADS}
-    if errors:
-        values["aligned"] = name = min(errors, key=errors.__getitem__)
-        values["most_exact"] = best = max(means, key=means.__getitem__)
-        claims["alignment"] = (errors[name], errors[name] <= 0.1)
-        claims["exact"] = (means[best], means[best] >= 0.9)
-    return Findings(claims, values)
-
-
-@dataclass(frozen=True)
-class Lead:
+class Lead(NamedTuple):
     """The means of an arm and of the reference, and the interval of their difference."""
 
     name: str
@@ -106,25 +76,39 @@ class Lead:
     other: float
     interval: tuple[float, float] | None
 
-    @classmethod
-    def of(cls, record: Mapping[str, Any], name: str) -> "Lead":
-        """Read an arm's lead from a record."""
-        rows = {row["name"]: row for row in record["arms"]}
-        mean, other = (float(rows[arm]["mean"]) for arm in (name, REFERENCE))
-        pairs = ((v["a"], v["b"], v) for v in record.get("verdicts", []))
-        verdict = next((v for a, b, v in pairs if (a, b) == (name, REFERENCE)), None)
-        interval = None if verdict is None else (float(verdict["low"]), float(verdict["high"]))
-        return cls(name, mean, other, interval)
 
-    @property
-    def difference(self) -> float:
-        """The lead."""
-        return self.mean - self.other
-
-    @property
-    def low(self) -> float:
-        """The lower end of its interval, or the lead if there is none."""
-        return self.interval[0] if self.interval else self.difference
+def claims_of(result: Result) -> Findings:
+    """Return the claims with the numbers of this run."""
+    means = result.means
+    attending = {name: mean for name, mean in means.items() if name != REFERENCE}
+    further = {str(row["name"]): row.get("also", {}) for row in result.record["arms"]}
+    errors = {name: float(also["alignment error"]) for name, also in further.items()
+              if "alignment error" in also}  # fmt: skip
+    leading: dict[str, str] = {}
+    if attending and REFERENCE in means:
+        leading["best"] = max(attending, key=attending.__getitem__)
+        if recurrent := {name: mean for name, mean in attending.items() if name != "transformer"}:
+            leading["worst"] = min(recurrent, key=recurrent.__getitem__)
+        if errors and "transformer" in attending:
+            leading["transformer"] = "transformer"
+    leads, claims = {}, {}
+    for key, name in leading.items():
+        verdict = result.verdict(name, REFERENCE)
+        interval = (float(verdict["low"]), float(verdict["high"])) if verdict else None
+        leads[key] = Lead(name, means[name], means[REFERENCE], interval)
+        gap = means[name] - means[REFERENCE]
+        if key == "transformer":
+            claims[key] = (gap, gap >= TRANSFORMER_LEADS)
+        else:
+            claims[key] = (gap, (interval[0] if interval else gap) > 0)
+    sign = unit_of(result.record["metric"]).sign
+    values = {"leads": leads, "sign": sign, "least": TRANSFORMER_LEADS}
+    if errors:
+        values["aligned"] = name = min(errors, key=errors.__getitem__)
+        values["most_exact"] = best = max(means, key=means.__getitem__)
+        claims["alignment"] = (errors[name], errors[name] <= 0.1)
+        claims["exact"] = (means[best], means[best] >= 0.9)
+    return Findings(claims, values)
 
 
 LAB = ComparisonLab(

@@ -8,7 +8,7 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.labs import LabRequest, open_lab
-from regard.lab.labs.comparison import BUDGETS
+from regard.lab.labs.comparison import BUDGETS, Result
 from regard.lab.labs.translation.lab import LAB, budgets, claims_of
 from regard.lab.labs.translation.presets import ARMS
 from regard.lab.reports.evidence import Arm as Found
@@ -90,7 +90,9 @@ def test_claims_tell_the_numbers() -> None:
     means = {"gru": 0.1, "luong-dot": 0.5, "bahdanau": 0.95, "transformer": 0.02}
     arms: list[dict[str, Any]] = [{"name": n, "mean": m, "also": {}} for n, m in means.items()]
     arms[2]["also"]["alignment error"] = 0.03
-    found = claims_of({"arms": arms, "metric": "exact match"})
+    record: dict[str, Any] = {"arms": arms, "metric": "exact match", "verdicts": []}
+    result = Result(LAB.plan(LabRequest()), Path(), record, [])
+    found = claims_of(result)
     leads = found.values["leads"]
     assert leads["best"].name == "bahdanau"
     assert found.claims["best"][0] == pytest.approx(0.85)
@@ -99,11 +101,11 @@ def test_claims_tell_the_numbers() -> None:
     assert not found.claims["transformer"][1], "it has less than no attention"
     assert (found.claims["alignment"], found.claims["exact"]) == ((0.03, True), (0.95, True))
     arms[3]["mean"] = 0.4
-    verdicts = [
+    record["verdicts"] = [
         {"a": "transformer", "b": "gru", "low": -0.1, "high": 0.7},
         {"a": "luong-dot", "b": "gru", "low": -0.1, "high": 0.9},
     ]
-    found = claims_of({"arms": arms, "metric": "exact match", "verdicts": verdicts})
+    found = claims_of(result)
     assert found.values["leads"]["transformer"].interval == (-0.1, 0.7)
     assert [found.claims[key][1] for key in ("best", "worst", "transformer")] == [
         True, False, True
