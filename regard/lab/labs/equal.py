@@ -5,10 +5,17 @@ from dataclasses import replace
 
 from regard.core.errors import RegardError
 from regard.core.settings import key_of
+from regard.lab.labs.comparison import Plan
 from regard.lab.runs.config import Config
 from regard.lab.studies.arms import Arm
 
 WORDS, LABELS = 8, 2  # any sizes: word vectors and outputs are the same in all arms
+
+
+def equalized(plan: Plan) -> Plan:
+    """Give all arms as many parameters as the reference has."""
+    arms = equal_parameters(plan.task, plan.arms, plan.overrides, plan.reference)
+    return replace(plan, arms=arms)
 
 
 def equal_parameters(

@@ -8,7 +8,7 @@ decided. A second table compares them at equal time.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from regard.lab.labs.collection import (
     finished,
     seeds_needed,
 )
-from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
-from regard.lab.labs.equal import equal_parameters
+from regard.lab.labs.comparison import ComparisonLab, Preset, Result, Values
+from regard.lab.labs.equal import equalized
 from regard.lab.labs.lab import Findings
 from regard.lab.reports.answer import percent
 from regard.lab.reports.findings import Cell
@@ -46,12 +46,6 @@ NETWORK: Values = {
 #: In place of a search and of training to the end.
 QUICK: Values = {"learning_rate": 3e-3, "schedule": "linear", "average": 0, "patience": 0}
 SEEDS = (3, 10)
-
-
-def equalized(plan: Plan) -> Plan:
-    """Give all arms as many parameters as multi-head attention has."""
-    arms = equal_parameters(plan.task, plan.arms, plan.overrides, PLAIN)
-    return replace(plan, arms=arms)
 
 
 @dataclass(frozen=True)

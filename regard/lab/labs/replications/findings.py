@@ -4,13 +4,11 @@ Settings are smaller than the published ones, all of them together twelve hours 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from regard.lab.labs.collection import TO_THE_END, Member
-from regard.lab.labs.comparison import Plan, Result, Values
-from regard.lab.labs.equal import equal_parameters
+from regard.lab.labs.comparison import Result, Values
 from regard.lab.labs.intervals import in_words
 from regard.lab.labs.replications.curves import (
     Curves,
@@ -60,13 +58,6 @@ QUICK: Values = {"learning_rate": 3e-3, "steps": 300, "examples": 5000, "held_ou
 def gpt(name: str, *settings: str) -> Arm:
     """Return an arm of the decoder."""
     return Arm(name, "gpt", settings)
-
-
-def equal(plan: Plan) -> Plan:
-    """Give all arms the parameters of the reference."""
-    return replace(
-        plan, arms=equal_parameters(plan.task, plan.arms, plan.overrides, plan.reference)
-    )
 
 
 RECALL = member(

@@ -8,8 +8,9 @@ import numpy as np
 import regard
 from regard.lab.labs.collection import Member, finished
 from regard.lab.labs.comparison import Result, Values
+from regard.lab.labs.equal import equalized
 from regard.lab.labs.intervals import in_words, interval
-from regard.lab.labs.replications.findings import TRAINING, equal, gpt
+from regard.lab.labs.replications.findings import TRAINING, gpt
 from regard.lab.labs.replications.outcomes import Finding, above, better, member, over_seeds, same
 
 CHANGES = {
@@ -55,7 +56,7 @@ of_letters = partial(
     member,
     task="language-modeling",
     data="pydoc",
-    adapt=equal,
+    adapt=equalized,
     settings=LETTERS,
     quick={"learning_rate": 3e-3, "steps": 40, "width": 32},
     seeds=(3, 10),
