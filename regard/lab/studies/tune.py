@@ -5,13 +5,13 @@ an arm's seeds with its best settings.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.atomic_io import locked, remove_folder
 from regard.core.errors import OccupiedError, RegardError
-from regard.core.plugins import digests
+from regard.core.plugins import changed
 from regard.core.ranges import Range
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.expected import best_so_far, expected_best
@@ -79,8 +79,11 @@ def tune(study: "Study", launcher: Launcher | None, notify: Callable[[Event], No
     search = study.search
     if search is None:
         return Tuned(study.arms)
+    spaces = check_search(study, search)
     searches = {
-        arm.name: _ArmSearch(study, search, arm, space) for arm, space in _searched(study, search)
+        arm.name: _ArmSearch(study, search, arm, spaces[arm.name])
+        for arm in study.arms
+        if spaces[arm.name]
     }
     unfinished = any(
         read_score(Path(job.task.folder)) is None for job in study.jobs(study.looks[0])
@@ -197,16 +200,9 @@ class _ArmSearch:
 
     def record(self) -> dict[str, Any]:
         """Return the search as JSON-serialisable values; the score of a loss is exp(−loss)."""
+        keys = ("validation", "loss", "steps", "seconds", "state", "says")
         rows = [
-            {
-                "settings": drawn,
-                "validation": trial.validation,
-                "loss": trial.loss,
-                "steps": trial.steps,
-                "seconds": trial.seconds,
-                "state": trial.state,
-                "says": trial.says,
-            }
+            {"settings": drawn, **{key: getattr(trial, key) for key in keys}}
             for drawn, trial in zip(self.drawn, self.trials, strict=False)
         ]
         record: dict[str, Any] = {
@@ -230,11 +226,6 @@ class _ArmSearch:
             "gain": gain,
             "expected": [list(point) for point in curve],
         }
-
-
-def _searched(study: "Study", search: Search) -> list[tuple[Arm, dict[str, Range]]]:
-    spaces = check_search(study, search)
-    return [(arm, spaces[arm.name]) for arm in study.arms if spaces[arm.name]]
 
 
 def _defaults(run: RunTask, space: Mapping[str, Range]) -> dict[str, str]:
@@ -274,14 +265,13 @@ def _check_same(run: RunTask, stored: Trial, facts: Mapping[str, Any]) -> None:
             f"there and {here} here; give another --out"
         )
     known = stored.about.get("fingerprint")
-    changed = ["the data"] if facts and known and known != facts.get("fingerprint") else []
+    differences = ["the data"] if facts and known and known != facts.get("fingerprint") else []
     if parts := stored.about.get("parts"):
-        now = digests(Config.make(run.task, run.model, run.overrides).named)
-        changed += [part for part, digest in parts.items() if now.get(part) != digest]
-    if changed:
+        differences += changed(Config.make(run.task, run.model, run.overrides).named, parts)
+    if differences:
         raise RegardError(
-            f"{changed[0]} changed since {run.folder} was tried; give another --out, so that all "
-            "trials are trained on the same"
+            f"{differences[0]} changed since {run.folder} was tried; give another --out, so that "
+            "all trials are trained on the same"
         )
 
 
@@ -311,10 +301,4 @@ def _check_same_search(
 
 def _declaration(search: Search, space: Mapping[str, Range]) -> dict[str, Any]:
     """Return the declaration of a search as JSON-serialisable values."""
-    ranges = {key: str(values) for key, values in space.items()}
-    return {
-        "trials": search.trials,
-        "sampler": search.sampler,
-        "seed": search.seed,
-        "space": ranges,
-    }
+    return {**asdict(search), "space": {key: str(values) for key, values in space.items()}}
