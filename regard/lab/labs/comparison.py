@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -25,12 +25,10 @@ from regard.lab.studies.forecasts import Planned
 from regard.lab.studies.job import RunTask, train_and_score
 from regard.lab.studies.launch import Job
 from regard.lab.studies.processes import Local
-from regard.lab.studies.result import claimed
+from regard.lab.studies.result import Comparison, claimed
 from regard.lab.studies.search import Search
+from regard.lab.studies.spec import JobSpec
 from regard.lab.studies.study import Study
-
-if TYPE_CHECKING:
-    from regard.lab.studies.result import Comparison
 
 BUDGETS = {"epochs", "steps", "tokens", "minutes"}
 DRY_RUN = "dry-run"  # a folder that is never created, so that a forecast finds no existing runs
@@ -316,8 +314,6 @@ class ComparisonLab(Lab):
 
     def must_match(self, plan: Plan, out: Path) -> None:
         """Raise an `OccupiedError` if a folder holds other runs than those of a plan."""
-        from regard.lab.studies.spec import JobSpec
-
         before = [job for one in plan.pretrain_first for job in one.jobs(out, plan.first_seeds)]
         finished = [JobSpec.of(train_and_score, job).finished() for job in before]
         self.check(plan, out)
@@ -326,7 +322,7 @@ class ComparisonLab(Lab):
 
     def compare(
         self, plan: Plan, out: Path, request: LabRequest, show: Show, say: Say
-    ) -> "Comparison":
+    ) -> Comparison:
         """Pretrain, train and compare the arms of a plan, where the request says.
 
         A seed is pretrained just before the arm's run with it is trained.
@@ -340,7 +336,7 @@ class ComparisonLab(Lab):
             mine = [job for job in first if (job.arm, job.seed) in wanted]
             pretrain(sorted(mine, key=lambda job: job.seed), launcher, show)
 
-        def more_seeds(comparison: "Comparison") -> Collection[str]:
+        def more_seeds(comparison: Comparison) -> Collection[str]:
             assert self.more_seeds
             return self.more_seeds(self.result(plan, comparison, out))
 
@@ -348,13 +344,13 @@ class ComparisonLab(Lab):
         more = more_seeds if self.more_seeds else None
         return compare(study, launcher, follow(show, say), before, more)
 
-    def result(self, plan: Plan, comparison: "Comparison", out: Path) -> Result:
+    def result(self, plan: Plan, comparison: Comparison, out: Path) -> Result:
         """Evaluate the trained runs."""
         record = comparison.record()
         result = Result(plan, out, record, arms_of(record, out))
         return replace(result, measured=self.measure(result))
 
-    def report(self, result: Result, comparison: "Comparison") -> LabReport:
+    def report(self, result: Result, comparison: Comparison) -> LabReport:
         """Describe the results."""
         if self.page:
             report = self.findings(result).described(self.page, summary=result.summary)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from regard.core.errors import RegardError
 from regard.core.settings import key_of
 from regard.lab.labs.comparison import Plan
+from regard.lab.runs.build import build_network
 from regard.lab.runs.config import Config
 from regard.lab.studies.arms import Arm
 
@@ -55,8 +56,6 @@ def equal_parameters(
 
 def parameters(task: str, arm: Arm, overrides: Sequence[str]) -> int:
     """Return the number of parameters of an arm's network for a few words and labels."""
-    from regard.lab.runs.build import build_network
-
     network = build_network(_config(task, arm, overrides), vocabulary=WORDS, labels=LABELS)
     return sum(parameter.numel() for parameter in network.parameters())
 

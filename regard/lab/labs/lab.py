@@ -21,6 +21,7 @@ from regard.lab.reports.markup import Html
 from regard.lab.reports.prose import read_page
 from regard.lab.reports.scales import duration
 from regard.lab.reports.scales import forecast as ahead
+from regard.lab.runs.environment import machine
 from regard.lab.runs.places import default_folder
 from regard.lab.studies.budget import parse_budget
 from regard.lab.studies.result import Comparison, verdict_row
@@ -207,8 +208,6 @@ class Lab(Questioned, ABC):
 
         The report takes longest to make, so it comes last.
         """
-        from regard.lab.runs.environment import machine
-
         tables = [table for section in report.sections for table in section.tables]
         record: dict[str, Any] = {
             "task": self.name,

@@ -19,6 +19,7 @@ from regard.lab.labs.running import load_complete
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.findings import Cell
 from regard.lab.studies.arms import Arm
+from regard.lab.tasks.writing.alignment import weighed
 
 AIM, LONG_AIM = 0.99, 0.97  # share of strings without error: for 10 letters, and for LONG or more
 LONG = 30
@@ -123,8 +124,6 @@ def measure(result: Result) -> dict[str, Places]:
 
 def weight_of(arm: Evidence) -> Places | None:
     """Return an arm's shares of the weight, averaged over seeds, or None without attention."""
-    from regard.lab.tasks.writing.alignment import weighed
-
     tables = []
     for folder in arm.folders:
         if (run := load_complete(folder)) is None:

@@ -5,21 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import regard
 from regard.core.errors import RegardError
 from regard.lab.labs import Say, Show
 from regard.lab.reports.scales import forecast as ahead
 from regard.lab.studies.forecasts import Planned, costs, total
-from regard.lab.studies.launch import Job
+from regard.lab.studies.job import train_and_score
+from regard.lab.studies.launch import Event, Job, Launcher, launch
+from regard.lab.studies.spec import JobSpec
 
 if TYPE_CHECKING:
     from regard.lab.runs import Run
-    from regard.lab.studies.launch import Event, Launcher
 
 
 def load_complete(folder: Path) -> "Run | None":
     """Return a run if it can be loaded and is complete, else None."""
-    import regard
-
     try:
         run = regard.load(folder)
     except RegardError:
@@ -27,14 +27,14 @@ def load_complete(folder: Path) -> "Run | None":
     return run if run.complete else None
 
 
-def follow(show: Show, say: Say | None = None) -> Callable[["Event"], None]:
+def follow(show: Show, say: Say | None = None) -> Callable[[Event], None]:
     """Return a listener that turns events of single runs into overall progress.
 
     `say` prints why a comparison gets more seeds.
     """
     done: dict[tuple[str, int], float] = {}
 
-    def hear(event: "Event") -> None:
+    def hear(event: Event) -> None:
         if event.kind == "extended" and say:
             say(event.message)
             return
@@ -45,12 +45,8 @@ def follow(show: Show, say: Say | None = None) -> Callable[["Event"], None]:
     return hear
 
 
-def pretrain(jobs: Sequence[Job], launcher: "Launcher", show: Show) -> None:
+def pretrain(jobs: Sequence[Job], launcher: Launcher, show: Show) -> None:
     """Run the pretraining jobs of a comparison that have no result. Raises: one of them failed."""
-    from regard.lab.studies.job import train_and_score
-    from regard.lab.studies.launch import launch
-    from regard.lab.studies.spec import JobSpec
-
     hear = follow(show)
     outcomes = launch(
         [job for job in jobs if not JobSpec.of(train_and_score, job).finished()],

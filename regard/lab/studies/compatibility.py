@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.core.errors import RegardError
 from regard.core.plugins import changed
+from regard.lab.runs import Config
 from regard.lab.studies.job import RunScore
+from regard.lab.tasks import TASKS
 from regard.lab.tasks.settings import CUTTING, WRITING
 
 NOT_READING = {*CUTTING, *WRITING, "class_weights"}
-
-if TYPE_CHECKING:
-    from regard.lab.runs import Config
 
 
 def data_key(data: Any) -> str:
@@ -24,7 +23,6 @@ def check_compatible(folder: Path, facts: Mapping[str, Any]) -> None:
     """Raise an error if a completed run used other data (`facts`, if they were read), pretrained
     weights or user code than there are now, so that it cannot be compared with new runs.
     """
-    from regard.lab.runs import Config
     from regard.lab.runs.folder import Folder
 
     was = Folder(folder).environment()
@@ -42,13 +40,11 @@ def check_compatible(folder: Path, facts: Mapping[str, Any]) -> None:
         )
 
 
-def check_same_test(configs: Mapping[str, "Config"]) -> None:
+def check_same_test(configs: Mapping[str, Config]) -> None:
     """Raise an error if arms have different test examples.
 
     Tokenization and training data may differ between arms.
     """
-    from regard.lab.tasks import TASKS
-
     first: tuple[str, dict[str, Any]] | None = None
     for name, config in configs.items():
         data = config.data.model_dump(exclude={*TASKS[config.task].own_choice})

@@ -17,6 +17,7 @@ from regard.core.reading import checked, read_json
 from regard.lab.runs.convergence import CONVERGED
 from regard.lab.studies.launch import Report
 from regard.lab.tasks import unit_of
+from regard.lab.tasks.evaluation import validated
 from regard.lab.tasks.units import Unit
 from regard.lab.tasks.writing.metrics import Judgement, restored
 
@@ -264,8 +265,6 @@ def at_most(progress: "Progress") -> float:
 
 
 def _message(progress: "Progress", metric: str) -> str:
-    from regard.lab.tasks.evaluation import validated
-
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     then = "" if progress.seconds_left else ", predicting the test split"
     most = "at most " if progress.expected != progress.steps else ""

@@ -11,6 +11,8 @@ from regard.core.errors import RegardError
 from regard.core.ranges import Choice, LogUniform, Range, parse_range
 from regard.core.settings import Settings, described, key_of, unknown_key
 from regard.lab.studies.arms import Arm
+from regard.lab.tasks import TASKS
+from regard.lab.tasks.settings import CUTTING
 from regard.training.settings import BUDGETS, TrainingSettings
 
 if TYPE_CHECKING:
@@ -246,8 +248,6 @@ def _default_ranges(kinds: Sequence[type[Settings]]) -> dict[str, Range]:
 
 def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
     """Return the settings classes that a search may sample: for a baseline only its own."""
-    from regard.lab.tasks import TASKS
-
     entry = TASKS[task].models[arm.model]
     if entry.fitted:
         return (entry.settings,)
@@ -256,9 +256,6 @@ def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
 
 def _must_be_searchable(key: str, task: str) -> None:
     """Raise an error if a setting must be equal in all trials and arms."""
-    from regard.lab.tasks import TASKS
-    from regard.lab.tasks.settings import CUTTING
-
     task_entry = TASKS[task]
     data = set(task_entry.settings.model_fields) - (task_entry.own_choice & CUTTING)
     models = {k for entry in task_entry.models.values() for k in entry.settings.model_fields}

@@ -13,6 +13,8 @@ from regard.lab.studies.arms import Arm, check_arms, models_of
 from regard.lab.studies.budget import parse_budget
 from regard.lab.studies.launch import Job
 from regard.lab.studies.search import Search
+from regard.lab.tasks import TASKS, unit_of
+from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from regard.lab.studies.job import RunTask
@@ -86,8 +88,6 @@ class Study:
 
         Raises: a metric without a usual δ.
         """
-        from regard.lab.tasks import unit_of
-
         if not self.least and self.delta is None:
             return None
         unit = unit_of(metric)
@@ -107,7 +107,6 @@ class Study:
         """
         from regard.lab.runs import Config
         from regard.lab.studies.compatibility import check_same_test
-        from regard.lab.tasks import TASKS
 
         check_arms(self.arms, models_of(self.task))
         if self.seeds < 1:
@@ -174,7 +173,6 @@ class Study:
         """
         from regard.lab.runs import Config
         from regard.lab.studies.compatibility import data_key
-        from regard.lab.tasks import TASKS
 
         facts_of: dict[str, dict[str, Any]] = {}
         facts = {}
@@ -272,9 +270,6 @@ class Study:
 
     def _keys(self, arm: Arm) -> set[str]:
         """Return the names of an arm's settings, without the seed, which the comparison sets."""
-        from regard.lab.tasks import TASKS
-        from regard.training.settings import TrainingSettings
-
         models = (TASKS[self.task].settings, models_of(self.task)[arm.model].settings)
         return {key for cls in (*models, TrainingSettings) for key in cls.model_fields} - {"seed"}
 

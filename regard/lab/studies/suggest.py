@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from regard.core.errors import RegardError, look_up
+from regard.interop.sentences import load_static
 from regard.lab.data import imdb
 from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.examples import Example
@@ -34,6 +35,7 @@ from regard.lab.studies.learning_draws import (
     draws_for,
     predictor,
 )
+from regard.lab.tasks import unit_of
 from regard.lab.tasks.units import Unit
 
 LEAST = 40  # rows; fewer have no two sizes
@@ -135,8 +137,6 @@ def suggest(
 
     Raises: unreadable data; fewer than 40 rows; one label; unknown arms or weights.
     """
-    from regard.lab.tasks import unit_of
-
     source = DataSource.of(source)
     source, task, rows = rows_of(source, task)
     models = models_of(task)
@@ -263,8 +263,6 @@ def _numbered(name: str, examples: Sequence[Example], regression: bool) -> Rows:
 
 def kind_of(weights: str) -> str:
     """Return the model for weights: "static" for static word vectors, otherwise "sentence"."""
-    from regard.interop.sentences import load_static
-
     if weights == "wordllama":
         return "static"
     try:

@@ -14,6 +14,7 @@ from regard.core.reading import checked
 from regard.lab.studies.job import RunTask, at_most, share
 from regard.lab.studies.launch import Report
 from regard.lab.studies.storage import open_search
+from regard.lab.tasks.evaluation import validated
 
 if TYPE_CHECKING:
     from optuna import Study as Trials
@@ -96,7 +97,6 @@ def train_and_validate(job: RunTask, report: Report) -> str:
 
     from regard.core.memory import keep_freed_memory
     from regard.lab import runs
-    from regard.lab.tasks.evaluation import validated
 
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -139,7 +139,5 @@ def _trial(run: "Run", job: RunTask, report: Report) -> Trial:
 
 
 def _message(progress: "Progress", metric: str) -> str:
-    from regard.lab.tasks.evaluation import validated
-
     best = "" if progress.best is None else f", {validated(metric, progress.best)}"
     return f"step {progress.step} of {progress.steps}, loss {progress.loss:.3f}{best}"

@@ -13,6 +13,7 @@ from regard.core.atomic_io import locked, remove_folder
 from regard.core.errors import OccupiedError, RegardError
 from regard.core.plugins import changed
 from regard.core.ranges import Range
+from regard.lab.runs import Config
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.expected import best_so_far, expected_best
 from regard.lab.studies.job import RunTask, read_score
@@ -46,8 +47,6 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
     Raises: as `Search.spaces`; a range with invalid values of its setting; no validation
     texts; final runs with the settings of another search, or of none.
     """
-    from regard.lab.runs import Config
-
     spaces = search.spaces(study.task, study.arms, study.settings)
     for arm in study.arms:
         for key, values in spaces[arm.name].items():
@@ -230,8 +229,6 @@ class _ArmSearch:
 
 def _defaults(run: RunTask, space: Mapping[str, Range]) -> dict[str, str]:
     """Return the values of the searched settings in a run without a search."""
-    from regard.lab.runs import Config
-
     config = Config.make(run.task, run.model, run.overrides)
     parts = (config.network, config.training, config.data)
     return {
@@ -241,7 +238,6 @@ def _defaults(run: RunTask, space: Mapping[str, Range]) -> dict[str, str]:
 
 def _contradictory(run: RunTask) -> Trial | None:
     """Store and return a failed trial if its settings contradict each other; else None."""
-    from regard.lab.runs import Config
     from regard.lab.runs.build import build_once
 
     try:
@@ -255,8 +251,6 @@ def _contradictory(run: RunTask) -> Trial | None:
 
 def _check_same(run: RunTask, stored: Trial, facts: Mapping[str, Any]) -> None:
     """Raise an error if a stored trial has other settings, data or code."""
-    from regard.lab.runs import Config
-
     there = set(stored.given) - set(run.overrides)
     if there or len(stored.given) != len(run.overrides):
         here = ", ".join(sorted(set(run.overrides) - set(stored.given))) or "fewer settings"

@@ -29,7 +29,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return outcomes
 
     monkeypatch.setattr("regard.lab.studies.compare.launch", at_once)
-    monkeypatch.setattr("regard.lab.studies.launch.launch", at_once)
+    monkeypatch.setattr("regard.lab.labs.running.launch", at_once)
     monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
 
 

@@ -20,6 +20,8 @@ from regard.lab.labs.positions.findings import ASKED, probes, trees
 from regard.lab.labs.positions.reach import compared, copies
 from regard.lab.labs.positions.sines import sines
 from regard.lab.labs.positions.tasks import Experiment, Found, experiment, work
+from regard.lab.studies.launch import Job, launch
+from regard.lab.studies.processes import Local
 
 LONGEST = 1024  # words of a text: the lab looks at whole tables of weights
 
@@ -162,9 +164,6 @@ def train_all(
 
     One worker is this process.
     """
-    from regard.lab.studies.launch import Job, launch
-    from regard.lab.studies.processes import Local
-
     total = len(experiments)
     if workers == 1:
         threads, found = torch.get_num_threads(), {}

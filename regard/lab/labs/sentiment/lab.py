@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+import regard
 from regard.core.errors import RegardError
 from regard.lab.data.film_sentences import GENERATED, REAL
+from regard.lab.data.sources import load_corpus
 from regard.lab.labs.comparison import ComparisonLab, Result
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.sentiment import ladder, word_order
@@ -83,8 +85,6 @@ def measure(result: Result) -> dict[str, Any] | None:
 
 def by_kind(arms: Sequence[Evidence]) -> dict[str, dict[str, Interval]]:
     """Return each arm's accuracy on each kind of sentences: the mean over seeds, low and high."""
-    import regard
-
     found: dict[str, dict[str, Interval]] = {}
     for arm in arms:
         evaluations = [regard.load(folder).evaluate() for folder in arm.folders]
@@ -99,9 +99,6 @@ def by_kind(arms: Sequence[Evidence]) -> dict[str, dict[str, Interval]]:
 
 def read_pairs(arms: Sequence[Evidence]) -> dict[str, Any] | None:
     """Return the answers of each arm's first run to pairs of sentences with the same words."""
-    import regard
-    from regard.lab.data.sources import load_corpus
-
     predict: dict[str, Callable[[list[str]], Sequence[str]]] = {}
     for arm in arms:
         try:

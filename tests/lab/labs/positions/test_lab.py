@@ -79,7 +79,7 @@ def test_a_network_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def launch(jobs: list[Job], work: Any, launcher: Any, on_event: Any) -> list[Outcome]:
         return [Outcome(job, job.seed, "its worker died" if job.seed == 1 else "") for job in jobs]
 
-    monkeypatch.setattr("regard.lab.studies.launch.launch", launch)
+    monkeypatch.setattr("regard.lab.labs.positions.lab.launch", launch)
     zero, one = SMALL, dataclasses.replace(SMALL, seed=1)
     assert train_all([zero], 2, lambda *_: None) == {zero: 0}
     with pytest.raises(RegardError, match="moved: none, seed 1: its worker died"):
