@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from regard.core.errors import RegardError
@@ -35,13 +34,9 @@ class Aside:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         """End the process if it still runs."""
-        if self.process.poll() is None:
-            self.process.kill()
+        self.process.kill()
         self.process.communicate()
 
     def answer(self, what: str, remedy: str) -> Any:

@@ -4,9 +4,9 @@ All arms are trained on the same draws and answer the same rows held out.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -28,11 +28,7 @@ FEWEST = 200  # rows that every encoder reads
 AT_ONCE = 256  # texts whose vectors are computed between two reports of progress
 NETWORK_SIZES, NETWORK_DRAWS = 3, 3  # the last sizes and the first draws, for arms that are trained
 
-
-class Show(Protocol):
-    """A function that displays progress."""
-
-    def __call__(self, done: float, total: float, says: str, /) -> None: ...
+Show = Callable[[float, float, str], None]  # displays progress: done, total, message
 
 
 @dataclass(frozen=True)

@@ -227,10 +227,11 @@ def _combinations(space: Space, default: Mapping[str, str]) -> list[dict[str, st
 def _space(task: str, arm: Arm, ranges: Mapping[str, str]) -> dict[str, Range]:
     """Return the default ranges of an arm, replaced and extended by ``ranges``.
 
+    The first settings class has precedence.
     For pretrained weights, the defaults are `FINE_TUNED`; for frozen ones there are none.
     """
     kinds = _searched(task, arm)
-    usual = {**_default_ranges(kinds)}
+    usual = {key: values for kind in reversed(kinds) for key, values in kind.search.items()}
     if any(key_of(pair) == "weights" for pair in arm.overrides):
         usual = {**FINE_TUNED} if len(kinds) > 1 else {}
     for key, text in ranges.items():
@@ -239,11 +240,6 @@ def _space(task: str, arm: Arm, ranges: Mapping[str, str]) -> dict[str, Range]:
             whole = owners[0].model_fields[key].annotation is int
             usual[key] = parse_range(key, text, usual.get(key), whole=whole)
     return usual
-
-
-def _default_ranges(kinds: Sequence[type[Settings]]) -> dict[str, Range]:
-    """Return the default ranges of settings classes; the first class has precedence."""
-    return {key: values for kind in reversed(kinds) for key, values in kind.search.items()}
 
 
 def _searched(task: str, arm: Arm) -> tuple[type[Settings], ...]:
