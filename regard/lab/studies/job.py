@@ -17,13 +17,12 @@ from regard.core.reading import checked, read_json
 from regard.lab.runs.convergence import CONVERGED
 from regard.lab.studies.launch import Report
 from regard.lab.tasks import unit_of
-from regard.lab.tasks.evaluation import validated
+from regard.lab.tasks.evaluation import Evaluation, validated
 from regard.lab.tasks.units import Unit
 from regard.lab.tasks.writing.metrics import Judgement, restored
 
 if TYPE_CHECKING:
     from regard.lab.runs import Run
-    from regard.lab.tasks.evaluation import Evaluation
     from regard.training.loop import Progress
 
 
@@ -241,7 +240,7 @@ def clusters_of(groups: Sequence[str]) -> str:
     return np.stack([numbers[starts], sizes], 1).astype("<i4").tobytes().hex()
 
 
-def _examples_digest(evaluation: "Evaluation") -> str:
+def _examples_digest(evaluation: Evaluation) -> str:
     digest = sha256()
     for example in evaluation.examples:
         digest.update(f"{example.source}\t{example.label}\t".encode())

@@ -1,25 +1,20 @@
 """The figures of the kernel regression lab."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from regard.lab.data.curve import truth
-from regard.lab.labs.kernel_regression.arms import AVERAGE, LEARNED
+from regard.lab.labs.kernel_regression.arms import AVERAGE, LEARNED, Lab
 from regard.lab.labs.kernel_regression.points import Numbers, Points, variance
 from regard.lab.reports.figures import Row, Series, interval_chart, line_chart
-from regard.lab.reports.findings import film
+from regard.lab.reports.findings import Cell, film
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
 from regard.lab.runs.kernel_estimator import KernelRegression
 from regard.nn.models.kernel_regression import KERNELS, NadarayaWatson
-
-if TYPE_CHECKING:
-    from regard.lab.labs.kernel_regression.arms import Lab
-    from regard.lab.reports.findings import Cell
 
 ALONG = 160  # points at which a curve is drawn
 FRAMES = 14
@@ -29,7 +24,7 @@ RESIDUALS = 4  # columns over which residuals are drawn
 PEERS = ("KNeighborsRegressor", "KernelRidge")
 
 
-def fits(lab: "Lab", rows: "Sequence[Sequence[Cell]]") -> dict[str, Html]:
+def fits(lab: Lab, rows: Sequence[Sequence[Cell]]) -> dict[str, Html]:
     """Return the errors of all arms, and the fitted curves or predictions over true values."""
     errors = interval_chart(
         f"What each arm leaves of the variance of {lab.points.target}",
@@ -51,7 +46,7 @@ def fits(lab: "Lab", rows: "Sequence[Sequence[Cell]]") -> dict[str, Html]:
     }
 
 
-def _row(cells: "Sequence[Cell]") -> Row:
+def _row(cells: Sequence[Cell]) -> Row:
     name, mean, low, high = str(cells[0]), *(float(x) for x in cells[1:4])
     return Row(name, mean, low, high, "baseline" if name in PEERS else "attention")
 
@@ -77,7 +72,7 @@ def _truth(points: Points) -> list[Series]:
     return [Series("", list(along), list(truth(along)), faint=True)]
 
 
-def _fit_chart(lab: "Lab", title: str, names: Sequence[str]) -> Html:
+def _fit_chart(lab: Lab, title: str, names: Sequence[str]) -> Html:
     along = _along(lab.points)
     lines = [
         Series(name, list(along), list(lab.fitted[name].model.predict(along[:, None])), look=i)
@@ -89,7 +84,7 @@ def _fit_chart(lab: "Lab", title: str, names: Sequence[str]) -> Html:
     )  # fmt: skip
 
 
-def _residuals(lab: "Lab", place: int) -> list[Html]:
+def _residuals(lab: Lab, place: int) -> list[Html]:
     """Return the residuals over one column, for the fixed and the learned w."""
     x = lab.points.new_x[:, place]
     some = _thinned(np.argsort(x, kind="stable"))
@@ -110,7 +105,7 @@ def _residuals(lab: "Lab", place: int) -> list[Html]:
     ]  # fmt: skip
 
 
-def _said_and_true(lab: "Lab") -> dict[str, Html]:
+def _said_and_true(lab: Lab) -> dict[str, Html]:
     some = _thinned(np.arange(len(lab.points.new_y)))
     true = lab.points.new_y[some]
     ends = [float(true.min()), float(true.max())]
@@ -128,7 +123,7 @@ def _said_and_true(lab: "Lab") -> dict[str, Html]:
     }  # fmt: skip
 
 
-def learning(lab: "Lab") -> dict[str, Html]:
+def learning(lab: Lab) -> dict[str, Html]:
     """Return the figures of the training: w by step, the criterion over w, the fit, the weights."""
     history = lab.learned.history_
     steps = [float(step.number) for step in history]
@@ -145,7 +140,7 @@ def learning(lab: "Lab") -> dict[str, Html]:
     return {"film": _film(lab), "walk": walk, "criterion": _criterion(lab), **_weights(lab)}
 
 
-def _film(lab: "Lab") -> Html:
+def _film(lab: Lab) -> Html:
     history = lab.learned.history_
     last = len(history) - 1
     # More frames while w still changes.
@@ -171,7 +166,7 @@ def _film(lab: "Lab") -> Html:
     return film("The fit while w is learned", pictures)
 
 
-def _criterion(lab: "Lab") -> Html:
+def _criterion(lab: Lab) -> Html:
     tried = sorted((w[0], error) for w, error in lab.grid.tried)
     spread = variance(lab.points.y)
     x = [w for w, _ in tried]
@@ -193,7 +188,7 @@ def _criterion(lab: "Lab") -> Html:
     )  # fmt: skip
 
 
-def _weights(lab: "Lab") -> dict[str, Html]:
+def _weights(lab: Lab) -> dict[str, Html]:
     """Return the heat map of the weights among points sorted by x."""
     some = _thinned(np.argsort(lab.points.x[:, 0], kind="stable"), SQUARE)
     rows = torch.from_numpy(lab.points.x[some])
@@ -209,7 +204,7 @@ def _weights(lab: "Lab") -> dict[str, Html]:
     return charts
 
 
-def columns(lab: "Lab") -> dict[str, Html]:
+def columns(lab: Lab) -> dict[str, Html]:
     """Return the charts of w per standard deviation of each column, and of the residuals."""
     late = lab.learned.history_[-max(2, len(lab.learned.history_) // 4) :]
     rows = []
