@@ -109,27 +109,25 @@ class CollectionLab(Lab):
 
         Raises: an unknown member or setting; data, which each member chooses itself.
         """
-        request, _ = ComparisonLab._split(request)
-        settings, chosen = self._chosen(request)
+        request, settings, chosen = self._chosen(request)
+        labs = [(member, member.lab_of(settings.size)) for member in chosen]
+        planned = [(member, lab, lab.plan(self._request(member, request, settings)))
+                   for member, lab in labs]  # fmt: skip
 
         def must_match(out: Path) -> None:
-            for member in chosen:
-                lab, place = member.lab_of(settings.size), out / member.name
-                lab.must_match(lab.plan(self._request(member, request, settings, place)), place)
+            for member, lab, plan in planned:
+                lab.must_match(plan, out / member.name)
 
         out = self.place(request, settings.size, must_match)
-        planned = []
-        for member in chosen:
-            place, lab = out / member.name, member.lab_of(settings.size)
-            plan = lab.plan(self._request(member, request, settings, place))
-            lab.check(plan, place)  # all of them before any training
-            planned.append((member, lab, plan, place))
+        for member, lab, plan in planned:
+            lab.check(plan, out / member.name)  # all of them before any training
         rows: list[Sequence[Cell]] = []
         sections: list[Section] = []
         claims: list[Claim] = []
         records: dict[str, Any] = {}
         lines: list[str] = []
-        for member, lab, plan, place in planned:
+        for member, lab, plan in planned:
+            place = out / member.name
             say(f"{member.name}: {plan.about}")
             try:
                 comparison = lab.compare(plan, place, request, show, say)
@@ -151,15 +149,13 @@ class CollectionLab(Lab):
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:
         """Forecast each member and their sum."""
-        request, _ = ComparisonLab._split(request)
-        settings, chosen = self._chosen(request)
+        request, settings, chosen = self._chosen(request)
         rows: list[dict[str, Any]] = []
         for member in chosen:
             say(f"{member.name}:")
-            own = self._request(member, request, settings, Path(DRY_RUN))
-            forecast = replace(member.lab_of(settings.size), name=member.name).dry_run(
-                own, lambda text: None
-            )
+            own = replace(self._request(member, request, settings), out=Path(DRY_RUN))
+            lab = replace(member.lab_of(settings.size), name=member.name)
+            forecast = lab.dry_run(own, lambda text: None)
             times = {key: float(forecast[key]) for key in ("seconds", "most_seconds")}
             rows.append({"name": member.name, **times})
             say(f"  {ahead(*times.values())}")
@@ -169,32 +165,30 @@ class CollectionLab(Lab):
         return {"task": self.name, "forecast": rows, "seconds": seconds, "most_seconds": most,
                 "says": says}  # fmt: skip
 
-    def _chosen(self, request: LabRequest) -> tuple[CollectionSettings, list[Member]]:
-        """Return the lab's settings, and the members that they select."""
+    def _chosen(self, request: LabRequest) -> tuple[LabRequest, CollectionSettings, list[Member]]:
+        """Return the request with flags taken from its pairs, the settings, the chosen members."""
+        request, given = ComparisonLab._split(request)
         if request.data:
             raise RegardError(
                 f"--data {request.data}: every comparison of this lab has its own data; use only="
             )
-        _, given = ComparisonLab._split(request)
         own = {key: given[key] for key in CollectionSettings.model_fields if key in given}
         settings = build(CollectionSettings, own)
         known = [member.name for member in self.members]
         names = parse_names("only", settings.only, known) if settings.only else known
-        return settings, [member for member in self.members if member.name in names]
+        return request, settings, [member for member in self.members if member.name in names]
 
     @staticmethod
-    def _request(
-        member: Member, request: LabRequest, settings: CollectionSettings, out: Path
-    ) -> LabRequest:
+    def _request(member: Member, request: LabRequest, settings: CollectionSettings) -> LabRequest:
         """Return the request for one member."""
-        normalized, given = ComparisonLab._split(request)
+        _, given = ComparisonLab._split(request)
         own = {k: v for k, v in given.items() if k not in CollectionSettings.model_fields}
         quick = settings.size == QUICK
-        seeds = normalized.seeds or (member.quick_seeds if quick else 0)
-        budget = bool(normalized.budget or BUDGETS & own.keys())
+        seeds = request.seeds or (member.quick_seeds if quick else 0)
+        budget = bool(request.budget or BUDGETS & own.keys())
         small = {k: v for k, v in member.quick.items() if not (budget and k in BUDGETS)}
         values = {**(small if quick else {}), **own}
-        return replace(normalized, seeds=seeds, out=out, overrides=pairs(values))
+        return replace(request, seeds=seeds, overrides=pairs(values))
 
 
 def _section(member: Member, comparison: Comparison, report: LabReport) -> Section:

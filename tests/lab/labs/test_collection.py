@@ -88,18 +88,18 @@ def test_other_settings_have_a_default_folder_of_their_own(
 
 
 def test_the_full_size_has_the_seeds_and_settings_of_the_preset() -> None:
-    settings, chosen = LAB._chosen(LabRequest(overrides=["size=full", "only=two"]))
+    _, settings, chosen = LAB._chosen(LabRequest(overrides=["size=full", "only=two"]))
     assert [one.name for one in chosen] == ["two"]
     plans = {}
     for size in ("quick", "full"):
-        own = LAB._request(chosen[0], LabRequest(), replace_size(settings, size), Path("out"))
+        own = LAB._request(chosen[0], LabRequest(), replace_size(settings, size))
         plans[size] = chosen[0].lab_of(size).plan(own)
     assert (plans["quick"].seeds, plans["full"].seeds) == (1, 3)
     assert "steps=2" in plans["quick"].overrides
     assert "steps=9" in plans["full"].overrides
     assert [len(plan.arms) for plan in plans.values()] == [2, 3]
     request = LabRequest(seeds=4, overrides=["steps=5", "only=two"])
-    own = LAB._request(chosen[0], request, settings, Path("out"))
+    own = LAB._request(chosen[0], request, settings)
     assert own.seeds == 4
     assert "steps=5" in own.overrides
     assert not any(pair.startswith("only") for pair in own.overrides)
@@ -167,9 +167,9 @@ def test_a_setting_that_only_one_member_has_is_reported_before_training(tmp_path
 
 def test_a_budget_replaces_that_of_the_quick_size_and_nothing_else() -> None:
     small = replace(LAB.members[0], quick={"steps": 2, "width": 4})
-    settings, _ = LAB._chosen(LabRequest())
+    settings = LAB._chosen(LabRequest())[1]
     for request in (LabRequest(budget="5s"), LabRequest(overrides=["epochs=1"])):
-        overrides = LAB._request(small, request, settings, Path("out")).overrides
+        overrides = LAB._request(small, request, settings).overrides
         assert "width=4" in overrides
         assert "steps=2" not in overrides
 
@@ -199,10 +199,8 @@ def test_every_setting_of_the_labs_is_one(name: str) -> None:
     assert isinstance(lab, CollectionLab)
     for size in ("quick", "full"):
         for one in lab.members:
-            own = lab._request(
-                one, LabRequest(), lab._chosen(LabRequest())[0].model_copy(update={"size": size}),
-                Path("dry"),
-            )  # fmt: skip
+            settings = lab._chosen(LabRequest())[1].model_copy(update={"size": size})
+            own = lab._request(one, LabRequest(), settings)
             plan = one.lab_of(size).plan(own)
             study = plan.study(plan.arms, Path("dry"))
             study.check()

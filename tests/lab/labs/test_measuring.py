@@ -192,8 +192,8 @@ def test_every_lab_takes_seeds_and_a_budget(name: str) -> None:
         ), "the budget changes what is measured"
         return
     if isinstance(lab, CollectionLab):
-        settings, (member, *_) = lab._chosen(request)
-        request, lab = lab._request(member, request, settings, Path("out")), member.lab
+        request, settings, (member, *_) = lab._chosen(request)
+        request, lab = lab._request(member, request, settings), member.lab
     assert isinstance(lab, ComparisonLab)
     plan = lab.plan(request)
     assert plan.seeds == 2
