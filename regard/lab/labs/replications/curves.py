@@ -1,6 +1,6 @@
 """Curves of replications: scores over training steps and over test lengths."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import regard
@@ -24,17 +24,11 @@ class Curves:
 
     def first(self, share: float) -> list[float]:
         """Return the first step of each seed whose validation score exceeds a share, or NaN."""
-        return [
-            next((float(x) for x, y in zip(*one, strict=True) if y > share), float("nan"))
-            for one in self.validation
-        ]
+        return [_first(one, lambda score: score > share) for one in self.validation]
 
     def learned(self, nats: float) -> list[float]:
         """Return the first step of each seed whose training loss is below ``nats``, or NaN."""
-        return [
-            next((float(x) for x, y in zip(*one, strict=True) if y < nats), float("nan"))
-            for one in self.loss
-        ]
+        return [_first(one, lambda loss: loss < nats) for one in self.loss]
 
     def rises(self) -> list[float]:
         """Return for each seed the steps from 10 to 90 % of its gain, over those up to 10 %.
@@ -65,6 +59,10 @@ def curves_of(result: Result) -> dict[str, Curves]:
             [_column(rows, "validation") for rows in runs], [_column(rows, "loss") for rows in runs]
         )
     return curves
+
+
+def _first(curve: Curve, reached: Callable[[float], bool]) -> float:
+    return next((float(x) for x, y in zip(*curve, strict=True) if reached(y)), float("nan"))
 
 
 def _column(rows: Sequence[Mapping[str, float]], name: str) -> Curve:

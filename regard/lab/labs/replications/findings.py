@@ -19,7 +19,6 @@ from regard.lab.labs.replications.curves import (
 )
 from regard.lab.labs.replications.outcomes import (
     Finding,
-    Verdict,
     above,
     at_lengths,
     below,
@@ -308,11 +307,6 @@ def delay(result: Result) -> tuple[float, float, float]:
     return over_seeds(result, ratios)
 
 
-def late(result: Result) -> Verdict:
-    """Judge whether validation takes twice the steps of memorising."""
-    return above(delay(result), 2.0)
-
-
 def grokking(name: str, question: str, share: float, steps: int) -> Member:
     """Return the replication with a share of the pairs for training."""
     return member(
@@ -323,7 +317,8 @@ def grokking(name: str, question: str, share: float, steps: int) -> Member:
         [
             Finding(f"sums are memorised first and generalised late ({100 * share:.0f} %)", POWER,
                     "test accuracy reaches 100 % long after training accuracy",
-                    both(solves("weight decay 1"), late), ("weight decay 1",),
+                    both(solves("weight decay 1"), lambda result: above(delay(result), 2.0)),
+                    ("weight decay 1",),
                     lambda result: "validation exceeds 90 % after " + in_words(delay(result))
                     + " times the steps of memorising"),
             Finding(f"weight decay makes them generalise ({100 * share:.0f} %)", POWER,

@@ -13,10 +13,9 @@ from regard.lab.labs.collection import RATES, Member, finished
 from regard.lab.labs.comparison import ComparisonLab, Plan, Preset, Result, Values
 from regard.lab.labs.intervals import Interval, interval
 from regard.lab.labs.lab import Findings
-from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell
 from regard.lab.runs.convergence import ONE_LABEL, TRIVIAL, further_gain
-from regard.lab.studies.arms import Arm as Planned
+from regard.lab.studies.arms import Arm
 from regard.lab.studies.search import Search
 from regard.lab.studies.stopping import level
 from regard.lab.tasks import unit_of
@@ -106,7 +105,7 @@ def member(
     name: str,
     question: str,
     task: str,
-    arms: Sequence[Planned],
+    arms: Sequence[Arm],
     findings: Sequence[Finding],
     *,
     differs: str,
@@ -247,11 +246,10 @@ def settled(result: Result, name: str, gap: float) -> bool:
     if result.arm(name).get("trained"):
         return True
     gains = []
-    for one in (one for one in result.arms if one.name == name):
-        for folder in finished(one):
-            rows = [row for row in regard.load(folder).metrics() if row["validation"] is not None]
-            steps, scores = ([row[key] for row in rows] for key in ("step", "validation"))
-            gains.append(further_gain(steps, scores))
+    for folder in (folder for one in result.arms if one.name == name for folder in finished(one)):
+        rows = [row for row in regard.load(folder).metrics() if row["validation"] is not None]
+        steps, scores = ([row[key] for row in rows] for key in ("step", "validation"))
+        gains.append(further_gain(steps, scores))
     known = [gain for gain in gains if gain is not None]
     return bool(known) and len(known) == len(gains) and float(np.mean(known)) < 0.1 * gap
 
@@ -367,20 +365,16 @@ def widening(seeds: int, looks: tuple[int, ...]) -> float:
 
 def at_lengths(result: Result, lengths: Sequence[int]) -> dict[str, dict[int, list[float]]]:
     """Return the score of every complete seed of each arm on test examples of other lengths."""
-    return {one.name: _at_lengths(one, lengths) for one in result.arms}
-
-
-def _at_lengths(one: Arm, lengths: Sequence[int]) -> dict[int, list[float]]:
-    """Return the score of each complete seed of an arm, by the length of the test examples."""
-    scores: dict[int, list[float]] = {length: [] for length in lengths}
-    for folder in finished(one):
-        run = regard.load(folder)
-        data = run.config.data
-        assert isinstance(data, SymbolSettings)
-        for length in lengths:
-            room = max(data.length, 2 * length + 2)
-            longer = data.model_copy(update={"test_length": length, "length": room})
-            task = type(run.task)(longer, run.task.tokenizer)
-            with run.computing():
-                scores[length].append(float(task.answer(run.network).value))
+    scores: dict[str, dict[int, list[float]]] = {}
+    for one in result.arms:
+        scores[one.name] = {length: [] for length in lengths}
+        for run in map(regard.load, finished(one)):
+            data = run.config.data
+            assert isinstance(data, SymbolSettings)
+            for length in lengths:
+                room = max(data.length, 2 * length + 2)
+                longer = data.model_copy(update={"test_length": length, "length": room})
+                task = type(run.task)(longer, run.task.tokenizer)
+                with run.computing():
+                    scores[one.name][length].append(float(task.answer(run.network).value))
     return scores
