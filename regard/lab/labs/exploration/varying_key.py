@@ -150,26 +150,23 @@ def measure(settings: ExplorationSettings, show: Callable[[float], None]) -> Mea
         at = [where[kind, beta] for beta in betas]
         return [interval(float(a[:, i].var(ddof=1)), variances_of[:, i]) for i in at]
 
-    single = arm(
-        "single", "one head", moments(single_share(settings.keys, settings.alpha, settings.beta))
-    )
-    pair = arm(
-        "pair", "two heads", moments(pair_share(settings.keys, settings.alpha, settings.beta))
-    )
+    sizes = settings.keys, settings.alpha, settings.beta
+    single = arm("single", "one head", moments(single_share(*sizes)))
+    pair = arm("pair", "two heads", moments(pair_share(*sizes)))
     quotient = variances_of[:, where["single", settings.beta]] / np.maximum(
         variances_of[:, where["pair", settings.beta]], 1e-300
     )
     missed = float((torch.cat(first) < 0.5).double().mean())
     return Measured(
         even=arm("even", "one head, no key varies",
-                 moments(even_share(settings.keys, settings.alpha, settings.beta))),
+                 moments(single_share(*sizes, wobble=0.0))),
         single=single,
         pair=pair,
         cosine=arm("cosine", "one head, cosine score",
                    moments(cosine_share(settings.keys, settings.d, settings.alpha, settings.beta))),
         ratio=interval(single.variance.value / max(pair.variance.value, 1e-300), quotient),
         missed=missed,
-        missed_theory=miss(settings.keys, settings.alpha, settings.beta),
+        missed_theory=miss(*sizes),
         curves=(curve("single"), curve("pair")),
     )  # fmt: skip
 
@@ -222,14 +219,12 @@ def orthonormal(generator: torch.Generator, d: int, n: int) -> Float[Tensor, "n 
 
 
 def single_share(n: int, alpha: float, beta: float, wobble: float = 0.5) -> Function:
-    """Return the share of v_a under one head as a function of a standard normal number."""
+    """Return the share of v_a under one head as a function of a standard normal number.
+
+    `wobble`: the variance of the norm of k_a.
+    """
     spread = beta * math.sqrt(wobble + 4 * alpha)
     return lambda z: 1 / (1 + torch.exp(-spread * z) * (1 + (n - 2) * math.exp(-beta)))
-
-
-def even_share(n: int, alpha: float, beta: float) -> Function:
-    """Return the share of v_a under one head if the norm of k_a does not vary."""
-    return single_share(n, alpha, beta, wobble=0.0)
 
 
 def pair_share(n: int, alpha: float, beta: float) -> Function:

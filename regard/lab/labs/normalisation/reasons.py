@@ -138,7 +138,7 @@ def mixed(width: int, seed: int) -> Findings:
     """Reason 3: words have roles of their own, and BatchNorm mixes them."""
     generator = torch.Generator().manual_seed(seed)
     x, real = companions(8, width, generator)
-    shares = {}
+    shares, later = {}, {}
     for name, norm in {"layer norm": LayerNorm(width), "batch norm": BatchNorm(width)}.items():
         inputs = x.clone().requires_grad_()
         probe = torch.randn(width, generator=torch.Generator().manual_seed(seed))
@@ -147,12 +147,10 @@ def mixed(width: int, seed: int) -> Findings:
         own, text = size[0, 0], size[0].sum() - size[0, 0]
         total = size.sum()
         shares[name] = [float(part / total) for part in (own, text, total - own - text)]
-    later = {}
-    for name, norm in {"layer norm": LayerNorm(width), "batch norm": BatchNorm(width)}.items():
         moved = x.clone()
         moved[0, 3:] = (1 + torch.randn(17, width, generator=generator)) * real[0, 3:, None]
         with torch.no_grad():
-            before, after = norm.train()(x, real)[0, :3], norm(moved, real)[0, :3]
+            before, after = norm(x, real)[0, :3], norm(moved, real)[0, :3]
         later[name] = float((before - after).norm() / before.norm())
     rows: list[list[Cell]] = [
         [name, *(100 * part for part in parts), 100 * later[name]] for name, parts in shares.items()

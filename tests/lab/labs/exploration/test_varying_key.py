@@ -12,7 +12,6 @@ from regard.lab.labs.exploration.varying_key import (
     cosine_of,
     cosine_share,
     draw,
-    even_share,
     expected,
     head_shares,
     interval,
@@ -69,7 +68,7 @@ def test_theory_is_the_share_of_exact_keys() -> None:
     assert_close(pair_share(N, 0.0, BETA)(z), wanted)
     scores[:, 0] = BETA * torch.sign(g)
     assert_close(cosine_share(N, D, 0.0, BETA)(z), scores.softmax(-1)[:, 0])
-    assert_close(even_share(N, 0.0, BETA)(z), torch.full_like(z, math.exp(BETA)) / (
+    assert_close(single_share(N, 0.0, BETA, wobble=0.0)(z), torch.full_like(z, math.exp(BETA)) / (
         2 * math.exp(BETA) + N - 2))  # fmt: skip
 
 
