@@ -36,15 +36,6 @@ class Job:
     cost: float = 1.0
     what: Literal["seed", "trial"] = "seed"
 
-    @property
-    def name(self) -> str:
-        """Return the job in words.
-
-        >>> Job("cnn", 3, None, what="trial").name
-        'cnn, trial 3'
-        """
-        return f"{self.arm}, {self.what} {self.seed}"
-
 
 @dataclass(frozen=True)
 class Event:
@@ -74,7 +65,7 @@ class Event:
         >>> Event("started", "cnn", 3, 0.0, what="trial").name
         'cnn, trial 3'
         """
-        return Job(self.arm, self.seed, None, what=self.what).name
+        return f"{self.arm}, {self.what} {self.seed}"
 
 
 Notify = Callable[[Event], None]

@@ -53,8 +53,8 @@ class JobSpec:
         """Return a job as plain values. Raises: a job that is not a run, as in some labs."""
         if work not in (train_and_score, train_and_validate) or not isinstance(job.task, RunTask):
             raise RegardError(
-                f"{job.name} is not a run in a folder, so it can only run in processes of this "
-                "machine; leave --launch and --jobs out"
+                f"{job.arm}, {job.what} {job.seed} is not a run in a folder, so it can only run in "
+                "processes of this machine; leave --launch and --jobs out"
             )
         known = os.environ.get(trusted.VARIABLE)
         return cls(
