@@ -35,15 +35,10 @@ def findings(settings: ExplorationSettings, found: Measured) -> Findings:
          arm.theory]
         for arm in arms
     ]  # fmt: skip
-    wide, narrow = (
-        settings.beta * math.sqrt(0.5 + 4 * settings.alpha),
-        settings.beta * settings.alpha**0.5 * 2,
-    )
-    single, ratio, asked = (
-        found.single,
-        found.ratio,
-        ["asked by", "mean", "variance", "low", "high"],
-    )
+    columns = ["asked by", "mean", "variance", "low", "high", "theory"]
+    wide = settings.beta * math.sqrt(0.5 + 4 * settings.alpha)
+    narrow = settings.beta * settings.alpha**0.5 * 2
+    single, ratio = found.single, found.ratio
     near = 4 * math.sqrt(found.missed_theory / settings.draws)
     off, signs = balance(settings)
     return Findings(
@@ -73,7 +68,7 @@ def findings(settings: ExplorationSettings, found: Measured) -> Findings:
             "plane": plane(found),
             "over-beta": over_beta(settings, found),
         },
-        {"shares": ([*asked, "theory"], rows), "variances": curve_table(settings, found)},
+        {"shares": (columns, rows), "variances": curve_table(settings, found)},
     )  # fmt: skip
 
 

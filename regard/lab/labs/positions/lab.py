@@ -16,7 +16,7 @@ from regard.core.errors import RegardError
 from regard.core.settings import Settings
 from regard.lab.labs import Say, Show
 from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
-from regard.lab.labs.positions.findings import ASKED, probes, trees
+from regard.lab.labs.positions.findings import ASKED, OF_TEXT, probes, trees
 from regard.lab.labs.positions.reach import compared, copies
 from regard.lab.labs.positions.sines import sines
 from regard.lab.labs.positions.tasks import Experiment, Found, experiment, work
@@ -126,17 +126,16 @@ def measure(settings: PositionsSettings, say: Say, show: Show) -> Measured:
 
 def plan(settings: PositionsSettings) -> list[Experiment]:
     """Return every network that is trained."""
-    of_text = [name for name in ASKED if not name.startswith("tree")]
     beside = ["sinusoidal", "relative-keys", "tree-depth", "tree-keys"]
     tasks = {
         "moved": ASKED,
-        "begin": of_text,
+        "begin": OF_TEXT,
         "causal": ["none"],
-        "begin, causal": of_text,
+        "begin, causal": OF_TEXT,
         "distance": ASKED,
         "depth": beside,
         "way": beside,
-        "copy": of_text,
+        "copy": OF_TEXT,
     }
     return [
         Experiment(

@@ -111,7 +111,10 @@ class Reader(nn.Module):
         self.positions = input_positions(of.position, of.width, length=of.longest)
         self.norm = nn.LayerNorm(of.width)
         self.attention = MultiHeadAttention(of.width, of.heads, position=of.position)
-        self.answer = answers(of.width, classes)
+        self.answer = nn.Sequential(
+            nn.LayerNorm(of.width), nn.Linear(of.width, 2 * of.width), nn.ReLU(),
+            nn.Linear(2 * of.width, classes),
+        )  # fmt: skip
 
     def forward(self, texts: Texts) -> Float[Tensor, "asked classes"]:
         """Return the logits of the question."""
@@ -154,13 +157,6 @@ class Comparer(nn.Module):
         )
         logits: Tensor = self.answer(scores.movedim(1, -1)[texts.asked])
         return logits
-
-
-def answers(width: int, classes: int) -> nn.Sequential:
-    """Return a network of one hidden layer that reads a vector."""
-    return nn.Sequential(
-        nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, classes)
-    )
 
 
 def draw(of: Experiment, count: int, chance: torch.Generator, *, held_out: bool = False) -> Texts:
