@@ -32,18 +32,13 @@ class Planned:
 
 def costs(planned: Sequence[Planned]) -> "Iterator[tuple[Planned, Forecast]]":
     """Yield the forecast of each run, with one thread, like the workers of a comparison."""
-    import torch
-
     from regard.lab import runs
+    from regard.training.loop import using_threads
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with using_threads(1):
         for one in planned:
             run = one.task
             yield one, runs.forecast(run.task, run.model, run.overrides, typical=one.typical)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def together(seconds: Sequence[float], times: Sequence[int], workers: int) -> float:

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import torch
-
 from regard.core.errors import RegardError
 from regard.core.names import MEMORY
 from regard.core.plugins import one_line
 from regard.lab.studies.launch import Event, Job, Launcher, Notify, Outcome, Work
+from regard.training.loop import using_threads
 
 
 class Here(Launcher):
@@ -20,11 +19,10 @@ class Here(Launcher):
         """Run the jobs and return their outcomes, in the order of the jobs."""
         mine = [job for job in jobs if job.task.model.startswith(MEMORY)]
         outcomes = self.others.run([job for job in jobs if job not in mine], work, notify)
-        threads = torch.get_num_threads()
-        for job in mine:
-            if not any(one.error for one in outcomes if one.job.arm == job.arm):
-                outcomes.append(_outcome(job, work, notify))
-        torch.set_num_threads(threads)  # jobs have one
+        with using_threads(0):  # restores their number: jobs have one
+            for job in mine:
+                if not any(one.error for one in outcomes if one.job.arm == job.arm):
+                    outcomes.append(_outcome(job, work, notify))
         return sorted(outcomes, key=lambda outcome: jobs.index(outcome.job))
 
 

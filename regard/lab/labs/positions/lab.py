@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from pydantic import Field, model_validator
 
 from regard.core.errors import RegardError
@@ -22,6 +21,7 @@ from regard.lab.labs.positions.sines import sines
 from regard.lab.labs.positions.tasks import Experiment, Found, experiment, work
 from regard.lab.studies.launch import Job, launch
 from regard.lab.studies.processes import Local
+from regard.training.loop import using_threads
 
 LONGEST = 1024  # words of a text: the lab looks at whole tables of weights
 
@@ -165,14 +165,11 @@ def train_all(
     """
     total = len(experiments)
     if workers == 1:
-        threads, found = torch.get_num_threads(), {}
-        torch.set_num_threads(1)
-        try:
+        found = {}
+        with using_threads(1):
             for done, one in enumerate(experiments):
                 show(done, total, f"{one.task}: {one.position}")
                 found[one] = experiment(one)
-        finally:
-            torch.set_num_threads(threads)
         show(total, total, "trained")
         return found
     jobs = [
