@@ -6,7 +6,6 @@ the number of sequential steps is read from the graph of the gradients.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,7 +13,7 @@ import torch
 from regard.analysis.growth import shares
 from regard.core.settings import build
 from regard.lab.labs import Say, Show
-from regard.lab.labs.complexity.fits import Crossing, Fit, cross, fit
+from regard.lab.labs.complexity.fits import Fit, cross, fit
 from regard.lab.labs.complexity.layers import LAYERS
 from regard.lab.labs.complexity.measures import (
     CHAINS,
@@ -32,33 +31,26 @@ Claims = Mapping[str, tuple[float, bool]]
 PAIRS = [(name, "self-attention") for name in ("linformer", "window", "rnn", "cnn")]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """The measurements, the fitted exponents, and the lengths from which each layer is cheaper."""
-
-    measured: Measured
-    fits: dict[str, Fit]
-    crossings: list[Crossing]
+def measure_all(settings: ComplexitySettings, say: Say, show: Show) -> Measured:
+    """Count operations, and measure time and memory."""
+    return measure(settings, lambda done, what: show(round(100 * done), 100, what))
 
 
-def compare(settings: ComplexitySettings, say: Say, show: Show) -> Compared:
-    """Count operations, measure time and memory, and fit exponents."""
-    measured = measure(settings, lambda done, what: show(round(100 * done), 100, what))
+def findings(measured: Measured) -> Findings:
+    """Fit exponents and return the findings.
+
+    Claims rest on counted operations, which no machine changes.
+    """
     fits = {name: fit(measured, name) for name in LAYERS}
-    return Compared(measured, fits, [cross(measured, *pair) for pair in PAIRS])
-
-
-def findings(found: Compared) -> Findings:
-    """Return the findings. Claims rest on counted operations, which no machine changes."""
-    measured = found.measured
     a, b = whole_layer(measured)
     whole = {"whole": (a, max(abs(a - 4), abs(b - 2)) <= TOLERANCE)}
     claims = Findings(
-        {**orders(found.fits), **whole, **chains(measured), **paths(measured)},
+        {**orders(fits), **whole, **chains(measured), **paths(measured)},
         {"products": b, "threads": torch.get_num_threads(),
          "reach": measured.settings.kernel // 2},
     )  # fmt: skip
-    return Findings.joined([claims, described(measured, found.fits, found.crossings)])
+    crossings = [cross(measured, *pair) for pair in PAIRS]
+    return Findings.joined([claims, described(measured, fits, crossings)])
 
 
 def orders(fits: Mapping[str, Fit]) -> Claims:
@@ -112,9 +104,9 @@ def layers_of(kernel: int, n: int) -> int:
     return count
 
 
-def following(found: Compared) -> str:
+def following(measured: Measured) -> str:
     """Return a wider layer to try, or the benchmark after that."""
-    usual = found.measured.settings == build(ComplexitySettings, {})
+    usual = measured.settings == build(ComplexitySettings, {})
     wider = "regard lab complexity d=256 lengths=128,512,2048 batch=4"
     return wider if usual else "regard bench attention --quick"
 
@@ -124,7 +116,7 @@ LAB = MeasuringLab(
     reference_time=ReferenceTime(
         45, "two cores, 20 s of them its --budget", note="with lengths to 16,384, 90 s"
     ),
-    measure=compare,
+    measure=measure_all,
     page=Path(__file__).with_suffix(".md"),
     findings=findings,
     next=following,
