@@ -35,10 +35,7 @@ class Collect(Launcher):
 
     def run(self, jobs: Sequence[Job], work: Work, notify: Notify) -> list[Outcome]:
         """Return an outcome with an error for every job."""
-        states = [_state(JobSpec.of(work, job)) for job in jobs]
-        return [
-            Outcome(job, None, state, missing=True) for job, state in zip(jobs, states, strict=True)
-        ]
+        return [Outcome(job, None, _state(JobSpec.of(work, job)), missing=True) for job in jobs]
 
 
 def _state(spec: JobSpec) -> str:

@@ -191,15 +191,13 @@ def draw(
         or (size >= len(sizes) - NETWORK_SIZES and number < NETWORK_DRAWS)
     ]
     losses = {arm.name: [list[NDArray[Any]]() for _ in sizes] for arm in arms}
-    guesses = []
     for done, (name, size, number) in enumerate(jobs):
         show(done, len(jobs), f"{name}, {sizes[size]:,} rows")
         train, held = parts[number]
         row = np.full(len(rows.texts), np.nan)
         row[held] = held_losses(rows, predictors[name], train[: sizes[size]], held)
         losses[name][size].append(row)
-    for train, held in parts:
-        guesses.append(rows.losses(_guess(rows, train, held), held).mean())
+    guesses = [rows.losses(_guess(rows, train, held), held).mean() for train, held in parts]
     show(len(jobs), len(jobs), "")
     curves = []
     for each in losses.values():

@@ -195,12 +195,6 @@ def counting(total: int, show: Show) -> Callable[[Any], None]:
     return hear
 
 
-def rows_of(measured: Measured) -> dict[str, Any]:
-    """Return the arms of the copy task at its longest, for ``--json``."""
-    metric = f"accuracy at the last word of {measured.settings.reach} times the trained length"
-    return compared(metric, measured.found)
-
-
 LAB = MeasuringLab(
     settings=PositionsSettings,
     reference_time=ReferenceTime(
@@ -212,5 +206,5 @@ LAB = MeasuringLab(
     findings=lambda measured: measured.findings,
     next="regard compare classification --data reviews --arms "
     "transformer:position=rotary,transformer:position=relative-keys",
-    compared=rows_of,
+    compared=lambda measured: compared(measured.found, measured.settings.reach),
 )  # fmt: skip

@@ -120,8 +120,9 @@ def attention(found: All, what: str) -> dict[str, list[float]]:
     }
 
 
-def compared(metric: str, found: All) -> dict[str, Any]:
-    """Return arms and verdicts of the copy task at its longest."""
+def compared(found: All, reach: int) -> dict[str, Any]:
+    """Return arms and verdicts of the copy task at its longest, for ``--json``."""
+    metric = f"accuracy at the last word of {reach} times the trained length"
     tables = {name: rights(found, "copy", name)[:, :, -1] for name in OF_TEXT}
     runs = {name: of(found, "copy", name) for name in OF_TEXT}
     arms = [

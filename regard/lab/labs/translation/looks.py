@@ -3,14 +3,14 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from regard.lab.labs.running import load_complete
 from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell, Table
-from regard.lab.reports.written import searches as table_of_searches
+from regard.lab.reports.written import searches
 from regard.lab.tasks.writing.metrics import Aligned, alignment_error
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def best_of(found: Sequence[Arm]) -> Arm | None:
     return max(candidates, key=lambda arm: arm.mean, default=None)
 
 
-def searches(run: "Run") -> list[dict[str, Any]]:
+def search_table(run: "Run") -> Table:
     """Return score, ln p and time of greedy and beam search on test texts."""
     from regard.lab.tasks.writing.task import spread
 
@@ -52,12 +52,7 @@ def searches(run: "Run") -> list[dict[str, Any]]:
                 "seconds": seconds / len(examples),
             }
         )
-    return rows
-
-
-def search_table(run: "Run") -> Table:
-    """Return `searches` as a table."""
-    return table_of_searches(searches(run), run.task.metric)
+    return searches(rows, run.task.metric)
 
 
 def head_table(found: Sequence[Arm]) -> tuple[tuple[list[str], list[list[Cell]]], float] | None:
