@@ -501,14 +501,9 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def judge(
-    arms: Mapping[str, Scores],
-    pairs: Sequence[tuple[str, str]],
-    *,
-    groups: Groups | None = None,
-) -> list[Difference]:
+def judge(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) -> list[Difference]:
     """Compare declared pairs (a, b) of arms with the same seeds, as one family."""
-    return as_family([compare_runs(arms[a], arms[b], (a, b), groups=groups) for a, b in pairs])
+    return as_family([compare_runs(arms[a], arms[b], (a, b)) for a, b in pairs])
 
 
 def as_family(differences: Sequence[Difference]) -> list[Difference]:

@@ -83,7 +83,6 @@ class Arm:
     mean: Interval
     variance: Interval
     theory: float
-    theory_mean: float
 
     @property
     def holds(self) -> bool:
@@ -143,7 +142,7 @@ def measure(settings: ExplorationSettings, show: Callable[[float], None]) -> Mea
         return Arm(
             title, shares[kind, settings.beta],
             interval(mean, means_of[:, i]), interval(variance, variances_of[:, i]),
-            theory[1], theory[0],
+            theory[1],
         )  # fmt: skip
 
     def curve(kind: str) -> list[Interval]:
