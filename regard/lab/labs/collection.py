@@ -12,14 +12,9 @@ from regard.core.errors import RegardError
 from regard.core.settings import Settings, build
 from regard.lab.labs import LabRequest, Say, Show
 from regard.lab.labs.comparison import (
-    AHEAD,
-    AHEAD_SO_FAR,
-    BEHIND,
-    BEHIND_SO_FAR,
     BUDGETS,
     DRY_RUN,
-    EQUIVALENT,
-    UNCLEAR,
+    STANDINGS,
     ComparisonLab,
     Result,
     Values,
@@ -233,7 +228,7 @@ def by_standing(rows: Sequence[Sequence[Cell]]) -> dict[str, list[str]]:
     """
     return {
         standing: names
-        for standing in (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, EQUIVALENT, UNCLEAR)
+        for standing in STANDINGS
         if (names := [str(row[1]) for row in rows if row[-1] == standing])
     }
 

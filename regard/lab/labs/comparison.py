@@ -38,6 +38,7 @@ AHEAD, BEHIND, UNCLEAR = "ahead", "behind", "no evidence"
 EQUIVALENT = "equivalent"  # within δ, if it was declared
 #: With evidence, at these steps, of arms that were not trained to the end.
 AHEAD_SO_FAR, BEHIND_SO_FAR = "ahead so far", "behind so far"
+STANDINGS = (AHEAD, BEHIND, AHEAD_SO_FAR, BEHIND_SO_FAR, EQUIVALENT, UNCLEAR)
 
 Values = Mapping[str, object]
 

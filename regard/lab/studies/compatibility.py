@@ -11,12 +11,8 @@ from regard.lab.studies.job import RunScore
 from regard.lab.tasks import TASKS
 from regard.lab.tasks.settings import CUTTING, WRITING
 
+#: Settings that do not decide which texts are read and how they are split.
 NOT_READING = {*CUTTING, *WRITING, "class_weights"}
-
-
-def data_key(data: Any) -> str:
-    """Return the settings of a task that decide which texts are read and how they are split."""
-    return str(data.model_dump_json(exclude=NOT_READING))
 
 
 def check_compatible(folder: Path, facts: Mapping[str, Any]) -> None:

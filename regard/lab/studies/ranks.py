@@ -13,7 +13,7 @@ data set of this kind; how sure a score is on its own data set is asked by
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -242,15 +242,13 @@ def read_ranks(folders: Sequence[Path], delta: float | None = None) -> Ranks:
         record.get("data") or folder.name for folder, record in zip(folders, records, strict=True)
     )
     scores = np.array([[unit.better(own[name]) for name in names] for own in means])
-    return rank(scores, names, metric, data, delta, tuple(_untrained(records, data)))
-
-
-def _untrained(records: Sequence[Mapping[str, Any]], data: Sequence[str]) -> Iterator[str]:
-    """Name the arms that were not trained to the end, by data set."""
-    for name, record in zip(data, records, strict=True):
-        for arm in record["arms"]:
-            if not arm.get("trained", True):
-                yield f"{arm['name']} on {name}: {arm.get('training') or 'not trained to the end'}"
+    untrained = tuple(
+        f"{arm['name']} on {name}: {arm.get('training') or 'not trained to the end'}"
+        for name, record in zip(data, records, strict=True)
+        for arm in record["arms"]
+        if not arm.get("trained", True)
+    )
+    return rank(scores, names, metric, data, delta, untrained)
 
 
 def rank(

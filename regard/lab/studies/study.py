@@ -172,7 +172,7 @@ class Study:
         error is reported once.
         """
         from regard.lab.runs import Config
-        from regard.lab.studies.compatibility import data_key
+        from regard.lab.studies.compatibility import NOT_READING
 
         facts_of: dict[str, dict[str, Any]] = {}
         facts = {}
@@ -181,7 +181,7 @@ class Study:
                 continue
             run = self.run(arm, 0)
             data = Config.make(run.task, run.model, run.overrides).data
-            key = data_key(data)
+            key = data.model_dump_json(exclude=NOT_READING)
             if key not in facts_of:
                 # A new task, so that the files are read as they are now.
                 facts_of[key] = TASKS[self.task].prepare(data, None).facts()
