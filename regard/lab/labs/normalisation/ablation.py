@@ -37,9 +37,7 @@ def data(train: int, seed: int) -> tuple[Reviews, Reviews]:
     examples = reviews(train + TEST, seed)
     tokenizer = train_tokenizer("words", [e.text for e in examples[:train]], minimum=1)
     encoded = tokenizer.encode([example.text for example in examples])
-    ids = torch.zeros(len(encoded), max(map(len, encoded)), dtype=torch.long)
-    for row, text in zip(ids, encoded, strict=True):
-        row[: len(text)] = torch.tensor(text)
+    ids = nn.utils.rnn.pad_sequence([torch.tensor(text) for text in encoded], batch_first=True)
     labels = torch.tensor([int(example.label == "positive") for example in examples])
     parts = slice(None, train), slice(train, None)
     first, second = (Reviews(ids[part], labels[part], len(tokenizer)) for part in parts)

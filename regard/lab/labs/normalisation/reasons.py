@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from regard.analysis.growth import exponent
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.normalisation.norms import NORMS, BatchNorm, Block, LayerNorm
 from regard.lab.reports.figures import Series, line_chart, lines
@@ -53,9 +54,7 @@ def lengths_differ(width: int, seed: int) -> Findings:
         "batch norm, padding too": BatchNorm(width, padding=True).train(),
     }
     moved = {name: [change(norm, b, width, seed) for b in BATCHES] for name, norm in norms.items()}
-    logs = torch.tensor(BATCHES).double().log()
-    ys = torch.tensor(moved["batch norm, words alone"]).double().log()
-    slope = float(torch.linalg.lstsq(torch.stack([logs, logs**0], 1), ys[:, None]).solution[0])
+    slope = exponent(BATCHES, moved["batch norm, words alone"])
     try:
         BatchNorm(width).train()(torch.ones(1, 1, width), torch.ones(1, 1, dtype=torch.bool))
         refused = False
