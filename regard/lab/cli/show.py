@@ -249,12 +249,12 @@ def described(answer: Any) -> str:
 def write_picture(path: Path, text: str, answer: str, layers: "list[LayerAttention]") -> None:
     """Draw the layers as a page, or their mean as a picture. Raises: nothing to draw."""
     from regard.lab.reports.aligned import maps
+    from regard.lab.reports.findings import Figure
     from regard.lab.reports.markup import shorten, tag
 
     if not layers:
         raise RegardError(f"--out {path}: this model has no attention to draw; leave --out out")
-    figures = [tag("figure", tag("div", chart, class_="scroll"))
-               for chart in maps(layers, "weights")]  # fmt: skip
+    figures = [Figure(chart).html() for chart in maps(layers, "weights")]
     mean = maps(layers, shorten(text, 60))[0]
     write_charts(path, text, answer, mean, [tag("div", *figures, class_="maps")])
 

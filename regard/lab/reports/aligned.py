@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from regard.core.errors import RegardError
 from regard.lab.reports.evidence import Answer, Arm
+from regard.lab.reports.findings import Figure
 from regard.lab.reports.maps import NAMED, heat_map
 from regard.lab.reports.markup import SIZE as LETTERS
 from regard.lab.reports.markup import Html, shorten, tag
@@ -165,9 +166,8 @@ def _text(
             for name, text, look in rows)),
     )  # fmt: skip
     drawn = {name: maps(texts[index], name) for name, texts in alignments.items() if texts[index]}
-    means = [tag("figure", tag("div", charts[0], class_="scroll")) for charts in drawn.values()]
-    heads = [tag("figure", tag("div", chart, class_="scroll"))
-             for charts in drawn.values() for chart in charts[1:]]  # fmt: skip
+    means = [Figure(charts[0]).html() for charts in drawn.values()]
+    heads = [Figure(chart).html() for charts in drawn.values() for chart in charts[1:]]
     parts = [tag("h3", f"Text {index + 1}"), tag("div", table, class_="scroll")]
     parts.append(tag("div", *means, class_="maps"))
     if heads:

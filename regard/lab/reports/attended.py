@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from regard.core.errors import RegardError
 from regard.lab.reports.evidence import Answer, Arm
 from regard.lab.reports.figures import histogram
+from regard.lab.reports.findings import Figure
 from regard.lab.reports.maps import attention_strip, heat_map, strip_scale
 from regard.lab.reports.markup import Html, shorten, tag
 
@@ -154,7 +155,7 @@ def _matrix(name: str, layer: Layer) -> Html:
         f"{name}, {layer.name}: attention weights", layer.weights.mean(0), rows=layer.tokens,
         columns=layer.tokens, x_label="key", y_label="query",
     )  # fmt: skip
-    return tag("figure", tag("div", chart, class_="scroll"))
+    return Figure(chart).html()
 
 
 def _entropies(attention: Mapping[str, list[list[Layer]]]) -> list[Html]:
@@ -204,5 +205,4 @@ def _positions(arms: Sequence[Arm]) -> list[Html]:
         "The dot product of two positions depends only on their distance: it is largest at i = j "
         "and oscillates with growing distance."
     )
-    caption = tag("figcaption", how)
-    return [tag("h2", "Positions"), tag("figure", tag("div", chart, class_="scroll"), caption)]
+    return [tag("h2", "Positions"), Figure(chart, how).html()]

@@ -14,7 +14,7 @@ from regard.lab.reports.answer import answer, percent
 from regard.lab.reports.drawing import Chart
 from regard.lab.reports.evidence import Arm, arms_of, read_json
 from regard.lab.reports.figures import Point, Row, Series, interval_chart, line_chart, scatter
-from regard.lab.reports.findings import Section, claims_list, machine, section_html
+from regard.lab.reports.findings import Figure, Section, claims_list, machine, section_html
 from regard.lab.reports.looks import place as looks_place
 from regard.lab.reports.looks import stored_looks
 from regard.lab.reports.markup import Html, join, shorten, tag
@@ -236,7 +236,7 @@ def _forest(story: Story) -> Html:
     """Draw every arm with its interval, and explain the chart."""
     trained = any(arm.models.get(arm.model) for arm in story.arms)
     how = f"{LEGEND} {HOW_TO_READ}" if trained else HOW_TO_READ
-    return _figure(intervals(story), how if story.scored else "No arm has a result.")
+    return Figure(intervals(story), how if story.scored else "No arm has a result.").html()
 
 
 LEGEND = (
@@ -374,7 +374,7 @@ def _pair(pair: Mapping[str, Any]) -> Html:
         for name, answers in pair["said"].items()
     ]  # fmt: skip
     table = tag("table", tag("thead", heads), tag("tbody", truth, *rows))
-    return tag("figure", tag("div", table, class_="scroll"))
+    return Figure(table).html()
 
 
 def validated(story: Story) -> tuple[dict[str, list[Series]], str]:
@@ -455,7 +455,7 @@ def _cost(story: Story) -> list[Html]:
         return []
     better = "lower" if story.unit.lower else "higher"
     how = f"Further left is cheaper, {better} is better. Bars are 95 % intervals."
-    return [tag("h2", "Cost"), _figure(chart, how)]
+    return [tag("h2", "Cost"), Figure(chart, how).html()]
 
 
 def _attention(story: Story) -> list[Html]:
@@ -494,10 +494,6 @@ def _machine(story: Story) -> list[Html]:
     folders = [folder for arm in story.arms for folder in arm.folders]
     environments = (read_json(folder / "env.json") for folder in folders)
     return machine(next(filter(None, environments), {}))
-
-
-def _figure(chart: Html, caption: str) -> Html:
-    return tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", caption))
 
 
 SECTIONS: tuple[Callable[[Story], list[Html]], ...] = (

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,11 @@ class Figure:
     caption: str = ""
     small: bool = False
 
+    def html(self) -> Html:
+        """Return the figure as HTML; a wide chart is scrolled."""
+        caption = [tag("figcaption", self.caption)] if self.caption else []
+        return tag("figure", tag("div", self.chart, class_="scroll"), *caption)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -152,22 +158,11 @@ def _top(record: Mapping[str, Any]) -> list[Html]:
 def section_html(section: Section, *, figures: bool = True) -> list[Html]:
     """Return a section as HTML: its paragraphs, figures and tables."""
     parts = [tag("h2", section.title), *(tag("p", text) for text in section.paragraphs)]
-    row: list[Html] = []
-    for figure in section.figures if figures else ():
-        drawn = _figure(figure)
-        if figure.small:
-            row.append(drawn)
-            continue
-        parts += [tag("div", *row, class_="grid")] if row else []
-        parts.append(drawn)
-        row = []
-    parts += [tag("div", *row, class_="grid")] if row else []
+    shown = section.figures if figures else ()
+    for small, group in groupby(shown, lambda figure: figure.small):
+        drawn = [figure.html() for figure in group]
+        parts += [tag("div", *drawn, class_="grid")] if small else drawn
     return [*parts, *(table.html() for table in section.tables)]
-
-
-def _figure(figure: Figure) -> Html:
-    caption = [tag("figcaption", figure.caption)] if figure.caption else []
-    return tag("figure", tag("div", figure.chart, class_="scroll"), *caption)
 
 
 def _foot(record: Mapping[str, Any]) -> list[Html]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from regard.lab.reports.evidence import Answer, Arm, confusion_of
-from regard.lab.reports.findings import Cell, Table
+from regard.lab.reports.findings import Cell, Figure, Table
 from regard.lab.reports.maps import confusion, heat_map
 from regard.lab.reports.markup import Html, shorten, tag
 from regard.lab.tasks.classification.evaluation import confused
@@ -45,7 +45,7 @@ def confusion_drawn(title: str, labels: Sequence[str], counts: ArrayLike, note: 
     if len(labels) < 2:
         return []
     if len(labels) <= LABELS:
-        return [_figure(confusion(title, labels, table), note)]
+        return [Figure(confusion(title, labels, table), note).html()]
     order = np.argsort(-table.sum(1), kind="stable")
     names = [labels[i] for i in order] if len(labels) <= NAMES else None
     rows = table[np.ix_(order, order)]
@@ -61,11 +61,7 @@ def confusion_drawn(title: str, labels: Sequence[str], counts: ArrayLike, note: 
     more = f"{left:,} more pairs are in regard evaluate RUN --json." if left else ""
     listed = Table("Confused labels", ["texts", "predicted", "true"], body, more)
     summary = tag("summary", f"All {len(pairs):,} confused pairs of labels")
-    return [_figure(chart, f"{note} {how}"), tag("details", summary, listed.html())]
-
-
-def _figure(chart: Html, note: str) -> Html:
-    return tag("figure", tag("div", chart, class_="scroll"), tag("figcaption", note))
+    return [Figure(chart, f"{note} {how}").html(), tag("details", summary, listed.html())]
 
 
 def confident_mistakes(answers: Sequence[Answer]) -> list[Answer]:

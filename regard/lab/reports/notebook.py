@@ -18,7 +18,7 @@ from regard.attention import Attended, Mask
 from regard.attention.positions.sines import Sinusoidal
 from regard.core.atomic_io import write_bytes
 from regard.core.errors import RegardError
-from regard.lab.reports.findings import Table
+from regard.lab.reports.findings import Figure, Table
 from regard.lab.reports.maps import heat_map, mask_map
 from regard.lab.reports.markup import Html, tag
 from regard.lab.reports.packed import pack_below, with_rollout
@@ -249,12 +249,12 @@ def _positions(positions: Sinusoidal) -> str:
     table = positions(torch.zeros(1, WAVES, positions.width)).detach()[0].numpy()
     title = f"Sinusoidal positions of width {positions.width}"
     chart = heat_map(title, table, x_label="column", y_label="position", diverging=True)
-    return _framed("Positions", [tag("figure", tag("div", chart, class_="scroll"))], 560)
+    return _framed("Positions", [Figure(chart).html()], 560)
 
 
 def _chart(chart: Html) -> str:
     """Show a chart of `reports.figures`."""
-    return _framed("Chart", [tag("figure", tag("div", chart, class_="scroll"))], 420)
+    return _framed("Chart", [Figure(chart).html()], 420)
 
 
 def _run(run: Run) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from regard.lab.reports.drawing import Chart
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Table
+from regard.lab.reports.findings import Figure, Table
 from regard.lab.reports.markup import Html, tag
 from regard.lab.reports.scales import duration
 from regard.lab.tasks import unit_of
@@ -79,8 +79,7 @@ def section(tuning: Mapping[str, Any]) -> list[Html]:
         charts = tag("div", *(tag("figure", curve) for curve in curves), class_="grid")
         parts += [charts, tag("p", HOW[sampler], class_="note")]
         how = "The same curves over k times the arm's mean trial time: left is cheaper."
-        caption = tag("figcaption", how)
-        parts.append(tag("figure", tag("div", chart, class_="scroll"), caption))
+        parts.append(Figure(chart, how).html())
     return [*parts, _space_table(arms).html(), *_failed(arms)]
 
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.lab.reports.findings import Cell, Table
+from regard.lab.reports.findings import Cell, Figure, Table
 from regard.lab.reports.maps import heat_map
-from regard.lab.reports.markup import Html, shorten, tag
+from regard.lab.reports.markup import Html, shorten
 
 if TYPE_CHECKING:
     from regard.lab.tasks.baselines import Weighed
@@ -30,4 +30,4 @@ def section(text: "Weighed") -> list[Html]:
     rows: list[list[Cell]] = [[term, round(weight, 4)] for term, weight in terms]
     note = f"The weights and the bias of {text.bias:.3f} sum to the score, {text.score:.3f}."
     table = Table("Words and pairs of words", ["term", "weight"], rows, note)
-    return [tag("figure", tag("div", chart(text), class_="scroll")), table.html()]
+    return [Figure(chart(text)).html(), table.html()]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from regard.lab.reports.evidence import Answer, Arm
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Cell, Table
+from regard.lab.reports.findings import Cell, Figure, Table
 from regard.lab.reports.markup import Html, shorten, tag
 from regard.lab.tasks import unit_of
 
@@ -66,9 +66,7 @@ def _by_length(arms: Sequence[Arm]) -> list[Html]:
     )  # fmt: skip
     count = len(series[0].x)
     how = f"Test texts by source length, in {count} bins of equal size; mean over all seeds."
-    note = tag("figcaption", how)
-    figure = tag("figure", tag("div", chart, class_="scroll"), note)
-    return [tag("h2", "Quality by source length"), figure]
+    return [tag("h2", "Quality by source length"), Figure(chart, how).html()]
 
 
 def by_length(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
