@@ -12,7 +12,9 @@ from regard.lab.studies import scoring
 from regard.lab.studies.result import claimed
 from regard.lab.studies.statistics import Difference, compare_runs, written_margin
 from regard.lab.tasks import unit_of
+from regard.lab.tasks.units import Unit
 
+percent = Unit().write  # a share as a percentage with one decimal
 KINDS = {
     "attention": "attention arm",
     "network": "other network",
@@ -45,15 +47,6 @@ def with_interval(arm: Arm) -> str:
     """Return an arm's metric with its interval, as in "accuracy 91.4 % (91.0 to 91.7)"."""
     mean, low, high = (arm.unit.write(value) for value in (arm.mean, arm.low, arm.high))
     return f"{arm.metric} {mean}{arm.unit.sign} ({low} to {high})"
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage with one decimal.
-
-    >>> percent(0.9138), percent(float("nan"))
-    ('91.4', '–')
-    """
-    return f"{100 * share:.1f}".replace("-", "−") if math.isfinite(share) else "–"
 
 
 @dataclass(frozen=True)

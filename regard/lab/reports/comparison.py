@@ -143,10 +143,6 @@ def _top(story: Story) -> list[Html]:
     return [*parts, *claims_list(comparison.get("claims", []))]
 
 
-def _value(value: object) -> str:
-    return number(value) if isinstance(value, int | float) else str(value)
-
-
 class Cost(NamedTuple):
     """A column of costs: the key in an arm's row, the heading and the number format."""
 
@@ -193,7 +189,7 @@ def _table(story: Story) -> list[Html]:
                 _cell(unit_of(name).write(value), value)
                 for name, value in zip(also, others[arm.name], strict=True)
             ),
-            _cell(_value(arm.row.get("seeds", "–")), arm.number("seeds")),
+            _cell(number(arm.number("seeds")), arm.number("seeds")),
             *(_training(arm) if trained else ()),
             *(_cell(cost.write(arm.number(cost.key)), arm.number(cost.key)) for cost in costs),
         ]
@@ -487,13 +483,9 @@ def _data(story: Story) -> list[Html]:
         parts += [tag("h2", "Reproduce"), tag("pre", line)]
     if repeat := comparison.get("repeat"):
         parts += [tag("p", IN_STEPS), tag("pre", shlex.join(map(str, repeat)))]
-    return parts + _machine(story)
-
-
-def _machine(story: Story) -> list[Html]:
     folders = [folder for arm in story.arms for folder in arm.folders]
     environments = (read_json(folder / "env.json") for folder in folders)
-    return machine(next(filter(None, environments), {}))
+    return parts + machine(next(filter(None, environments), {}))
 
 
 SECTIONS: tuple[Callable[[Story], list[Html]], ...] = (
