@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core.errors import RegardError
 from regard.lab.reports.evidence import Answer, Arm
 from regard.lab.reports.findings import Figure
 from regard.lab.reports.maps import NAMED, heat_map
@@ -18,6 +17,7 @@ from regard.lab.reports.scales import text_width
 
 if TYPE_CHECKING:
     from regard.analysis.layer_attention import LayerAttention
+    from regard.lab.runs import Run
 
 TEXTS = 3
 LONGEST = 120  # characters of a source that is drawn
@@ -134,18 +134,13 @@ def _alignments(arm: Arm, answers: Sequence[Answer]) -> "list[list[LayerAttentio
 
     Empty without attention, and for a model that continues its input instead of reading a source.
     """
-    import regard
 
-    for folder in arm.folders:
-        try:
-            run = regard.load(folder)
-            if run.task.writes != "another":
-                return []
-            by_text = [run.attention(answer.text) for answer in answers]
-        except (RegardError, OSError):
-            continue
-        return by_text if any(by_text) else []
-    return []
+    def view(run: "Run") -> "list[list[LayerAttention]]":
+        reads = run.task.writes == "another"
+        return [run.attention(answer.text) for answer in answers] if reads else []
+
+    by_text = arm.from_run(view)
+    return by_text if any(by_text) else []
 
 
 def _text(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core.errors import RegardError
 from regard.lab.reports.evidence import Answer, Arm
 from regard.lab.reports.figures import histogram
 from regard.lab.reports.findings import Figure
@@ -83,15 +82,9 @@ def choose(arms: Sequence[Arm]) -> list[Answer]:
 
 def _attention(arm: Arm, answers: Sequence[Answer]) -> list[list[Layer]]:
     """Return the attention of the arm's first loadable run on each text; empty without one."""
-    import regard
-
-    for folder in arm.folders:
-        try:
-            run = regard.load(folder)
-            return [[_layer(*layer[:3]) for layer in run.attention(a.text)] for a in answers]
-        except (RegardError, OSError):
-            continue
-    return []
+    return arm.from_run(
+        lambda run: [[_layer(*layer[:3]) for layer in run.attention(a.text)] for a in answers]
+    )
 
 
 def _layer(name: str, tokens: Sequence[str], weights: object) -> Layer:

@@ -3,12 +3,12 @@
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,11 @@ from regard.lab.tasks import TASKS, unit_of
 from regard.lab.tasks.models import MODELS, ModelEntry
 from regard.lab.tasks.tagging.evaluation import Tags
 from regard.lab.tasks.units import Unit
+
+if TYPE_CHECKING:
+    from regard.lab.runs import Run
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,15 @@ class Arm:
     def scores(self) -> list[RunScore]:
         """Return the stored score of each seed's run."""
         return [score for folder in self.folders if (score := read_score(folder))]
+
+    def from_run(self, view: "Callable[[Run], list[T]]") -> list[T]:
+        """Return the view of the first run that can be loaded; empty without one."""
+        import regard
+
+        for folder in self.folders:
+            with suppress(RegardError, OSError):
+                return view(regard.load(folder))
+        return []
 
     @property
     def by_seed(self) -> list[float]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from regard.core.errors import RegardError
 from regard.lab.reports.attended import choose
 from regard.lab.reports.evidence import Arm
 from regard.lab.reports.markup import Html, tag
@@ -30,16 +29,8 @@ def stored_looks(arms: Sequence[Arm], room: int) -> dict[str, Any] | None:
 
 def _looks(arm: Arm, texts: Sequence[str], share: int) -> list[dict[str, Any]]:
     """Return the views of the arm's first loadable run; empty without one."""
-    from regard.lab.runs import load
-
-    for folder in arm.folders:
-        try:
-            run = load(folder)
-            views = [{"run": arm.name, **look(run, text, share)} for text in texts]
-        except (RegardError, OSError):
-            continue
-        return [view for view in views if view["layers"]]
-    return []
+    views = arm.from_run(lambda run: [look(run, text, share) for text in texts])
+    return [{"run": arm.name, **view} for view in views if view["layers"]]
 
 
 def place() -> list[Html]:

@@ -36,6 +36,9 @@ class Looking:
         weights[..., 0] = 1.0
         return [("blocks.0.attention", tokens, weights)]
 
+    def evaluate(self) -> None:
+        raise RegardError("no predictions")
+
 
 @pytest.fixture(autouse=True)
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
