@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regard.lab.runs.config import Config, model_after
     from regard.lab.runs.forecasting import Forecast, forecast
     from regard.lab.runs.opening import below, go_on, load, must_match, open_or_start, start
-    from regard.lab.runs.pretrain_first import pretraining_for, way_of
+    from regard.lab.runs.pretrain_first import way_of
     from regard.lab.runs.run import Run
     from regard.lab.runs.track import Tracker
 
@@ -32,7 +32,6 @@ __all__ = [
     "model_after",
     "must_match",
     "open_or_start",
-    "pretraining_for",
     "start",
     "way_of",
 ]
@@ -49,7 +48,6 @@ _HOMES = {
     "model_after": "config",
     "must_match": "opening",
     "open_or_start": "opening",
-    "pretraining_for": "pretrain_first",
     "start": "opening",
     "way_of": "pretrain_first",
 }

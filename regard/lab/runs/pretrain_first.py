@@ -1,13 +1,10 @@
 """Pretraining on unlabelled texts of the user's, before a task with few labels."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from regard.core.errors import RegardError
 from regard.core.settings import key_of, unknown_key
 from regard.lab.runs.config import CUTTING, Config, shared
-from regard.lab.runs.opening import open_or_start
-from regard.lab.runs.run import Run
 from regard.lab.tasks import TASKS
 from regard.training.settings import TrainingSettings
 
@@ -26,31 +23,18 @@ ALIKE = (
 )  # training settings of both runs
 
 
-def pretraining_for(
-    folder: Path | str,
-    task: str,
-    model: str,
-    texts: str,
-    overrides: Sequence[str] = (),
-    budget: Sequence[str] = (),
-) -> Run:
-    """Return the run that pretrains a task's model on `texts`, in its own folder.
-
-    Network and tokenizer are those of the task with these `overrides`; `budget` has settings of
-    pretraining as ``key=value``. Texts the task is tested on are left out of `texts`: those
-    of its test file, or all of its data if the test split is taken from them. Train this run, then
-    the task with ``init=FOLDER``.
-
-    Raises: a model other than bert, gpt and t5.
-    """
-    way, given = way_of(task, model, texts, overrides, budget)
-    return open_or_start(Path(folder), way, model, given)
-
-
 def way_of(
     task: str, model: str, texts: str, overrides: Sequence[str] = (), budget: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
-    """Return the task that pretrains a model and its settings, for `pretraining_for`."""
+    """Return the task that pretrains a task's model on `texts`, and its settings.
+
+    Network and tokenizer are those of the task with these `overrides`; `budget` has settings of
+    pretraining as ``key=value``. Texts the task is tested on are left out of `texts`: those
+    of its test file, or all of its data if the test split is taken from them. Train such a run,
+    then the task with ``init=FOLDER``.
+
+    Raises: a model other than bert, gpt and t5.
+    """
     if model not in WAYS:
         raise RegardError(
             f"{model} cannot be pretrained on texts; --pretrain-on needs --model {', '.join(WAYS)}"

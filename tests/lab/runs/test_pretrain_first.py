@@ -29,11 +29,14 @@ def reviews(folder):
     return str(path)
 
 
+def pretraining(folder, task, model, *given):
+    way, settings = runs.way_of(task, model, *given)
+    return runs.open_or_start(folder, way, model, settings)
+
+
 def test_a_pretraining_takes_sizes_and_tokens_of_the_task(tmp_path):
     given = [*SMALL, "seed=3", "epochs=7", "learning_rate=0.1", "data=reviews", "vocabulary=99"]
-    run = runs.pretraining_for(
-        tmp_path / "a", "classification", "bert", texts(tmp_path), given, ["steps=4"]
-    )
+    run = pretraining(tmp_path / "a", "classification", "bert", texts(tmp_path), given, ["steps=4"])
     config = run.config
     assert (config.task, config.model) == ("masked-modeling", "bert")
     assert config.network.width == 16
@@ -46,7 +49,7 @@ def test_a_pretraining_takes_sizes_and_tokens_of_the_task(tmp_path):
 
 def test_what_judges_the_task_is_not_read_before(tmp_path):
     def without(*given, texts="many.txt"):
-        run = runs.pretraining_for(
+        run = pretraining(
             tmp_path / str(len(given)) / texts, "classification", "gpt", texts, [*SMALL, *given]
         )
         return run.config.data.without, run.config.data.without_text
@@ -65,9 +68,9 @@ def test_what_judges_the_task_is_not_read_before(tmp_path):
 def test_what_cannot_be_pretrained_is_refused(tmp_path):
     for task, model in (("classification", "mean"), ("translation", "t5")):
         with pytest.raises(RegardError, match="cannot be pretrained on texts"):
-            runs.pretraining_for(tmp_path / "a", task, model, "reviews")
+            pretraining(tmp_path / "a", task, model, "reviews")
     with pytest.raises(RegardError, match="no setting is called 'stesp'; did you mean steps"):
-        runs.pretraining_for(tmp_path / "a", "classification", "gpt", "reviews", [], ["stesp=3"])
+        pretraining(tmp_path / "a", "classification", "gpt", "reviews", [], ["stesp=3"])
 
 
 def test_the_command_pretrains_then_fine_tunes(tmp_path):
@@ -126,9 +129,7 @@ def test_an_ended_pretraining_waits_for_the_task(tmp_path):
     words += [*SMALL, "optimizer=muon"]
     given = ["examples=200", *SMALL, "optimizer=muon", "steps=2"]
     often = ["steps=9", "save_every=1"]
-    before = runs.pretraining_for(
-        tmp_path / "run-pretrained", "classification", "bert", many, given, often
-    )
+    before = pretraining(tmp_path / "run-pretrained", "classification", "bert", many, given, often)
     assert before.config.training.optimizer == "muon"
     training = before.train()
     for _ in islice(training, 4):
