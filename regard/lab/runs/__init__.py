@@ -36,20 +36,13 @@ __all__ = [
     "way_of",
 ]
 
-_HOMES = {
-    "Config": "config",
-    "Forecast": "forecasting",
-    "Run": "run",
-    "Tracker": "track",
-    "below": "opening",
-    "forecast": "forecasting",
-    "go_on": "opening",
-    "load": "opening",
-    "model_after": "config",
-    "must_match": "opening",
-    "open_or_start": "opening",
-    "start": "opening",
-    "way_of": "pretrain_first",
+_NAMES = {  # of each module
+    "config": ["Config", "model_after"],
+    "forecasting": ["Forecast", "forecast"],
+    "opening": ["below", "go_on", "load", "must_match", "open_or_start", "start"],
+    "pretrain_first": ["way_of"],
+    "run": ["Run"],
+    "track": ["Tracker"],
 }
 
 
@@ -58,6 +51,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'regard.lab.runs' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"regard.lab.runs.{_HOMES[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"regard.lab.runs.{module}"), name)
+    raise AttributeError(f"module 'regard.lab.runs' has no attribute {name!r}")

@@ -92,16 +92,19 @@ class Config:
                 **shared(before.data, task_entry.settings, (*CUTTING, *task_entry.inherits)),
                 **data,
             }
-            network = {**_taken_over(before, entry, network, init), **network}
+            if network.get("weights"):
+                raise RegardError(
+                    f"init={init} and weights={network['weights']} exclude each other; give only "
+                    "one"
+                )
+            network = {**shared(before.network, entry.settings), **network}
         _must_have_trees(str(network.get("position", "")), task_entry, data)
         configured = entry.configure(network)
         if name := weights_of(configured):
-            own = _own_tokens(task_entry.configure(data), data.keys(), f"weights={name}")
-            data = {**data, "tokenizer": own}
+            data = _with_own_tokens(task_entry, data, f"weights={name}")
             configured = configured if init else _as_stored(name, network)
         elif name := table_of(configured):
-            own = _own_tokens(task_entry.configure(data), data.keys(), f"vectors={name}")
-            data = {**data, "tokenizer": own}
+            data = _with_own_tokens(task_entry, data, f"vectors={name}")
         elif entry.pretrained and not getattr(configured, "weights", ""):
             raise RegardError(
                 f"{model} needs a pretrained encoder: give weights=FOLDER, or a name on the hub"
@@ -326,24 +329,16 @@ def _as_stored(name: str, given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _own_tokens(data: Settings, given: Iterable[str], name: str) -> str:
-    """Return ``tokenizer`` for pretrained weights or vectors. Raises: another one is given."""
-    settings = data.model_dump()
-    for key in sorted({*CUTTING} & {*given} - {"length"}):
+def _with_own_tokens(task: TaskEntry, data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the settings with the tokenizer of pretrained weights or vectors.
+
+    Raises: another one is given.
+    """
+    settings = task.configure(data).model_dump()
+    for key in sorted({*CUTTING} & {*data} - {"length"}):
         if settings["tokenizer"] != PRETRAINED:
             raise RegardError(f"{name} has its own tokenizer; leave {key}={settings[key]} out")
-    return PRETRAINED
-
-
-def _taken_over(
-    before: Config, entry: ModelEntry, given: Mapping[str, Any], init: str
-) -> dict[str, Any]:
-    """Return the network settings of the run to start from."""
-    if given.get("weights"):
-        raise RegardError(
-            f"init={init} and weights={given['weights']} exclude each other; give only one"
-        )
-    return shared(before.network, entry.settings)
+    return {**data, "tokenizer": PRETRAINED}
 
 
 def _must_be_its_tokens(data: Settings, before: Config, given: Iterable[str], init: str) -> None:
