@@ -164,13 +164,19 @@ def compare(
     from regard.lab.studies.arms import parse_arms
 
     if predictions:
+        from regard.lab.studies.predictions import OUT, compare_predictions
+
         trains = {"--arms": arms, "--data": data, "--budget": study["budget"],
                   "--workers": workers, "--ladder": study["ladder"], "--dry-run": dry_run,
                   "--launch": launch, "--jobs": jobs, "--curve": curve}  # fmt: skip
         if given := [name for name, value in trains.items() if value]:
             raise RegardError(f"--predictions trains nothing; leave {' and '.join(given)} out")
         files = [task, *(settings or [])]
-        _of_files(files, metric, study["reference"], study["delta"], folder, json, open_page)
+        comparison = compare_predictions(
+            files, metric=metric or "accuracy", reference=study["reference"] or None,
+            delta=study["delta"], out=folder or OUT,
+        )  # fmt: skip
+        _shown(comparison, json, open_page)
         return
     if metric:
         raise RegardError(f"--metric needs --predictions; to train, use metric={metric}")
@@ -225,25 +231,6 @@ def search_of(trials: int | None, sampler: str, seed: int, space: Sequence[str])
         if is_given:
             raise RegardError(f"{option} needs a search; add --tune N, the number of trials")
     return None
-
-
-def _of_files(
-    files: Sequence[str],
-    metric: str,
-    reference: str,
-    delta: float | None,
-    folder: Path | None,
-    json: bool,
-    open_page: bool,
-) -> None:
-    """Compare the predictions of other programs."""
-    from regard.lab.studies.predictions import OUT, compare_predictions
-
-    place = folder or Path(OUT)
-    comparison = compare_predictions(
-        files, metric=metric or "accuracy", reference=reference or None, delta=delta, out=place
-    )
-    _shown(comparison, json, open_page)
 
 
 def _shown(comparison: "Comparison", json: bool, open_page: bool) -> "Comparison":
