@@ -221,8 +221,6 @@ def measured(what: str, subject: "Subject") -> "Speed | str":
         ours, theirs = (work(subject, side, words)() for side in ("ours", "theirs"))
         ours_s, theirs_s = in_turns(ours, theirs, budget=BUDGET)
         ours_mb, theirs_mb = (fresh(what, side, words) for side in ("ours", "theirs"))
-    except Unmeasurable as reason:
-        return str(reason)
     except RegardError as error:
         return str(error)
     except Exception as error:  # whatever a user's code raises
@@ -247,10 +245,6 @@ def affordable(subject: "Subject") -> int:
     return words
 
 
-class Unmeasurable(Exception):  # noqa: N818 - a reason, not an error
-    """The reason why a subject cannot be timed."""
-
-
 def peer_of(subject: "Subject") -> str:
     """Return the name of the peer that a subject is compared with."""
     from regard.conformance import Layer, MaskSubject, NormalizerSubject
@@ -263,15 +257,18 @@ def peer_of(subject: "Subject") -> str:
 
 
 def work(subject: "Subject", side: str, words: int) -> Callable[[], Callable[[], object]]:
-    """Return a function that builds the inputs and returns the call to time."""
+    """Return a function that builds the inputs and returns the call to time.
+
+    Raises: a subject that cannot be timed.
+    """
     from regard.conformance import LAYERS, Layer, NetworkSubject
 
     if isinstance(subject, NetworkSubject):
-        raise Unmeasurable("regard compare and regard bench measure networks")
+        raise RegardError("regard compare and regard bench measure networks")
     if not isinstance(subject, Layer):
         return partial(of_part, subject, side == "ours", words)
     if subject.name in LAYERS:
-        raise Unmeasurable("use regard bench attention for the layers of packages")
+        raise RegardError("use regard bench attention for the layers of packages")
     return partial(of_layer, subject, side == "ours", words)
 
 
