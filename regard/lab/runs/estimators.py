@@ -264,6 +264,10 @@ class _LabelEstimator(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
         self._columns = [order[label] for label in self.run_.task.labels]
         return self
 
+    def _describe(self) -> None:
+        self.classes_ = np.array(self.run_.task.labels)
+        self._columns = list(range(len(self.classes_)))
+
     def _probabilities(self, X: Any) -> NDArray[np.float64]:  # noqa: N803, scikit-learn's name
         """Return the run's probabilities (texts, classes), 0 for a class without a text."""
         check_is_fitted(self)
@@ -325,10 +329,6 @@ class TextClassifier(_LabelEstimator):
             rows / rows.sum(1, keepdims=True)
         )  # float32's rounding would fail "sums to 1"
 
-    def _describe(self) -> None:
-        self.classes_ = np.array(self.run_.task.labels)
-        self._columns = list(range(len(self.classes_)))
-
 
 class MultilabelClassifier(_LabelEstimator):
     """A classifier of texts with several labels each: any model of ``regard train multilabel``.
@@ -346,6 +346,7 @@ class MultilabelClassifier(_LabelEstimator):
     """
 
     task = "multilabel"
+    _matrix = False
 
     @value_errors()
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803, scikit-learn's name
@@ -399,10 +400,6 @@ class MultilabelClassifier(_LabelEstimator):
                 )
             answers[row] = list(labels)
         return answers
-
-    def _describe(self) -> None:
-        self.classes_, self._matrix = np.array(self.run_.task.labels), False
-        self._columns = list(range(len(self.classes_)))
 
 
 class TextRegressor(RegressorMixin, _TextEstimator):  # type: ignore[misc]
