@@ -44,6 +44,11 @@ out = _Console(highlight=False, emoji=False, soft_wrap=True)
 err = _Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
+def subcommands(help: str) -> typer.Typer:
+    """Return a command to which a module adds its subcommands."""
+    return typer.Typer(help=help, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
 def say(text: str = "", *, quiet: bool = False) -> None:
     """Print a message on stdout, or if `quiet` on stderr, to keep stdout clean for results.
 

@@ -7,14 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from regard.core.trusted import trust_named
-from regard.lab.cli.console import Json, bar, emit_json, say
+from regard.lab.cli.console import Json, bar, emit_json, say, subcommands
 
-app = typer.Typer(
-    help="Named data and your own files: list, fetch, check.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = subcommands("Named data and your own files: list, fetch, check.")
 
 DataDir = Annotated[
     Path | None,

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.core.errors import RegardError
-from regard.lab.cli.console import Json, bar, emit_json, say
+from regard.lab.cli.console import Json, bar, emit_json, say, subcommands
 from regard.lab.exercises import EXERCISES, page, parts_of, starter, title, verdict_line
 
 if TYPE_CHECKING:
     from regard.lab.exercises.runner import Verdict
 
-app = typer.Typer(
-    help="Exercises that check themselves: list, start, check, grade.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = subcommands("Exercises that check themselves: list, start, check, grade.")
 
 
 def _names(incomplete: str) -> list[str]:

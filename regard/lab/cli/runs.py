@@ -9,18 +9,13 @@ import typer
 
 from regard.core.errors import RegardError
 from regard.lab.cli import completion
-from regard.lab.cli.console import Json, emit_json, print_table, say
+from regard.lab.cli.console import Json, emit_json, print_table, say, subcommands
 
 if TYPE_CHECKING:
     from regard.lab.runs.config import Config
     from regard.lab.runs.listing import Row
 
-app = typer.Typer(
-    help="List, compare, tag and delete runs.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = subcommands("List, compare, tag and delete runs.")
 Order = Literal["name", "task", "model", "data", "score", "seed", "when", "size"]
 KEYS: dict[str, Callable[["Row"], Any]] = {
     "name": lambda row: str(row.path),
