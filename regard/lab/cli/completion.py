@@ -24,10 +24,6 @@ TABLES = {
     "pattern": ("masks/patterns", "PATTERNS"),
     "attention": ("mechanisms/__init__", "MECHANISMS"),
 }
-GROUPS = {
-    "SCORES": "regard.scores", "NORMALIZERS": "regard.normalizers", "POSITIONS": "regard.positions",
-    "PATTERNS": "regard.patterns", "MECHANISMS": "regard.mechanisms",
-}  # fmt: skip
 MOST = 200  # runs that are offered
 Item = tuple[str, str]
 
@@ -179,7 +175,7 @@ def names_of(key: str) -> list[str]:
         assert isinstance(rows, ast.Dict)
         for name, row in zip(rows.keys, rows.values, strict=True):
             names += _examples(row) or ([str(name.value)] if isinstance(name, ast.Constant) else [])
-    names += [point.name for point in entry_points(group=GROUPS[table])]
+    names += [point.name for point in entry_points(group=f"regard.{table.lower()}")]
     return list(dict.fromkeys(names))
 
 

@@ -105,7 +105,7 @@ def test_names_read_from_the_text_are_those_of_the_table(key: str) -> None:
         assert completion.names_of(key) == examples
     else:
         assert completion.names_of(key) == list(table)
-    assert completion.GROUPS[completion.TABLES[key][1]] == table.group
+    assert f"regard.{completion.TABLES[key][1].lower()}" == table.group
 
 
 @pytest.mark.skipif(shutil.which("bash") is None or os.name == "nt", reason="no bash")
