@@ -408,21 +408,17 @@ def lines(file: Path | None) -> Iterator[str]:
         raise RegardError("stdin is closed; give texts or --file")
     if not file and sys.stdin.isatty():
         say("reading stdin, one text per line; end with Ctrl-D", quiet=True)
-    try:
-        stream = file.open("rb") if file else sys.stdin.buffer
-    except OSError as error:
-        raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
     from regard.lab.data.lines import Lines
 
-    with stream:
-        read = Lines(stream, name)
-        try:
+    try:
+        with file.open("rb") if file else sys.stdin.buffer as stream:
+            read = Lines(stream, name)
             for line in read:
                 if problem := read.complaint():
                     raise RegardError(f"{read.here}: {problem}")
                 yield line.rstrip("\r\n")
-        except OSError as error:
-            raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
+    except OSError as error:
+        raise RegardError(f"cannot read {name}: {error.strerror or error}") from None
 
 
 def chunks(texts: Iterable[T]) -> Iterator[list[T]]:
