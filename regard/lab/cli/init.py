@@ -3,7 +3,7 @@
 import shlex
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -167,14 +167,10 @@ def written(config: "Config", path: Path, reasons: list[str], problems: list[str
         "",
         f"{tomli_w.dumps({'task': config.task, 'model': config.model})}",
     ]
-    parts: dict[str, Any] = {
-        "data": config.data, "network": config.network, "training": config.training
-    }  # fmt: skip
-    values = config.sections()
-    for name, part in parts.items():
+    for name, values in config.sections().items():
         lines += [*_comment(TITLES[name]), f"[{name}]", ""]
-        for key, means in part.meanings().items():
-            lines += [*_comment(means), tomli_w.dumps({key: values[name][key]})]
+        for key, means in getattr(config, name).meanings().items():
+            lines += [*_comment(means), tomli_w.dumps({key: values[key]})]
     return ("\n".join(lines).rstrip() + "\n").encode()
 
 

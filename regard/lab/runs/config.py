@@ -198,10 +198,7 @@ class Config:
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """Return all settings by section: data, network, training."""
-        parts = (self.data, self.network, self.training)
-        return {
-            name: part.model_dump(mode="json") for name, part in zip(SECTIONS, parts, strict=True)
-        }
+        return {name: getattr(self, name).model_dump(mode="json") for name in SECTIONS}
 
     def toml(self) -> bytes:
         """Return the content of ``config.toml``."""
