@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.core.settings import pairs
 from regard.lab.cli import compare as command
-from regard.lab.cli.console import bar, err, hidden, say
+from regard.lab.cli.console import bar, err, say
 from regard.lab.cli.train import follow
 from regard.lab.cli.train_request import TrainRequest, pretrained_beside
 from regard.lab.data.frames import Frame, is_frame
@@ -162,7 +162,7 @@ def compare(
     study = replace(study, out=Path(out or command.usual_folder(study)))
     if out is None:
         say(f"runs: {study.out}", quiet=True)
-    with bar("runs") if shows(progress) else hidden() as show:
+    with bar("runs", shown=shows(progress)) as show:
         comparison = run(study, launcher, command.Watch(show) if shows(progress) else None)
     return command.with_report(comparison)
 
@@ -197,7 +197,7 @@ def suggest(
     columns = Columns(text, label, group, features=features)
     source = DataSource(os.fspath(on_disk({"data": data})["data"]), columns=columns)
     each = [[one] if isinstance(one, str) else list(one) for one in (weights, arms)]
-    with bar("suggest") if shows(progress) else hidden() as show:
+    with bar("suggest", shown=shows(progress)) as show:
         return find(source, task=task, weights=each[0], arms=each[1], seed=seed, show=show)
 
 

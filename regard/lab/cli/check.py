@@ -16,7 +16,7 @@ from regard.core.errors import RegardError
 from regard.core.names import is_part
 from regard.core.plugins import one_line
 from regard.core.settings import key_value
-from regard.lab.cli.console import Json, bar, begin, emit_json, hidden, out, say
+from regard.lab.cli.console import Json, bar, begin, emit_json, out, say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,7 +128,7 @@ def judged(subject: "Subject", quiet: bool) -> "list[Verdict]":
 
     names = list(conformance.LAWS[conformance.kind_of(subject)])
     verdicts: list[Verdict] = []
-    with hidden() if quiet else bar("laws") as show_progress:
+    with bar("laws", shown=not quiet) as show_progress:
         show_progress(0, len(names), names[0])
         for verdict in conformance.verdicts(subject):
             verdicts.append(verdict)

@@ -174,12 +174,16 @@ class Bar(Protocol):
 
 
 @contextmanager
-def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
+def bar(what: str, *, every: float = 5.0, shown: bool = True) -> Iterator[Bar]:
     """Show a progress bar with the time left on a terminal, or occasional plain lines elsewhere.
 
-    The output goes to stderr. Call the bar as ``show(done, total, says)``.
+    The output goes to stderr; if not ``shown``, nothing is displayed. Call the bar as
+    ``show(done, total, says)``.
     """
     pace = _Pace()
+    if not shown:
+        yield _ignore
+        return
     if not err.is_terminal:
         yield _Lines(what, every, pace)
         return
@@ -203,13 +207,7 @@ def bar(what: str, *, every: float = 5.0) -> Iterator[Bar]:
         yield show
 
 
-@contextmanager
-def hidden() -> Iterator[Bar]:
-    """Yield a progress bar that displays nothing."""
-
-    def show(done: float, total: float, says: str, left: Left | None = None) -> None: ...
-
-    yield show
+def _ignore(done: float, total: float, says: str, left: Left | None = None) -> None: ...
 
 
 class _Pace:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.core.errors import RegardError
-from regard.lab.cli.console import Json, RunFolder, bar, emit_json, err, hidden, opened, say
+from regard.lab.cli.console import Json, RunFolder, bar, emit_json, err, opened, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,7 @@ def embed(
         raise RegardError(f"{file} contains no texts")
     texts: list[str] = []
     parts: list[NDArray[np.float32]] = []
-    with bar("embed") if err.is_terminal else hidden() as show:
+    with bar("embed", shown=err.is_terminal) as show:
         for chunk in chunks(source()):
             parts.append(compute(model, chunk))
             texts += chunk if out.suffix.lower() == ".parquet" else []

@@ -11,7 +11,7 @@ import typer
 
 from regard.core.errors import RegardError
 from regard.lab.cli.answers import Answer, must_be_known, unknown_of, write
-from regard.lab.cli.console import Bar, Json, RunFolder, bar, emit_json, err, hidden, opened, say
+from regard.lab.cli.console import Bar, Json, RunFolder, bar, emit_json, err, opened, say
 from regard.lab.cli.options import Int8, Onnx
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def predict(
             )
 
     if output:
-        with bar("predict") if err.is_terminal else hidden() as show:
+        with bar("predict", shown=err.is_terminal) as show:
             count = write(output, answers(show), first=ranks().first)
         if json:
             emit_json({"run": str(run), "out": str(output), "texts": count})
@@ -234,7 +234,7 @@ def predict(
             say(f"{output}: {count:,} texts")
         return
     collected: list[dict[str, object]] = []
-    with hidden() as show:
+    with bar("predict", shown=False) as show:
         for printed, values in answers(show):
             if json:
                 collected.append(values)

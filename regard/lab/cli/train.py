@@ -14,7 +14,6 @@ from regard.lab.cli.console import (
     duration,
     emit_json,
     err,
-    hidden,
     out,
     say,
     showable,
@@ -138,7 +137,7 @@ def follow(run: "Run", what: str, *, end: bool = False, shown: bool = True) -> N
     """Train a run to its end, or end it now, with a progress bar; notes are always printed."""
     from regard.training.stopping import stoppable
 
-    with bar(what) if shown else hidden() as show, stoppable():
+    with bar(what, shown=shown) as show, stoppable():
         try:
             for progress in run.train(end=end):
                 for note in filter(None, (progress.note, progress.few_updates)):

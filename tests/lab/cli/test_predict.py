@@ -282,7 +282,7 @@ def test_a_terminal_gets_a_bar(
     seen: list[tuple[float, float]] = []
 
     @contextmanager
-    def bar(what: str):
+    def bar(what: str, shown: bool):
         yield lambda done, total, says, left=None: seen.append((done, total))
 
     monkeypatch.setattr(predict, "bar", bar)
