@@ -149,11 +149,9 @@ def _series(
     name: str, points: Sequence[Sequence[float]], scale: Scale, pace: float = 1.0
 ) -> Series:
     x = [pace * (k + 1) for k in range(len(points))]
-    mean = [scale.unit.times * scale.value(point[0]) for point in points]
-    spread = [scale.unit.times * scale.spread(*point) for point in points]
-    low = [m - s for m, s in zip(mean, spread, strict=True)]
-    high = [m + s for m, s in zip(mean, spread, strict=True)]
-    return Series(name, x, mean, low=low, high=high)
+    scaled = [(scale.value(point[0]), scale.spread(*point)) for point in points]
+    ends = [(mean, mean - deviation, mean + deviation) for mean, deviation in scaled]
+    return Series.ranged(name, x, ends, times=scale.unit.times)
 
 
 def by_time(tuning: Mapping[str, Any]) -> Chart | None:
