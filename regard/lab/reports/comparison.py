@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,19 +96,16 @@ def write_report(
     """
     story = Story(comparison, folder, arms_of(comparison, folder), sections, sentences)
     drawn: list[list[Html]] = [section(story) for section in SECTIONS]
+    place = SECTIONS.index(_attention)
     write = partial(page, question(comparison), lang=comparison.get("lang", "en"))
-    parts = [part for section in drawn for part in section]
-    text = write(parts)
+    text = write([*chain(*drawn)])
     looks = stored_looks(story.scored, LIMIT - FRAME - len(text.encode()))
     if looks:
-        after = SECTIONS.index(_attention) + 1
-        blocks = (*drawn[:after], looks_place(), *drawn[after:])
-        text = write([part for section in blocks for part in section], stored=looks)
+        blocks = (*drawn[: place + 1], looks_place(), *drawn[place + 1 :])
+        text = write([*chain(*blocks)], stored=looks)
     if len(text.encode()) > LIMIT:  # the attention of the texts takes most of the room
-        small = [
-            part for section in SECTIONS if section is not _attention for part in section(story)
-        ]
-        text = write([*small, tag("p", "Attention omitted: over 5 MB.", class_="note")])
+        note = tag("p", "Attention omitted: over 5 MB.", class_="note")
+        text = write([*chain(*drawn[:place], *drawn[place + 1 :]), note])
     path = folder / "report.html"
     write_bytes(path, text.encode("utf-8", errors="replace"))
     return path
