@@ -23,8 +23,8 @@ from regard.lab.reports.maps import heat_map, mask_map
 from regard.lab.reports.markup import Html, tag
 from regard.lab.reports.packed import pack_below, with_rollout
 from regard.lab.reports.page import page
+from regard.lab.reports.run import examples, run_page, sandboxed, stored
 from regard.lab.reports.run import look as packed_look
-from regard.lab.reports.run import run_page, sandboxed, stored
 from regard.lab.runs import Run, load
 from regard.lab.studies.result import Comparison
 from regard.lab.tasks.classification.evaluation import Prediction
@@ -260,13 +260,8 @@ def _chart(chart: Html) -> str:
 def _run(run: Run) -> str:
     if not run.complete:
         return _message("Run", f"{run.config.model} on {run.config.task}: training is not complete")
-    return sandboxed(run_page(run, [packed_look(run, text, ROOM) for text in _few(run)]), 900)
-
-
-def _few(run: Run) -> list[str]:
-    from regard.lab.reports.run import examples, needs_trees
-
-    return [] if needs_trees(run) else examples(run)[:2]
+    looks = [packed_look(run, text, ROOM) for text in examples(run)[:2]]
+    return sandboxed(run_page(run, looks), 900)
 
 
 def _comparison(comparison: Comparison) -> str:

@@ -32,18 +32,12 @@ def write_run_report(run: Run, texts: Sequence[str] = (), out: Path | None = Non
 
     Raises: the run is not complete; the texts do not fit; the disk is full.
     """
-    none = needs_trees(run) or not run.config.entry.kept  # no model to show texts with
-    chosen = list(texts) or ([] if none else examples(run))
+    chosen = list(texts) or (examples(run) if run.config.entry.kept else [])
     share = (LIMIT - FRAME) // max(len(chosen), 1)
     looks = [look(run, text, share) for text in chosen]
     path = out or run.folder.path / "report.html"
     write_bytes(path, run_page(run, looks).encode("utf-8", errors="replace"))
     return path
-
-
-def needs_trees(run: Run) -> bool:
-    """Return whether the run reads only parsed sentences, not plain text."""
-    return run.config.reads_trees
 
 
 def run_page(run: Run, looks: Sequence[dict[str, Any]]) -> str:
@@ -152,10 +146,12 @@ def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def examples(run: Run) -> list[str]:
-    """Return a few short prompts from texts of the test split.
+    """Return a few short prompts from texts of the test split; none if the run reads trees.
 
     Raises: the test split has no text.
     """
+    if run.config.reads_trees:
+        return []
     texts = [run.task.prompt(example.text) for example in run.evaluate().examples]
     short = sorted((text for text in texts if text.strip()), key=len)
     if not short:
