@@ -99,6 +99,12 @@ def forecast(
     return _of_network(config, prepared, typical or TYPICAL, clock, begun)
 
 
+def _about(config: Config, task: Any) -> dict[str, Any]:
+    """Return the fields that no model decides: names, sizes of the splits, memory so far."""
+    sizes = {split: task.texts(split) for split in SPLITS}
+    return {"task": config.task, "model": config.model, **sizes, "memory_mb": peak_mb()}
+
+
 def _of_network(config: Config, task: Any, typical: float, clock: Clock, begun: float) -> Forecast:
     settings = config.training
     precision = choose_precision(settings.precision, settings.device)
@@ -130,18 +136,13 @@ def _of_network(config: Config, task: Any, typical: float, clock: Clock, begun: 
 
     whole = amount * 60 + testing if unit == "minutes" else seconds(most)
     return Forecast(
-        task=config.task,
-        model=config.model,
-        train=task.texts("train"),
-        validation=task.texts("validation"),
-        test=task.texts("test"),
+        **_about(config, task),
         parameters=parameters,
         steps=round(usual),
         most_steps=round(most),
         seconds=min(seconds(usual), whole) if usual < most else whole,
         most_seconds=whole if unit == "minutes" else BUSY * whole,
         tokens_per_second=1 / pace,
-        memory_mb=peak_mb(),
         disk_mb=3 * 4 * 4 * parameters / 1e6,
         precision=f"{precision.name}: {precision.reason}",
         notes=tuple(task.notes),
@@ -185,18 +186,13 @@ def _of_frozen(config: Config, task: Classification, clock: Clock) -> Forecast:
     tokens = sum(int(task.split(side).lengths.sum()) for side in SPLITS)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     return Forecast(
-        task=config.task,
-        model=config.model,
-        train=len(task.train),
-        validation=len(task.validation),
-        test=len(task.test),
+        **_about(config, task),
         parameters=parameters,
         steps=len(fitting.batches) + 1,
         most_steps=len(fitting.batches) + 1,
         seconds=pace * tokens,
         most_seconds=BUSY * pace * tokens,
         tokens_per_second=1 / pace,
-        memory_mb=peak_mb(),
         disk_mb=4 * parameters / 1e6,
         precision=f"{precision.name}: {precision.reason}",
         notes=tuple(task.corpus.notes),
@@ -220,26 +216,20 @@ def _pace(training: Training, plan: Sequence[NDArray[np.integer]], clock: Clock)
 
 def _of_baseline(config: Config, task: Any, clock: Clock) -> Forecast:
     baseline = config.entry.build(config.network, **task.sizes)
-    sizes = {side: task.lengths(side, 0, 0) for side in SPLITS}
-    train = len(sizes["train"])
-    chosen = task.sample(max(train // SAMPLE, 1))
+    lengths = task.lengths("train", 0, 0)
+    chosen = task.sample(max(len(lengths) // SAMPLE, 1))
     begun = clock()
     task.fit(baseline, chosen)
-    every = train / len(chosen)
+    every = len(lengths) / len(chosen)
     seconds = max(clock() - begun, 1e-6) * every
     return Forecast(
-        task=config.task,
-        model=config.model,
-        train=train,
-        validation=len(sizes["validation"]),
-        test=len(sizes["test"]),
+        **_about(config, task),
         parameters=sum(array.size for array in baseline.arrays.values()),
         steps=1,
         most_steps=1,
         seconds=seconds,
         most_seconds=BUSY * seconds,
-        tokens_per_second=int(sizes["train"].sum()) / seconds,
-        memory_mb=peak_mb(),
+        tokens_per_second=int(lengths.sum()) / seconds,
         disk_mb=sum(array.nbytes for array in baseline.arrays.values()) / 1e6 * every,
         precision="fp32: scikit-learn's",
         notes=tuple(task.notes),
