@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SHAPES = {"attention": "o", "network": "D", "baseline": "s"}
 #: Dashes of the lines of a chart, in points; the first is solid.
 DASHES = ((), (7, 4), (2, 4), (9, 3, 2, 3), (12, 4), (4, 2))
+WIDE = 640  # the width of a chart that stands alone
 MOST = 1e300  # values from here on are not drawn: the length of their axis would overflow
 #: Ticks of a duration in seconds.
 TIMES = (
@@ -112,7 +113,7 @@ def line_chart(
     *,
     x_label: str,
     y_label: str,
-    width: int = 640,
+    width: int = WIDE,
     height: int = 360,
     same_scale: Sequence[Series] = (),
     log_x: bool = False,
@@ -152,7 +153,6 @@ def interval_chart(
     reference: str | None = None,
     lines: Mapping[str, float] | None = None,
     digits: int = 1,
-    width: int = 640,
 ) -> Chart:
     """Draw a forest plot: each arm's mean as a mark, its interval as a bar, its values as dots.
 
@@ -192,7 +192,7 @@ def interval_chart(
     text += "".join(f"; {name} {value:.{digits}f}" for name, value in (lines or {}).items())
     below = 56 + 20 * len(inside)
     height = 56 + 30 * len(shown) + below
-    drawing = Drawing(title, f"{x_label}. {text}", width, height, draw, left, right, 46, below)
+    drawing = Drawing(title, f"{x_label}. {text}", WIDE, height, draw, left, right, 46, below)
     return Chart.of(drawing)
 
 
@@ -204,7 +204,6 @@ def scatter(
     y_label: str,
     seconds: bool = False,
     digits: int = 1,
-    width: int = 640,
     height: int = 400,
 ) -> Chart:
     """Draw named points over a logarithmic x axis; with `seconds` x is a duration."""
@@ -225,7 +224,7 @@ def scatter(
         ax.set(xlabel=plain(x_label), ylabel=plain(y_label))
 
     text = "; ".join(f"{p.name} {x_format(p.x)}, {p.y:.{digits}f}" for p in shown)
-    return Chart.of(Drawing(title, f"{y_label} against {x_label}. {text}", width, height, draw))
+    return Chart.of(Drawing(title, f"{y_label} against {x_label}. {text}", WIDE, height, draw))
 
 
 def histogram(
@@ -236,8 +235,6 @@ def histogram(
     x_label: str,
     y_label: str = "share",
     highest: float | None = None,
-    width: int = 320,
-    height: int = 220,
 ) -> Chart:
     """Draw bars from edge to edge with heights `shares`; `highest` sets a common scale."""
 
@@ -252,7 +249,7 @@ def histogram(
         ax.set(xlabel=plain(x_label), ylabel=plain(y_label))
 
     text = f"{y_label} of {x_label}: {', '.join(f'{share:.0%}' for share in shares)}"
-    return Chart.of(Drawing(title, text, width, height, draw, left=52, right=14, top=54))
+    return Chart.of(Drawing(title, text, 320, 220, draw, left=52, right=14, top=54))
 
 
 def mark(ax: "Axes", x: float, y: float, family: str, says: str, filled: bool = True) -> None:

@@ -71,14 +71,7 @@ def heat_map(
     return _picture(title, text, width, max(bottom, top + 90) + 56, parts)
 
 
-def mask_map(
-    title: str,
-    allowed: ArrayLike,
-    *,
-    x_label: str = "key",
-    y_label: str = "query",
-    width: int = 440,
-) -> Html:
+def mask_map(title: str, allowed: ArrayLike, *, width: int = 440) -> Html:
     """Draw a boolean mask (queries, keys) as cells of two colours with a legend."""
     table = np.asarray(allowed, dtype=bool)
     height, breadth = table.shape
@@ -96,15 +89,15 @@ def mask_map(
             transform=f"translate({left:.1f} {top:.1f}) scale({cell:.4f})",
         ),
         *_sides(None, None, ((0, height - 1), (0, breadth - 1)), height, breadth, left, top, cell),
-        tag("text", x_label, x=max((left + right) / 2, left + 40), y=bottom + 42, class_="mid"),
-        tag("text", y_label, x=8, y=top - 12, class_="soft"),
+        tag("text", "key", x=max((left + right) / 2, left + 40), y=bottom + 42, class_="mid"),
+        tag("text", "query", x=8, y=top - 12, class_="soft"),
     ]
     place, below = left, bottom + 60
     for look, words in (("heat", "allowed"), ("unseen", "masked")):
         parts.append(tag("rect", x=place, y=below, width=15, height=15, class_=look))
         parts.append(tag("text", words, x=place + 22, y=below + 13))
         place += 22 + text_width(words, SIZE) + 18
-    text = f"{table.sum()} of {height} × {breadth} pairs are allowed. {y_label} {x_label}"
+    text = f"{table.sum()} of {height} × {breadth} pairs are allowed. query key"
     return _picture(title, text, width, below + 26, parts)
 
 
