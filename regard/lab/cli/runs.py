@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,15 +18,10 @@ if TYPE_CHECKING:
 
 app = subcommands("List, compare, tag and delete runs.")
 Order = Literal["name", "task", "model", "data", "score", "seed", "when", "size"]
-KEYS: dict[str, Callable[["Row"], Any]] = {
+KEYS: dict[str, Callable[["Row"], Any]] = {  # of columns that are not attributes
     "name": lambda row: str(row.path),
-    "task": lambda row: row.task,
-    "model": lambda row: row.model,
-    "data": lambda row: row.data,
     "score": lambda row: -1.0 if row.score is None else row.score,
-    "seed": lambda row: row.seed,
     "when": lambda row: row.finished,
-    "size": lambda row: row.size,
 }
 
 
@@ -65,7 +61,7 @@ def list_runs(
         if all(not value or getattr(row, key) == value for key, value in wanted.items())
         and {*(tag or [])} <= {*row.tags}
     ]
-    rows.sort(key=KEYS[sort], reverse=reverse)
+    rows.sort(key=KEYS.get(sort, attrgetter(sort)), reverse=reverse)
     if json:
         emit_json({"folder": str(folder), "runs": [row.json() for row in rows]})
         return
