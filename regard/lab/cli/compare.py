@@ -288,12 +288,10 @@ class Watch:
             say(event.message, quiet=True)
             return
         self.done[name] = event.done
-        if event.kind == "finished":
+        if event.kind in ("finished", "restarted"):
             say(f"{name}: {event.message}", quiet=True)
         elif event.kind == "failed":
             say(f"{name}: error: {event.message}", quiet=True)
-        elif event.kind == "restarted":
-            say(f"{name}: {event.message}", quiet=True)
         elif event.kind == "warning" and event.arm not in self.warned:
             self.warned.add(event.arm)
             say(f"{event.arm}: {event.message}", quiet=True)
