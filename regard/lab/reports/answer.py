@@ -1,6 +1,7 @@
 """Summary sentences of a comparison's result, for the top of the report and the terminal."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -117,17 +118,14 @@ def _across(comparison: Mapping[str, Any], ranked: Sequence[Arm]) -> list[str]:
         ahead, behind = (other, attention) if other.rank > attention.rank else (attention, other)
         kind, result = KINDS[family], difference(comparison, attention, other)
         pair = ", ".join(f"{arm.name} {_value(arm)}" for arm in (ahead, behind))
-        if result is None:
-            sentences.append(f"Best {KINDS['attention']} and best {kind}: {pair}.")
-        elif not result.significant:
-            sentences.append(
-                f"Best {KINDS['attention']} and best {kind}: {pair}; {result.sentence}."
-            )
-        else:
+        if result and result.significant:
             best = KINDS[behind.family]
             sentences.append(
                 f"The best {best}, {behind.name}, has {_value(behind)}: {result.sentence}."
             )
+        else:
+            tested = f"; {result.sentence}" if result else ""
+            sentences.append(f"Best {KINDS['attention']} and best {kind}: {pair}{tested}.")
     return sentences
 
 
@@ -137,12 +135,8 @@ def _value(arm: Arm) -> str:
 
 def _against_reference(comparison: Mapping[str, Any]) -> list[str]:
     reference = str(comparison.get("reference") or "")
-    better: list[str] = []
-    worse: list[str] = []
-    equivalent: list[str] = []
+    names: dict[str, list[str]] = defaultdict(list)
     margin = ""
-    undecided: list[str] = []
-    untrained: list[str] = []
     for verdict in comparison.get("verdicts", []):
         if reference not in (verdict.get("a"), verdict.get("b")):
             continue
@@ -151,25 +145,20 @@ def _against_reference(comparison: Mapping[str, Any]) -> list[str]:
         forward = verdict.get("b") == reference
         name, gain = verdict["a" if forward else "b"], float(verdict["difference"])
         gain = gain if forward else -gain
-        group = better if gain > 0 else worse
+        group = "better" if gain > 0 else "worse"
         if not claimed(verdict):
-            group = untrained if float(verdict["p"]) < 0.05 else undecided
+            group = "untrained" if float(verdict["p"]) < 0.05 else "undecided"
         if verdict.get("verdict") == "equivalent":
-            group = untrained if verdict.get("untrained") else equivalent
+            group = "untrained" if verdict.get("untrained") else "equivalent"
             margin = written_margin(float(verdict["delta"]), unit_of(comparison["metric"]).points)
-        group.append(str(name))
-    sentences = []
-    if better:
-        sentences.append(f"Evidence of a gain over {reference}: {', '.join(better)}.")
-    if worse:
-        sentences.append(f"Evidence of a loss against {reference}: {', '.join(worse)}.")
-    if equivalent:
-        sentences.append(f"Equivalent to {reference} within {margin}: {', '.join(equivalent)}.")
-    if untrained:
-        sentences.append(
-            f"Training did not converge, so no claim about the method against {reference}: "
-            f"{', '.join(untrained)}."
-        )
-    if undecided:
-        sentences.append(f"No evidence of a difference from {reference}: {', '.join(undecided)}.")
-    return sentences
+        names[group].append(str(name))
+    sentences = {
+        "better": f"Evidence of a gain over {reference}",
+        "worse": f"Evidence of a loss against {reference}",
+        "equivalent": f"Equivalent to {reference} within {margin}",
+        "untrained": f"Training did not converge, so no claim about the method against {reference}",
+        "undecided": f"No evidence of a difference from {reference}",
+    }
+    return [
+        f"{says}: {', '.join(names[group])}." for group, says in sentences.items() if names[group]
+    ]
