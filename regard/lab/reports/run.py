@@ -115,12 +115,8 @@ def train_again(run: Run) -> str:
 
 def place(folder: Path) -> str:
     """Return a folder relative to the working directory if it lies inside, else absolute."""
-    absolute, working_directory = folder.resolve(), Path.cwd()
-    return str(
-        absolute.relative_to(working_directory)
-        if absolute.is_relative_to(working_directory)
-        else absolute
-    )
+    path, here = folder.resolve(), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:

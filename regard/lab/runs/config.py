@@ -209,12 +209,10 @@ class Config:
 
         Settings that do not affect results are not compared.
         """
+        names = {"task": (self.task, there.task), "model": (self.model, there.model)}
         differences = [
             f"{name} is {other!r} there and {own!r} here"
-            for name, own, other in (
-                ("task", self.task, there.task),
-                ("model", self.model, there.model),
-            )
+            for name, (own, other) in names.items()
             if own != other
         ]
         if differences:

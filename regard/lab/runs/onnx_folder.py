@@ -43,7 +43,7 @@ def save_onnx(
     must_be_new(folder)
     network, vocabulary = run.network.cpu().float(), int(run.task.sizes["vocabulary"])
     graphs, gap = _compared(network, graphs_of(network), vocabulary, run.task.room, int8)
-    config = config_of(run)
+    config = {"task": run.config.task, "model": run.config.model, **run.task.exported()}
     measured = run
     if int8 and can_run(run):
         measured = _answering(run, network=OnnxNetwork(graphs["model"]))
@@ -147,11 +147,6 @@ def tokenizer_of(run: Run) -> bytes:
     if isinstance(tokenizer, EncoderTokenizer):
         return tokenizer.to_bytes()
     return str(with_ends(tokenizer, []).to_str(pretty=True)).encode()
-
-
-def config_of(run: Run) -> dict[str, Any]:
-    """Return the settings for using the graphs, in addition to the tokenizer."""
-    return {"task": run.config.task, "model": run.config.model, **run.task.exported()}
 
 
 def readme_of(run: Run, config: Mapping[str, Any], card: Card, gap: float) -> str:
