@@ -38,14 +38,8 @@ def page(
         for char in "<>&\u2028\u2029":  # so that no text can close or open an element
             content = content.replace(char, f"\\u{ord(char):04x}")
         data.append(tag("script", Html(content), type="application/json", id="stored"))
-    policy = (
-        f"default-src 'none'; style-src '{fingerprint(style)}'; "
-        f"script-src '{fingerprint(script)}'; base-uri 'none'; form-action 'none'; "
-        "img-src data: blob:"  # figures that the reader saves as images
-    )
-    content = tag("body", tag("main", *body), *data, tag("script", Html(script)))
-    head = _head(title, policy, style)
-    return f"<!doctype html>\n{tag('html', head, content, lang=lang)}\n"
+    whole = tag("body", tag("main", *body), *data, tag("script", Html(script)))
+    return _document(title, style, script, whole, lang)
 
 
 def learn_page() -> str:
@@ -54,20 +48,23 @@ def learn_page() -> str:
     The code that trains is a block of text, from which the page makes its worker.
     """
     style, script = static("report.css") + static("explorer.css"), bundle("learn-page.js")
-    policy = (
-        f"default-src 'none'; style-src '{fingerprint(style)}'; "
-        f"script-src '{fingerprint(script)}'; worker-src blob:; base-uri 'none'; "
-        "form-action 'none'; img-src data: blob:"
-    )
     worker = tag("script", Html(bundle("train-worker.js")), type="text/plain", id="train-worker")
     main = tag("main", "", id="main", tabindex="-1")
     body = tag("body", main, worker, tag("script", Html(script)), class_="explorer")
-    head = _head("Attention that learns in the page · regard", policy, style)
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    title = "Attention that learns in the page · regard"
+    return _document(title, style, script, body, more="worker-src blob:; ")
 
 
-def _head(title: str, policy: str, style: str) -> Html:
-    return tag(
+def _document(
+    title: str, style: str, script: str, body: Html, lang: str = "en", more: str = ""
+) -> str:
+    """Return a page that may use this style and this script; ``more`` extends the policy."""
+    policy = (
+        f"default-src 'none'; style-src '{fingerprint(style)}'; "
+        f"script-src '{fingerprint(script)}'; {more}base-uri 'none'; form-action 'none'; "
+        "img-src data: blob:"  # figures that the reader saves as images
+    )
+    head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
@@ -77,6 +74,7 @@ def _head(title: str, policy: str, style: str) -> Html:
         tag("title", title),
         tag("style", Html(style)),
     )
+    return f"<!doctype html>\n{tag('html', head, body, lang=lang)}\n"
 
 
 @cache
