@@ -1,7 +1,7 @@
 """The folder of a run: one writer at a time, and hashes of all files once it is complete."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +125,12 @@ class Folder:
             self.read(self.tokenizer_path)
         return kind.load(self.tokenizer_path)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Lock the folder for writing; the system releases the lock of a killed process.
 
         Raises: another process holds the lock, with its process id.
         """
-        with atomic_io.locked(self.path / LOCK, wait=False):
-            yield
+        return atomic_io.locked(self.path / LOCK, wait=False)
 
     def holds_something_else(self) -> bool:
         """Return whether the folder contains files that do not belong to a run."""
