@@ -132,11 +132,6 @@ def ends(tokenizer: Tokenizer, vocabulary: int) -> list[str]:
     return [*special_tokens.NAMES, *(f"<extra_id_{i}>" for i in range(more - special_tokens.COUNT))]
 
 
-def to_marian(run: Run, folder: Path, quantization: str) -> Exported:
-    """Export a Transformer with norm=post in Marian's format."""
-    return translator(run, folder, "marian")
-
-
 def translator(run: Run, folder: Path, layout: str) -> Exported:
     """Export a Transformer in a format of Hugging Face's translation models."""
     model, settings = transformer(run)
@@ -181,7 +176,7 @@ def transformer(run: Run) -> tuple[Transformer, TransformerSettings]:
 TARGETS: Mapping[str, Callable[[Run, Path, str], Exported]] = {
     "huggingface": to_huggingface,
     "sentence-transformers": to_sentence_transformers,
-    "marian": to_marian,
+    "marian": lambda run, folder, _: translator(run, folder, "marian"),  # norm=post
     "ctranslate2": to_ctranslate2,
     "onnx": to_onnx,
 }
