@@ -123,15 +123,9 @@ def _text(
         prediction = predictions.get(name)
         words = [tag("b", name)]
         if prediction:
-            look = "right" if prediction.right else "wrong"
-            words.append(
-                tag(
-                    "span",
-                    f"{'✓' if prediction.right else '✗'} "
-                    f"{prediction.in_words(prediction.predicted)}",
-                    class_=look,
-                )
-            )
+            sign, look = ("✓", "right") if prediction.right else ("✗", "wrong")
+            answered = prediction.in_words(prediction.predicted)
+            words.append(tag("span", f"{sign} {answered}", class_=look))
         words.append(tag("span", last.name, class_="soft"))
         strip = attention_strip(last.tokens, last.received)
         rungs.append(tag("div", tag("p", *words), strip, class_="rung"))
