@@ -175,10 +175,9 @@ def predict(
         raise RegardError("several processes cannot share stdin; give texts or --file")
     options: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
     options |= {"top_k": top_k, "seed": seed}
-    chosen = {key: value for key, value in options.items() if value}
-    chosen |= {"penalty": penalty} if penalty is not None else {}
-    chosen |= {"temperature": temperature} if temperature is not None else {}
-    chosen |= {"top_p": top_p} if top_p != 1 else {}
+    options |= {"penalty": penalty, "temperature": temperature, "top_p": top_p}
+    unset = {"penalty": None, "temperature": None, "top_p": 1}
+    chosen = {key: value for key, value in options.items() if value != unset.get(key, 0)}
     loaded = opened(run, "predict")
     if onnx or int8:
         from regard.lab.runs.onnx_folder import through_onnx
@@ -360,10 +359,9 @@ def _scored(run: "Run", texts: Sequence[str], name: str, done: int) -> Iterator[
     wrong = ""
     for number, text in enumerate(texts, done + 1):
         source, tab, target = text.partition("\t")
-        if not tab:
-            wrong = f"{name}:{number}: no tab found; --score needs SOURCE<tab>TARGET"
-            break
-        (why,) = run.task.unscorable([(source, target)])
+        why = "no tab found; --score needs SOURCE<tab>TARGET"
+        if tab:
+            (why,) = run.task.unscorable([(source, target)])
         if why:
             wrong = f"{name}:{number}: {why}"
             break
