@@ -16,6 +16,8 @@ import typer
 from regard.core.memory import cores
 from regard.lab.cli.console import Json, emit_json, out, say
 
+INSTALL = "pip install -c constraints.txt '.[lab]'"
+
 
 class Finding(NamedTuple):
     """The result of one check: `well` is True, False (needs `remedy`) or None (information)."""
@@ -88,11 +90,10 @@ def package_finding(name: str) -> Finding:
     """Check whether a package is installed, without importing it."""
     from importlib import metadata
 
-    remedy = "pip install -c constraints.txt '.[lab]'"
     try:
         return Finding(name, True, metadata.version(name))
     except metadata.PackageNotFoundError:
-        return Finding(name, False, "not installed", remedy)
+        return Finding(name, False, "not installed", INSTALL)
 
 
 def folder_finding(what: str, folder: Path) -> Finding:
@@ -118,12 +119,7 @@ def torch_findings() -> Iterator[Finding]:
     try:
         import torch
     except Exception as error:  # a broken install raises anything
-        yield Finding(
-            "torch",
-            False,
-            f"cannot be imported: {error}",
-            "pip install -c constraints.txt '.[lab]'",
-        )
+        yield Finding("torch", False, f"cannot be imported: {error}", INSTALL)
         return
     from regard.training.precision import choose_precision
 
