@@ -181,9 +181,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
                 "convergence": run.convergence,
                 "steps": last.get("step"),
                 "repeat": run.repeat,
-                "tokens": last.get("tokens"),
-                "seconds": last.get("seconds"),
-                "peak_mb": last.get("peak_mb"),
+                **{key: last.get(key) for key in ("tokens", "seconds", "peak_mb")},
             }
         )
         return

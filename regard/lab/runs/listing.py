@@ -46,14 +46,10 @@ class Row:
 
     def json(self) -> dict[str, Any]:
         """Return the row as plain values."""
+        same = ("task", "model", "data", "seed", "complete", "score")
         return {
             "run": str(self.path),
-            "task": self.task,
-            "model": self.model,
-            "data": self.data,
-            "seed": self.seed,
-            "complete": self.complete,
-            "score": self.score,
+            **{key: getattr(self, key) for key in same},
             "finished": datetime.fromtimestamp(self.finished, UTC).isoformat(timespec="seconds"),
             "bytes": self.size,
             "tags": list(self.tags),
