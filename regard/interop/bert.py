@@ -11,7 +11,6 @@ from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
-from regard.nn.models.bert import BERT
 from regard.nn.models.settings import BERTSettings
 
 PREFIX = "bert."
@@ -152,8 +151,3 @@ def renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str
             name = name.replace(old, new)
         result[name] = x
     return result
-
-
-def build(settings: BERTSettings, vocabulary: int) -> BERT:
-    """Return the model with random weights."""
-    return BERT(settings, vocabulary)

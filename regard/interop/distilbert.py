@@ -6,11 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from regard.interop import activations, bert
-from regard.interop.bert import build, config_of, rows
 from regard.interop.config_keys import Keys
 from regard.nn.models.settings import BERTSettings
-
-__all__ = ["KEYS", "build", "config_of", "rows", "settings_of", "tidy"]
 
 EPSILON = 1e-12  # of every norm
 #: Keys of DistilBERT's config and of BERT's.

@@ -10,7 +10,6 @@ from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
-from regard.nn.models.gpt import GPT
 from regard.nn.models.settings import GPTSettings
 
 PREFIX = "transformer."
@@ -143,8 +142,3 @@ def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
                 tidied[name] = tidied[name].clone()
                 tidied[name][..., :width] /= i + 1
     return tidied
-
-
-def build(settings: GPTSettings, vocabulary: int) -> GPT:
-    """Return the model with random weights."""
-    return GPT(settings, vocabulary)

@@ -20,7 +20,10 @@ from regard.interop.card import Card
 from regard.interop.config_keys import Keys, honoured
 from regard.interop.names import Row, give, take
 from regard.interop.tokenizer_files import read_tokenizer, tokenizer_files
+from regard.nn.models.bert import BERT
+from regard.nn.models.gpt import GPT
 from regard.nn.models.settings import BERTSettings, GPTSettings, T5Settings
+from regard.nn.models.t5 import T5
 from regard.training.checkpoints import must_describe, weights
 
 
@@ -38,24 +41,29 @@ class Layout:
     build: Callable[[Any, int], nn.Module]
 
 
-def _layout(kind: str, settings: type[Settings], module: Any) -> Layout:
-    parts = (module.settings_of, module.config_of, module.rows, module.tidy, module.build)
-    return Layout(kind, module.KEYS, settings, *parts)
+def _layout(
+    kind: str, settings: type[Settings], build: Callable[[Any, int], nn.Module], module: Any
+) -> Layout:
+    parts = (module.settings_of, module.config_of, module.rows, module.tidy)
+    return Layout(kind, module.KEYS, settings, *parts, build)
 
 
-_GPT2 = _layout("gpt", GPTSettings, gpt2)
-_BERT = _layout("bert", BERTSettings, bert)
-_ROBERTA = _layout("bert", BERTSettings, roberta)
-_DISTILBERT = _layout("bert", BERTSettings, distilbert)
-_T5 = _layout("t5", T5Settings, t5)
+def _like_bert(module: Any) -> Layout:
+    """Return the layout of a model that is read as a BERT under other names."""
+    return replace(_BERT, keys=module.KEYS, settings_of=module.settings_of, tidy=module.tidy)
+
+
+_BERT = _layout("bert", BERTSettings, BERT, bert)
+_ROBERTA = _like_bert(roberta)
+_T5 = _layout("t5", T5Settings, T5, t5)
 #: The layout of each model type.
 LAYOUTS: dict[str, Layout] = {
-    "gpt2": _GPT2,
+    "gpt2": _layout("gpt", GPTSettings, GPT, gpt2),
     "bert": _BERT,
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
     "camembert": _ROBERTA,
-    "distilbert": _DISTILBERT,
+    "distilbert": _like_bert(distilbert),
     "t5": _T5,
     "mt5": replace(_T5, keys=t5.MT5_KEYS),
 }

@@ -10,11 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from regard.interop import bert
-from regard.interop.bert import build, config_of, rows
 from regard.interop.config_keys import Keys
 from regard.nn.models.settings import BERTSettings
-
-__all__ = ["KEYS", "build", "config_of", "rows", "settings_of", "tidy"]
 
 #: The keys of the config: BERT's, and the padding, after which positions begin. RoBERTa's head
 #: always has GELU, regard's the activation of the blocks.

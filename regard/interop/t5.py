@@ -15,7 +15,6 @@ from regard.interop.names import Row, linear
 from regard.interop.refusals import must_be, same_heads
 from regard.nn.layers.feedforward import GATED
 from regard.nn.models.settings import T5Settings
-from regard.nn.models.t5 import T5
 
 HEAD, WORDS = "lm_head.weight", "shared.weight"
 #: An unused bias in early files: cross-attention has no distances.
@@ -235,8 +234,3 @@ def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
     if scaled(config) and not tied(config, tensors):
         tidied[HEAD] = tidied[HEAD] * int(config["d_model"]) ** -0.5
     return tidied
-
-
-def build(settings: T5Settings, vocabulary: int) -> T5:
-    """Return the model with random weights."""
-    return T5(settings, vocabulary)
