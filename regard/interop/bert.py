@@ -10,7 +10,7 @@ from regard.core.settings import build as build_settings
 from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
-from regard.interop.refusals import must_be, same_heads
+from regard.interop.refusals import must_be
 from regard.nn.models.settings import BERTSettings
 
 PREFIX = "bert."
@@ -70,13 +70,9 @@ def config_of(settings: BERTSettings, vocabulary: int) -> dict[str, Any]:
             "norm": ["post"],
             "position": ["learned"],
             "score": ["scaled-dot"],
-            "attention": ["multi-head"],
-            "normalize": ["softmax"],
-            "pattern": ["none"],
             "compress": ["none"],
         },
     )
-    same_heads(settings, "BERT")
     if not settings.types:
         raise RegardError("BERT does not support types=0; train with types=1 or more")
     return {

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention import sinusoidal
 from regard.core import atomic_io
 from regard.core.errors import RegardError
-from regard.interop.refusals import must_be, same_heads
+from regard.interop.refusals import must_be
 from regard.interop.tokenizer_files import OwnTokenizer
 from regard.nn.layers.feedforward import GATED, FeedForward
 from regard.nn.layers.sublayers import DecoderBlock, EncoderBlock, Sublayer
@@ -100,16 +100,12 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
         "CTranslate2",
         {
             "score": ["scaled-dot"],
-            "attention": ["multi-head"],
             "residual": ["sum"],
-            "normalize": ["softmax"],
-            "pattern": ["none"],
             "compress": ["none"],
             "position": POSITIONS,
             "activation": [*ACTIVATIONS, *(GATED + name for name in ACTIVATIONS)],
         },
     )
-    same_heads(settings, "CTranslate2")
     try:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError as error:

@@ -9,7 +9,7 @@ from regard.core.settings import build as build_settings
 from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
-from regard.interop.refusals import must_be, same_heads
+from regard.interop.refusals import must_be
 from regard.nn.models.settings import GPTSettings
 
 PREFIX = "transformer."
@@ -75,13 +75,9 @@ def config_of(settings: GPTSettings, vocabulary: int) -> dict[str, Any]:
         {
             "position": ["learned"],
             "score": ["scaled-dot", "dot"],
-            "attention": ["multi-head"],
             "residual": ["sum"],
-            "normalize": ["softmax"],
-            "pattern": ["none"],
         },
     )
-    same_heads(settings, "GPT-2")
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",

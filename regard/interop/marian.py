@@ -17,7 +17,7 @@ from regard.core.errors import RegardError
 from regard.interop import activations, folder
 from regard.interop.card import Card
 from regard.interop.names import Row, give, linear
-from regard.interop.refusals import must_be, same_heads
+from regard.interop.refusals import must_be
 from regard.interop.tokenizer_files import OwnTokenizer, tokenizer_files, with_decoder
 from regard.nn.models.settings import TransformerSettings
 from regard.nn.models.transformer import Transformer
@@ -94,16 +94,12 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
         "norm": ["post" if post else "pre"],
         "position": ["sinusoidal"],
         "score": ["scaled-dot"],
-        "attention": ["multi-head"],
         "residual": ["sum"],
-        "normalize": ["softmax"],
-        "pattern": ["none"],
         "compress": ["none"],
     }
     if not post:
         allowed["tie"] = [True]
     must_be(settings, program, allowed)
-    same_heads(settings, program)
     # CTranslate2's converter needs these for every model of the BART family.
     norms = {} if post else {"normalize_before": True, "normalize_embedding": False}
     sides = {

@@ -12,7 +12,7 @@ from regard.core.settings import build as build_settings
 from regard.interop import activations
 from regard.interop.config_keys import Keys
 from regard.interop.names import Row, linear
-from regard.interop.refusals import must_be, same_heads
+from regard.interop.refusals import must_be
 from regard.nn.layers.feedforward import GATED
 from regard.nn.models.settings import T5Settings
 
@@ -138,15 +138,11 @@ def config_of(settings: T5Settings, vocabulary: int) -> dict[str, Any]:
         settings,
         "T5",
         {
-            "position": ["t5-bias"],
+            "position": ["t5-bias"],  # which excludes compress
             "score": ["dot", "scaled-dot"],
-            "attention": ["multi-head"],
             "residual": ["sum"],
-            "normalize": ["softmax"],
-            "pattern": ["none"],  # position=t5-bias excludes compress
         },
     )
-    same_heads(settings, "T5")
     name = settings.activation
     if name == "gated-gelu":
         raise RegardError(
