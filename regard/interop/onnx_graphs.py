@@ -147,7 +147,7 @@ def graphs_of(network: nn.Module) -> list[Graph]:
     if isinstance(network, Transformer | T5):
         return [encoder(network), decoder(network)]
     if isinstance(network, Seq2Seq):
-        return [recurrent_encoder(network), recurrent_decoder(network)]
+        return recurrent(network)
     if getattr(network, "reads_trees", False):
         raise RegardError(
             "tree positions read parsed sentences, which an ONNX graph of texts does not get; "
@@ -169,36 +169,34 @@ def plain_graph(network: nn.Module) -> Graph:
     return Graph("model", _Plain(network.eval()), inputs, ("logits",))
 
 
-class _Plain(nn.Module):
-    """(tokens, lengths) → logits."""
+class _Traced(nn.Module):
+    """A network called with all inputs of its graph, in order."""
+
+    network: Any
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+
+
+class _Plain(_Traced):
+    """(tokens, lengths) → logits."""
 
     def forward(self, *given: Tensor) -> Tensor:
         logits: Tensor = self.network(*given)
         return logits
 
 
-class _Masked(nn.Module):
+class _Masked(_Traced):
     """(tokens, lengths[, types]) → logits of words, and of the next sentence."""
-
-    def __init__(self, network: BERT) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, *given: Tensor) -> Tensors:
         states = self.network(*given)
         return self.network.to_logits(states), self.network.next_sentence(states)
 
 
-class _Encoder(nn.Module):
+class _Encoder(_Traced):
     """(tokens, lengths) → prepared keys and values of the memory, for each layer of the decoder."""
-
-    def __init__(self, network: Transformer | T5) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, *given: Tensor) -> Tensors:
         tokens, lengths = given
@@ -209,7 +207,7 @@ class _Encoder(nn.Module):
         return tuple(tensor for _, memory in caches for tensor in memory.kept)
 
 
-class _Decoder(nn.Module):
+class _Decoder(_Traced):
     """One decoding step: (tokens, positions, visible[, lengths, memory…], past…) → logits, past.
 
     ``positions`` (batch, past + time) are those of all tokens, from 0; ``visible`` is 1 for tokens
@@ -219,8 +217,8 @@ class _Decoder(nn.Module):
     def __init__(
         self, network: GPT | Transformer | T5, past: Sequence[int], memory: Sequence[int]
     ) -> None:
-        super().__init__()
-        self.network, self.past, self.memory = network, past, memory
+        super().__init__(network)
+        self.past, self.memory = past, memory
 
     def forward(self, *given: Tensor) -> Tensors:
         tokens, positions, visible, *rest = given
@@ -311,12 +309,8 @@ def _kept(cache: KeyValueCache, length: int) -> Tensors:
     return tuple(tensor.narrow(-2, 0, length).clone() for tensor in cache._room[:-1])
 
 
-class _RecurrentEncoder(nn.Module):
+class _RecurrentEncoder(_Traced):
     """(tokens, lengths) → the decoder's first state, and prepared keys and values of the memory."""
-
-    def __init__(self, network: Seq2Seq) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, *given: Tensor) -> Tensors:
         writing = self.network.start(*given)
@@ -327,12 +321,8 @@ class _RecurrentEncoder(nn.Module):
         return writing.state, *kept.kept
 
 
-class _RecurrentDecoder(nn.Module):
+class _RecurrentDecoder(_Traced):
     """(tokens, lengths, state, memory…) → logits, state; a step reads one token of each text."""
-
-    def __init__(self, network: Seq2Seq) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(
         self, *given: Tensor
@@ -346,28 +336,22 @@ class _RecurrentDecoder(nn.Module):
         return writing.step(tokens), writing.state
 
 
-def recurrent_encoder(network: Seq2Seq) -> Graph:
-    """Return the graph of a recurrent encoder."""
+def recurrent(network: Seq2Seq) -> list[Graph]:
+    """Return the graphs of a recurrent encoder and of a step of its decoder."""
     tokens, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    reader = _RecurrentEncoder(network)
     with torch.no_grad():
-        _, *memory = _RecurrentEncoder(network)(tokens, lengths)
-    inputs = [("tokens", tokens, (0, 1)), ("lengths", lengths, (0,))]
-    outputs = ["state", *(f"memory.{i}" for i in range(len(memory)))]
-    return Graph("encoder", _RecurrentEncoder(network), inputs, outputs)
-
-
-def recurrent_decoder(network: Seq2Seq) -> Graph:
-    """Return the graph of a step of a recurrent decoder."""
-    tokens, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
-    with torch.no_grad():
-        state, *memory = _RecurrentEncoder(network)(tokens, lengths)
-    inputs: list[tuple[str, Tensor, Sequence[int]]] = [
+        state, *memory = reader(tokens, lengths)
+    names = [f"memory.{i}" for i in range(len(memory))]
+    texts = [("tokens", tokens, (0, 1)), ("lengths", lengths, (0,))]
+    step: list[tuple[str, Tensor, Sequence[int]]] = [
         ("tokens", tokens[:, :1], (0,)), ("lengths", lengths, (0,)), ("state", state, (0,)),
+        *((name, tensor, (0, 1)) for name, tensor in zip(names, memory, strict=True)),
     ]  # fmt: skip
-    for i, tensor in enumerate(memory):
-        inputs.append((f"memory.{i}", tensor, (0, 1)))
-    outputs = ["logits", "next_state"]
-    return Graph("decoder", _RecurrentDecoder(network), inputs, outputs)
+    return [
+        Graph("encoder", reader, texts, ["state", *names]),
+        Graph("decoder", _RecurrentDecoder(network), step, ["logits", "next_state"]),
+    ]
 
 
 def in_int8(data: bytes) -> bytes:
