@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import sinusoidal
-from regard.core import atomic_io
 from regard.core.errors import RegardError
+from regard.interop.folder import CONFIG, as_json, must_be_new, write_files
 from regard.interop.refusals import must_be
 from regard.interop.tokenizer_files import OwnTokenizer
 from regard.nn.layers.feedforward import GATED, FeedForward
@@ -59,9 +59,7 @@ def save_ctranslate2(
             f"the model has {model.target.weight.shape[0]} words, but the tokenizer with the end "
             f"has {len(tokens)}; use the tokenizer that the model was trained with"
         )
-    place = Path(folder)
-    if place.exists():
-        raise RegardError(f"{place} already exists; give another folder")
+    must_be_new(place := Path(folder))
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
     spec.config.unk_token, spec.config.eos_token = tokens[1], tokens[-1]
@@ -74,9 +72,8 @@ def save_ctranslate2(
         files = {path.name: path.read_bytes() for path in Path(aside).iterdir()}
     if not isinstance(tokenizer, Sequence):
         files["tokenizer.json"] = tokenizer.to_bytes()
-    files["config.json"] = as_json(files["config.json"])
-    place.parent.mkdir(parents=True, exist_ok=True)
-    atomic_io.write_folder(place, files)
+    files[CONFIG] = as_json(json.loads(files[CONFIG]))
+    write_files(place, files)
     return tokens
 
 
@@ -190,8 +187,3 @@ def put_norm(target: Any, source: nn.Module) -> None:
 def plain(x: Tensor) -> Tensor:
     """Return a copy of a tensor in float32 on the CPU."""
     return x.detach().float().cpu().clone().contiguous()
-
-
-def as_json(data: bytes) -> bytes:
-    """Return JSON in indented form."""
-    return (json.dumps(json.loads(data), indent=2, ensure_ascii=False) + "\n").encode()
