@@ -202,16 +202,7 @@ class Training:
         self.device = choose_device(settings.device)
         model.to(self.device)
         self.ranks = ranks()
-        self.parallel = Parallel(
-            model,
-            task,
-            self.ranks,
-            precision,
-            strategy=settings.strategy,
-            activation_checkpointing=settings.activation_checkpointing,
-            compiled=settings.compile,
-            accumulate=settings.accumulate,
-        )
+        self.parallel = Parallel(model, task, self.ranks, precision, settings)
         self.trained = self.parallel.model
         self.optimizer = OPTIMIZERS[settings.optimizer](self.trained, settings.weight_decay)
         self.state = State()

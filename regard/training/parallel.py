@@ -9,6 +9,7 @@ each Transformer block while it computes.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from regard.training.blocks import Shapes, blocks_of, compile_blocks, recompute,
 from regard.training.learnable import Learnable
 from regard.training.precision import Precision
 from regard.training.ranks import Ranks
+from regard.training.settings import TrainingSettings
 from regard.training.sharded import is_sharded, whole
 
 Share = tuple[Any, Tensor]  # a part of a batch, and its share in each mean of the loss
@@ -108,22 +110,19 @@ class Parallel:
         task: Learnable[Any],
         ranks: Ranks,
         precision: Precision,
-        *,
-        strategy: str = "ddp",
-        activation_checkpointing: bool = False,
-        compiled: bool = False,
-        accumulate: int = 1,
+        settings: TrainingSettings,
     ) -> None:
         self.ranks, self.precision = ranks, precision
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        self.sharded = strategy == "fsdp2" and ranks.world > 1
+        self.sharded = settings.strategy == "fsdp2" and ranks.world > 1
         self.model = deepcopy(model) if self.sharded else model
         self.blocks = blocks_of(self.model)
         self.graphs, self.shapes = False, Shapes()
-        if compiled:
-            once = ranks.world == accumulate == 1 and not activation_checkpointing
+        recomputed = settings.activation_checkpointing
+        if settings.compile:
+            once = ranks.world == settings.accumulate == 1 and not recomputed
             self.graphs = compile_blocks(self.blocks, self.device.type, self.shapes, once=once)
-        if activation_checkpointing:
+        if recomputed:
             for block in self.blocks:
                 recompute(block)
         self.objective: nn.Module = Objective(self.model, task)
@@ -139,7 +138,7 @@ class Parallel:
         value = torch.zeros((), device=self.device)
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()
-        with nullcontext() if self.ranks.world == 1 else self.ranks.meeting():
+        with self.ranks.meeting():
             wrapped = self.wrapped or self._ddp()
             for place, (batch, shares) in enumerate(parts):
                 with self._exchanging(wrapped, place == len(parts) - 1):
@@ -195,9 +194,7 @@ class Parallel:
         scalars = {p for p in self.model.parameters() if not p.ndim}  # which have no rows
         for block in self.blocks:
             fully_shard(block, mesh=mesh, mp_policy=policy, ignored_params=scalars)
-        rest = MixedPrecisionPolicy(
-            param_dtype=low, reduce_dtype=sums, cast_forward_inputs=False
-        )  # regression targets stay exact
+        rest = replace(policy, cast_forward_inputs=False)  # regression targets stay exact
         fully_shard(self.objective, mesh=mesh, mp_policy=rest, ignored_params=scalars)
         cast(Any, self.objective).set_reduce_scatter_unused_params(True)
         self.course = Course(self.objective, self.blocks, self.ranks)

@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -83,14 +83,9 @@ class Ranks:
         """
         return [text] if self.watchdog is None else self.watchdog.collect(key, text)
 
-    @contextmanager
-    def meeting(self) -> Iterator[None]:
+    def meeting(self) -> AbstractContextManager[None]:
         """Tell the watchdog that this process waits for others, so that idling is not a hang."""
-        if self.watchdog is None:
-            yield
-            return
-        with self.watchdog.meeting():
-            yield
+        return nullcontext() if self.watchdog is None else self.watchdog.meeting()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
