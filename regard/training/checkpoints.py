@@ -208,19 +208,28 @@ class Joined(Mapping[str, Tensor]):
 
 def weights(model: nn.Module) -> Tensors:
     """Return copies of a model's parameters and saved buffers by name, tied ones once."""
-    saved = model.state_dict(keep_vars=True)
-    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: named[name].detach().clone().contiguous() for name in named if name in saved}
+    return {name: x.detach().clone().contiguous() for name, x in saved(model).items()}
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Load the tensors of `weights` into a model. Raises: a name or shape that does not match."""
-    saved = model.state_dict(keep_vars=True)
-    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    here = {name: value for name, value in named.items() if name in saved}
+    here = saved(model)
     must_fit(here, tensors, "these weights belong to another model")
-    for name, value in here.items():
-        put(value, tensors[name])
+    filled(here, tensors)
+
+
+def saved(model: nn.Module) -> Tensors:
+    """Return a model's parameters and saved buffers by name, tied ones once."""
+    names = model.state_dict(keep_vars=True)
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: x for name, x in named.items() if name in names}
+
+
+def filled(tensors: Tensors, values: Mapping[str, Tensor]) -> Tensors:
+    """Copy values into tensors of the same names, and return these."""
+    for name, tensor in tensors.items():
+        put(tensor, values[name])
+    return tensors
 
 
 def must_fit(here: Mapping[str, Tensor], there: Mapping[str, Tensor], why: str) -> None:

@@ -9,7 +9,7 @@ and weigh their losses so that gradients and losses are those of one process (se
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.kernels.native import flushing
 from regard.core.errors import RegardError, UntrainableError
@@ -28,6 +28,7 @@ from regard.training.checkpoints import (
     Checkpoint,
     Checkpoints,
     Tensors,
+    filled,
     load_weights,
     must_fit,
     weights,
@@ -47,7 +48,7 @@ from regard.training.settings import (
     MOST_TOKENS,
     TrainingSettings,
 )
-from regard.training.sharded import local, put
+from regard.training.sharded import local
 from regard.training.stopping import StoppedError, asked_to_stop, deferred
 
 __all__ = ["Progress", "Training", "TrainingSettings", "train"]
@@ -431,7 +432,8 @@ class Training:
             if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
                 state.best, state.best_loss = metric, loss
                 state.best_step = state.step
-                self.best = {**weights(self.trained), **copies(self.mean)}
+                self.best = weights(self.trained)
+                self.best |= {name: x.clone() for name, x in self.mean.items()}
         return metric, loss
 
     @torch.no_grad()
@@ -515,10 +517,12 @@ class Training:
         few_updates: str = "",
     ) -> Progress:
         """Return the progress after a step."""
-        state, done, here = self.state, self.done(), time.monotonic() - self.begun
+        state, here = self.state, time.monotonic() - self.begun
+        steps, every = state.step / self.done(), steps_between(self.settings, state.plan)
+        typical = expected_steps(self.settings, every, steps, state.step, state.worse)
         return Progress(
             step=state.step,
-            steps=round(state.step / done),
+            steps=round(steps),
             epoch=state.epoch + state.position / state.plan,
             loss=state.loss / (1 - SMOOTH**state.step),
             learning_rate=rate,
@@ -534,25 +538,8 @@ class Training:
             note=note,
             few_updates=few_updates,
             batch_tokens=state.batch_tokens,
-            typical_steps=round(self.typical_steps(state.step / done)),
+            typical_steps=round(typical),
         )
-
-    def typical_steps(self, most: float) -> float:
-        """Return after how many steps the training typically ends, `most` at the latest."""
-        every = steps_between(self.settings, self.state.plan)
-        return expected_steps(self.settings, every, most, self.state.step, self.state.worse)
-
-
-def copies(tensors: Tensors) -> Tensors:
-    """Return copies of tensors by name."""
-    return {name: value.clone() for name, value in tensors.items()}
-
-
-def filled(tensors: Tensors, values: Mapping[str, Tensor]) -> Tensors:
-    """Copy values into tensors of the same names, and return these."""
-    for name, tensor in tensors.items():
-        put(tensor, values[name])
-    return tensors
 
 
 def validations(settings: TrainingSettings, steps: int) -> tuple[int, int]:

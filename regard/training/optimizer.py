@@ -14,8 +14,8 @@ from torch.optim.adamw import adamw
 
 from regard.core.errors import RegardError
 from regard.nn.layers.embedding import WordEmbedding
-from regard.training.checkpoints import must_fit
-from regard.training.sharded import gathered, local, own_rows, put
+from regard.training.checkpoints import filled, must_fit
+from regard.training.sharded import gathered, local, own_rows
 
 TABLES = (nn.Embedding, WordEmbedding)  # no weight decay for their rows
 ROWS = ("table", "distance_keys")  # one vector or score per position: tables too
@@ -93,13 +93,11 @@ class AdamW:
             for name, value in values.items()
         }
 
-    @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Load what `state` returned. Raises: it belongs to another model."""
         here = self.state()
         must_fit(here, state, "this state belongs to another model or optimizer")
-        for name, value in here.items():
-            put(value, state[name])
+        filled(here, state)
 
     def _kinds(self) -> dict[str, dict[str, Tensor]]:
         return {"mean": self.means, "square": self.squares, "step": self.steps}

@@ -36,10 +36,8 @@ def choose_precision(asked: str = "auto", device: str = "cpu") -> Precision:
     which torch uses for products, supports it, and on GPUs from Ampere on. Elsewhere it is emulated
     and slower, and an LSTM does not support it. Raises: an unknown name; a missing GPU.
     """
-    if asked == "fp32":
-        return Precision("fp32", "requested")
-    if asked == "bf16":
-        return Precision("bf16", "requested")
+    if asked in ("fp32", "bf16"):
+        return Precision(asked, "requested")
     if asked != "auto":
         raise RegardError(f"unknown precision {asked!r}; choose auto, fp32 or bf16")
     if choose_device(device).type == "cuda":
