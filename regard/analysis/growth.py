@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import linear_regression
 
 import numpy as np
 
@@ -13,10 +14,7 @@ def exponent(sizes: Sequence[float], amounts: Sequence[float]) -> float:
     >>> round(exponent([1, 2, 4], [3.0, 12.0, 48.0]), 6)
     2.0
     """
-    x, y = [math.log(size) for size in sizes], [math.log(amount) for amount in amounts]
-    middle, level = sum(x) / len(x), sum(y) / len(y)
-    rise = sum((a - middle) * (b - level) for a, b in zip(x, y, strict=True))
-    return rise / sum((a - middle) ** 2 for a in x)
+    return linear_regression(list(map(math.log, sizes)), list(map(math.log, amounts))).slope
 
 
 def shares(terms: Sequence[Sequence[float]], amounts: Sequence[float]) -> list[float]:

@@ -57,7 +57,9 @@ def without_heads(model: nn.Module, heads: Sequence[Head]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for layer, off in _by_layer(model, heads).items():
-            stack.callback(_at_heads(layer, _zeroed(layer, off)).remove)
+            for head in off:
+                zeroed = _replace_head(layer, head, torch.zeros_like)
+                stack.callback(_at_heads(layer, zeroed).remove)
         yield
 
 
@@ -97,16 +99,6 @@ def _columns(layer: Mechanism, head: int, x: Tensor) -> slice:
     """Return the columns of a head among those of all heads of its layer."""
     width = x.shape[-1] // heads_of(layer)
     return slice((head - 1) * width, head * width)
-
-
-def _zeroed(layer: Mechanism, off: Sequence[int]) -> Callable[[Tensor], Tensor]:
-    def change(x: Tensor) -> Tensor:
-        zeroed = x.clone()
-        for head in off:
-            zeroed[..., _columns(layer, head, x)] = 0
-        return zeroed
-
-    return change
 
 
 def blocks(model: nn.Module) -> dict[str, nn.Module]:
