@@ -5,7 +5,7 @@ A task declares the numbers of its answers (`Explainable`); the rest is the same
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,12 +160,10 @@ def _embedded(scalar: Scalar, alphas: Tensor) -> Iterator[tuple[list[Tensor], li
         return path[-1]
 
     tables = {id(table): table for table in scalar.embeddings}  # source and target may share one
-    handles = [table.register_forward_hook(scale) for table in tables.values()]
-    try:
+    with ExitStack() as stack:
+        for table in tables.values():
+            stack.enter_context(table.register_forward_hook(scale))
         yield whole, path
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _must_match(scalar: Scalar, path: Sequence[Tensor]) -> None:
@@ -276,16 +274,11 @@ def _values(model: nn.Module) -> Iterator[list[Tensor]]:
             latest[layer] = inputs[2]
         values.append(latest[layer])
 
-    handles = [
-        layer.register_forward_pre_hook(keep)
-        for layer in model.modules()
-        if isinstance(layer, Attention) and layer.compress is None
-    ]
-    try:
+    with ExitStack() as stack:
+        for layer in model.modules():
+            if isinstance(layer, Attention) and layer.compress is None:
+                stack.enter_context(layer.register_forward_pre_hook(keep))
         yield values
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def apart(tokens: Sequence[str]) -> list[str]:

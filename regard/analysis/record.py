@@ -2,12 +2,11 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from regard.attention import Attended, Attention, Mechanism
 from regard.attention.kernels.summary import Summary
@@ -49,24 +48,22 @@ def record(model: nn.Module, *, long: int = LONG, top: int = 16) -> Iterator[Rec
 
     recording = Recording()
     foreign = not any(isinstance(x, Attention | Mechanism) for x in model.modules())
-    watch = Watch(recording, long, top, {}).on(model) if foreign else nullcontext()
     calls = []
 
     def begin(*_: Any) -> None:
         calls.append(True)
         recording.layers.clear()
 
-    handles: list[RemovableHandle] = [model.register_forward_pre_hook(begin)]
-    for name, layer in model.named_modules():
-        # Linformer's keys are mixtures of tokens.
-        if isinstance(layer, Attention) and layer.compress is None:
-            handles.append(layer.register_forward_hook(_keep(recording, name, long, top)))
-    try:
-        with watch:
-            yield recording
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack:
+        stack.enter_context(model.register_forward_pre_hook(begin))
+        for name, layer in model.named_modules():
+            # Linformer's keys are mixtures of tokens.
+            if isinstance(layer, Attention) and layer.compress is None:
+                keep = _keep(recording, name, long, top)
+                stack.enter_context(layer.register_forward_hook(keep))
+        if foreign:
+            stack.enter_context(Watch(recording, long, top, {}).on(model))
+        yield recording
     if foreign and any(isinstance(x, Attention) for x in model.modules()):  # since the first call
         recording.layers.clear()
     if calls and not recording.layers and (classes := others(model)):

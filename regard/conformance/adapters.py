@@ -175,11 +175,9 @@ class Regard(Layer):
         if not isinstance(module, MultiHeadAttention):
             return super().weights(module, x, valid)
         weights: list[Tensor] = []
-        hook = module.attention.register_forward_hook(lambda *call: weights.append(call[2].weights))
-        try:
+        keep = module.attention.register_forward_hook(lambda *call: weights.append(call[2].weights))
+        with keep:
             output = module(x, mask=lengths(valid))
-        finally:
-            hook.remove()
         return output, weights[0]
 
     def across(

@@ -357,9 +357,7 @@ def embedded(module: nn.Module, x: Tensor) -> Iterator[Tensor]:
         return pending.pop() if fits else output
 
     parts = [part for part in module.modules() if isinstance(part, nn.Embedding)]
-    hooks = [part.register_forward_hook(replace) for part in parts]
-    try:
+    with contextlib.ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(part.register_forward_hook(replace))
         yield numbers
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -6,6 +6,7 @@ module: a form of mask fits if the words that it hides have no effect on others 
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -129,14 +130,10 @@ def adopt(
 def must_be_independent(adopted: Adopted, original: nn.Module, module: nn.Module) -> None:
     """Raise an error if a copy calls modules of the original, which a function in it holds."""
     used: list[bool] = []
-    hooks = [part.register_forward_pre_hook(lambda *_: used.append(True))
-             for part in original.modules()]  # fmt: skip
-    try:
-        with torch.no_grad():
-            adopted.run(module, torch.zeros(1, 2, adopted.width), None, None)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as stack, torch.no_grad():
+        for part in original.modules():
+            stack.enter_context(part.register_forward_pre_hook(lambda *_: used.append(True)))
+        adopted.run(module, torch.zeros(1, 2, adopted.width), None, None)
     if used:
         raise RegardError(
             f"a copy of {adopted.name} calls modules of the original, which a function in it "
