@@ -166,36 +166,19 @@ def cache(subject: ScoreSubject) -> Measurement:
 
 def slope(subject: ScoreSubject) -> Measurement:
     score, inputs = subject.score(), subject.inputs(3, 4, batch=(2,))
-    names = [name for name, _ in score.named_parameters()]
-    layer = _Attention(subject, score)
+    mask = causal() & lengths([4, 1])
 
-    def f(*tensors: Tensor) -> Tensor:
-        named = {f"score.{n}": x for n, x in zip(names, tensors[3:], strict=True)}
-        output: Tensor = torch.func.functional_call(layer, named, tensors[:3])
-        return output
+    def f(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return subject.attend((q, k, v), score, mask, kernel="exact").output
 
-    named = zip(names, (x.detach().requires_grad_() for x in score.parameters()), strict=True)
-    sides = zip(("queries", "keys", "values"), inputs, strict=True)
-    measured = compare_slopes(f, {**dict(sides), **dict(named)})
+    sides = dict(zip(("queries", "keys", "values"), inputs, strict=True))
+    measured = compare_slopes(f, sides, score)
     # Projections without a bias, or with its first value, map a row of zeros to zeros.
     zeros = [torch.zeros_like(x).requires_grad_() for x in inputs[:2]]
     output = subject.attend((zeros[0], zeros[1], inputs[2]), score, causal()).output
     slopes = gradients(output, [*zeros, inputs[2], *score.parameters()])
     finite("a gradient of queries and keys that are zero", *slopes)
     return measured
-
-
-class _Attention(torch.nn.Module):
-    """Attention with a score as a module, for `functional_call`."""
-
-    def __init__(self, subject: ScoreSubject, score: Score) -> None:
-        super().__init__()
-        self.subject, self.score = subject, score
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        mask = causal() & lengths([4, 1])
-        q, k, v = inputs
-        return self.subject.attend((q, k, v), self.score, mask, kernel="exact").output
 
 
 def kernels(subject: ScoreSubject) -> Measurement:

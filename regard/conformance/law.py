@@ -1,14 +1,14 @@
 """Laws, their verdicts, and the helpers of their checks."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import RegardError
 from regard.core.plugins import one_line
@@ -170,27 +170,33 @@ def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     return zeros_for_none(slopes, inputs)
 
 
-def compare_slopes(f: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Measurement:
+def compare_slopes(
+    f: Callable[..., Tensor], inputs: Mapping[str, Tensor], module: nn.Module | None = None
+) -> Measurement:
     """Compare gradients with finite differences along random directions, in float64.
 
-    Compares v·∇Σ u·f(x) with (Σ u·f(x + εv) − Σ u·f(x − εv)) / 2ε, twice for each input, like the
-    fast mode of `torch.autograd.gradcheck`, and names the input that is wrong.
+    Compares v·∇Σ u·f(x) with (Σ u·f(x + εv) − Σ u·f(x − εv)) / 2ε, twice for each input and each
+    parameter of the ``module`` that f computes with, like the fast mode of
+    `torch.autograd.gradcheck`, and names the one that is wrong. All are changed in place and
+    restored.
     """
-    tensors, step, most, gaps = list(inputs.values()), 1e-6, 1e-5, []
-    output = f(*tensors)
+    named = {} if module is None else dict(module.requires_grad_().named_parameters())
+    tensors, step, most, gaps = [*inputs.values(), *named.values()], 1e-6, 1e-5, []
+    output = f(*inputs.values())
     upstream = torch.randn_like(output)
     computed = zeros_for_none(
         torch.autograd.grad(output, tensors, upstream, allow_unused=True), tensors
     )
-    for i, (name, x) in enumerate(inputs.items()):
+    for name, x, gradient in zip([*inputs, *named], tensors, computed, strict=True):
+        before = x.detach().clone()
         for _ in range(2):
-            direction = torch.randn_like(x)
+            direction, sums = torch.randn_like(x), []
             with torch.no_grad():
-                high, low = (
-                    (f(*tensors[:i], x + change, *tensors[i + 1 :]) * upstream).sum()
-                    for change in (step * direction, -step * direction)
-                )
-            slope, actual = (high - low) / (2 * step), (computed[i] * direction).sum()
+                for change in (step * direction, -step * direction):
+                    x.copy_(before + change)
+                    sums.append((f(*inputs.values()) * upstream).sum())
+                x.copy_(before)
+            slope, actual = (sums[0] - sums[1]) / (2 * step), (gradient * direction).sum()
             what = (
                 f"the gradient of {name} is {actual.item():.6g}, the finite difference "
                 f"{slope.item():.6g}: off"

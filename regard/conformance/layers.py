@@ -284,27 +284,12 @@ def slope(layer: Layer) -> Measurement:
     if layer.dtype != torch.float64:
         raise InapplicableError("the layer does not compute in float64 throughout")
     module, x = build(layer), tokens(layer, 2, 4)
-    valid, names = torch.tensor([4, 2]), [name for name, _ in module.named_parameters()]
-    call = _Call(layer, module, valid)
 
-    def f(*inputs: Tensor) -> Tensor:
-        named = {f"module.{n}": x for n, x in zip(names, inputs[1:], strict=True)}
-        output: Tensor = torch.func.functional_call(call, named, (inputs[0],))
+    def f(x: Tensor) -> Tensor:
+        output = layer.call(module, x, torch.tensor([4, 2]), future=not layer.modes[0])
         return torch.cat([output[0].flatten(), output[1, :2].flatten()])
 
-    named = zip(names, (p.detach().requires_grad_() for p in module.parameters()), strict=True)
-    return compare_slopes(f, {"the input": x, **dict(named)})
-
-
-class _Call(nn.Module):
-    """The call of a layer as a module, for `functional_call`."""
-
-    def __init__(self, layer: Layer, module: nn.Module, valid: Tensor) -> None:
-        super().__init__()
-        self.layer, self.module, self.valid = layer, module, valid
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer.call(self.module, x, self.valid, future=not self.layer.modes[0])
+    return compare_slopes(f, {"the input": x}, module)
 
 
 def inference(layer: Layer) -> Measurement:

@@ -4,7 +4,7 @@ A text is compared with a prefix alone, without padding, in steps with a cache, 
 and at other positions.
 """
 
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -213,15 +213,11 @@ def slope(layer: Layer) -> Measurement:
     module, gaps = build(layer), 0.0
     for n in lengths_of(layer)[::2]:
         for is_causal in layer.modes:
-            measured = compare_slopes(
-                _call(layer, module, is_causal), {"the input": tokens(layer, 1, n).requires_grad_()}
-            )
+            call = partial(layer.call, module, future=not is_causal)
+            x = tokens(layer, 1, n).requires_grad_()
+            measured = compare_slopes(call, {"the input": x})
             gaps = max(gaps, measured.numbers["difference"])
     return worst([gaps], 1e-5)
-
-
-def _call(layer: Layer, module: nn.Module, is_causal: bool) -> Callable[[Tensor], Tensor]:
-    return lambda x: layer.call(module, x, future=not is_causal)
 
 
 LONG_LAWS: dict[str, Law[Layer]] = {

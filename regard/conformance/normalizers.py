@@ -137,15 +137,7 @@ def gradient_method(subject: NormalizerSubject, keys: int = 7) -> Measurement:
 def slope(subject: NormalizerSubject, keys: int = 5) -> Measurement:
     normalizer = subject.normalizer()
     scores = (2 * torch.randn(2, subject.heads, 3, keys, dtype=torch.float64)).requires_grad_()
-    names = [name for name, _ in normalizer.named_parameters()]
-
-    def f(*tensors: Tensor) -> Tensor:
-        named = dict(zip(names, tensors[1:], strict=True))
-        weights: Tensor = torch.func.functional_call(normalizer, named, (tensors[0],))
-        return weights
-
-    named = zip(names, (x.detach().requires_grad_() for x in normalizer.parameters()), strict=True)
-    return compare_slopes(f, {"the scores": scores, **dict(named)})
+    return compare_slopes(normalizer, {"the scores": scores}, normalizer)
 
 
 def shift(subject: NormalizerSubject) -> Measurement:
