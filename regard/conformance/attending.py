@@ -182,9 +182,7 @@ def slope(subject: ScoreSubject) -> Measurement:
 
 
 def kernels(subject: ScoreSubject) -> Measurement:
-    score, gaps = subject.score(), []
-    others = ["tiled", *(("plain", "fused") if score.acceleration.inner_product else ())]
-    sizes = lengths([7, 3, 0])
+    score, gaps, sizes = subject.score(), list[float](), lengths([7, 3, 0])
     calls: list[tuple[int, Mask | None, dict[str, Any]]] = [
         (5, None, {}),
         (7, causal() & sizes, {}),
@@ -192,17 +190,30 @@ def kernels(subject: ScoreSubject) -> Measurement:
         (5, sizes, {"dropout": 0.5}),
     ]
     for n, mask, options in calls:
-        inputs = subject.inputs(n, 7)
-        tensors, results = [*inputs, *score.parameters()], []
-        for kernel in ("exact", *others):
-            torch.manual_seed(1)  # for dropout
-            output = subject.attend(inputs, score, mask, kernel=kernel, **options).output
-            results.append([output, *gradients(output, tensors)])
-        for kernel, actual in zip(others, results[1:], strict=True):
-            for i, (x, exact) in enumerate(zip(actual, results[0], strict=True)):
-                what = f"{kernel} changed {'a gradient' if i else 'the output'}"
-                gaps.append(near(what, x, exact, CLOSE))
+        gaps += kernels_apart(subject, score, subject.inputs(n, 7), mask, **options)
     return worst(gaps, CLOSE)
+
+
+def kernels_apart(
+    subject: ScoreSubject,
+    score: Score,
+    inputs: Inputs,
+    mask: Mask | None,
+    size: str = "",
+    **options: Any,
+) -> list[float]:
+    """Return how much output and gradients of each kernel differ from those of the exact one."""
+    others = ["tiled", *(("plain", "fused") if score.acceleration.inner_product else ())]
+    tensors, results = [*inputs, *score.parameters()], []
+    for kernel in ("exact", *others):
+        torch.manual_seed(1)  # for dropout
+        output = subject.attend(inputs, score, mask, kernel=kernel, **options).output
+        results.append([output, *gradients(output, tensors)])
+    return [
+        near(f"{kernel} changed {'a gradient' if i else 'the output'}{size}", x, exact, CLOSE)
+        for kernel, actual in zip(others, results[1:], strict=True)
+        for i, (x, exact) in enumerate(zip(actual, results[0], strict=True))
+    ]
 
 
 def batches(subject: ScoreSubject) -> Measurement:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import KeyValueCache, Score, causal, lengths
+from regard.conformance.attending import kernels_apart
 from regard.conformance.law import (
     CLOSE,
     LONG,
@@ -12,7 +13,6 @@ from regard.conformance.law import (
     Measurement,
     compare_slopes,
     cut_texts,
-    gradients,
     near,
     worst,
 )
@@ -128,21 +128,8 @@ def slope(subject: ScoreSubject) -> Measurement:
 
 
 def kernels(subject: ScoreSubject) -> Measurement:
-    score, gaps = score_of(subject), []
-    others = ["tiled", *(("plain", "fused") if score.acceleration.inner_product else ())]
-    inputs = subject.inputs(70, N, batch=(1,))
-    tensors = [*inputs, *score.parameters()]
-
-    def computed(kernel: str) -> list[Tensor]:
-        output = subject.attend(inputs, score, causal(), kernel=kernel).output
-        return [output, *gradients(output, tensors)]
-
-    exact = computed("exact")
-    for kernel in others:
-        for i, (actual, expected) in enumerate(zip(computed(kernel), exact, strict=True)):
-            what = f"{kernel} changed {'a gradient' if i else 'the output'} of 70 × {N}"
-            gaps.append(near(what, actual, expected, CLOSE))
-    return worst(gaps, CLOSE)
+    score, inputs = score_of(subject), subject.inputs(70, N, batch=(1,))
+    return worst(kernels_apart(subject, score, inputs, causal(), f" of 70 × {N}"), CLOSE)
 
 
 LONG_SCORE_LAWS: dict[str, Law[ScoreSubject]] = {
