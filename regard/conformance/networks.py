@@ -68,10 +68,8 @@ class NetworkSubject:
     def call(self, network: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the outputs for the texts, which are the sources of an encoder-decoder."""
         with torch.no_grad():
-            if self.form == "on":
-                return _tensor(network(tokens))
-            if self.form == "reads":
-                return _tensor(network(tokens, lengths))
+            if self.form != "another":
+                return _tensor(Interface(self.form).call(network, tokens, lengths))
             target = (tokens[:, :1] + torch.arange(TARGET)) % self.vocabulary
             return _tensor(network(tokens, lengths, target))
 
@@ -197,9 +195,7 @@ def gradients(subject: NetworkSubject) -> Measurement:
     parameters = [p for p in network.parameters() if p.requires_grad]
     if not parameters:
         raise InapplicableError("the network has no trainable parameters")
-    source = (tokens, lengths) if subject.form == "another" else ()
-    inputs = (tokens, lengths) if subject.form == "reads" else (*source, tokens)
-    output = _tensor(network(*inputs))
+    output = _tensor(Interface(subject.form).call(network, tokens, lengths))
     sizes = lengths.tolist()
     total = sum(
         (subject.valid(row, size).sum() for row, size in zip(output, sizes, strict=True)),
