@@ -81,10 +81,9 @@ def positions(subject: ScoreSubject) -> Measurement:
 
 def tiles(subject: ScoreSubject) -> Measurement:
     score, (queries, keys, _) = subject.score(), subject.inputs(9, 11)
-    rows, columns = torch.arange(2, 11), torch.arange(11)
     gaps = []
     with torch.no_grad():
-        q, k = score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
+        q, k, (rows, columns) = prepared(score, queries, keys)
         whole = score.compare(q, k, (rows, columns))
         fast = partial(score.acceleration.fast_compare, score)
         near("fast_compare differs from compare", fast(q, k, (rows, columns)), whole, CLOSE)
@@ -210,7 +209,7 @@ def declared(subject: ScoreSubject) -> Measurement:
         )
     scores, gaps = scores_of(score, queries, keys), []
     if declared.inner_product:
-        q, k = prepared(score, queries, keys)
+        q, k, _ = prepared(score, queries, keys)
         if not (isinstance(q, Tensor) and isinstance(k, Tensor)):
             raise BrokenError("a score with inner_product must prepare one tensor, not a tuple")
         what = "inner_product is declared, but compare differs from scale · q'·k'"
@@ -231,18 +230,18 @@ def quiet(subject: ScoreSubject) -> Measurement:
     return Measurement("no warnings")
 
 
-def prepared(score: Score, queries: Tensor, keys: Tensor) -> tuple[Prepared, Prepared]:
-    """Return prepared queries and keys; the queries have the last positions of the keys."""
+def prepared(
+    score: Score, queries: Tensor, keys: Tensor
+) -> tuple[Prepared, Prepared, tuple[Tensor, Tensor]]:
+    """Return prepared queries and keys and their positions; queries have the last ones of keys."""
     m = keys.shape[-2]
     rows, columns = torch.arange(m - queries.shape[-2], m), torch.arange(m)
-    return score.prepare_queries(queries, rows), score.prepare_keys(keys, columns)
+    return score.prepare_queries(queries, rows), score.prepare_keys(keys, columns), (rows, columns)
 
 
 def scores_of(score: Score, queries: Tensor, keys: Tensor) -> Tensor:
     """Return the scores, computed by the three methods alone."""
-    m = keys.shape[-2]
-    positions = torch.arange(m - queries.shape[-2], m), torch.arange(m)
-    return score.compare(*prepared(score, queries, keys), positions)
+    return score.compare(*prepared(score, queries, keys))
 
 
 SCORE_LAWS: dict[str, Law[ScoreSubject]] = {
