@@ -115,9 +115,8 @@ def adopt(
         adopted.hides |= {BOTH} if PAIRS in adopted.hides else set()
     else:
         probe.find_forms(given)
-        turns = "causal" in adopted.roles and probe.has_flag()
-        if not turns:
-            adopted.roles.pop("causal", None)
+        if "causal" in adopted.roles and not probe.has_flag():
+            adopted.roles.pop("causal")
     if adopted.modes == (False,) and (PAIRS in adopted.can or "causal" in adopted.roles):
         adopted.modes = (False, True)
     probe.find_memory()

@@ -27,11 +27,11 @@ APART = (0, 2, 3, 7, 8, 12, 13, 21, 30)
 DROPOUT = 0.25
 
 
-def build(layer: Layer, **settings: Any) -> nn.Module:
+def build(layer: Layer, dropout: float = 0.0, **settings: Any) -> nn.Module:
     """Return a module with these settings, in evaluation mode, with the same weights each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module = layer.variant(**settings) if settings else layer.build()
+        module = layer.variant(**settings) if settings else layer.build(dropout)
         module = module.to(layer.dtype).eval()
         nudge(module)
     return module
@@ -244,11 +244,7 @@ def dropout(layer: Layer) -> Measurement:
     after dropout sum to about 1, so that later layers change the mean little.
     """
     layer.must_take_dropout()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = layer.build(DROPOUT).to(layer.dtype).eval()
-        nudge(module)
-    x, repeats, n = tokens(layer, 1), 48, 64
+    module, x, repeats, n = build(layer, DROPOUT), tokens(layer, 1), 48, 64
     with torch.no_grad():
         plain = layer.call(build(layer), x)
         what = f"dropout={DROPOUT} changed the output in evaluation mode"

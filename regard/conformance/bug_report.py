@@ -193,7 +193,7 @@ def program(
     source = source.replace(": Call", "").replace(": Tensor", "").replace(" -> Tensor", "")
     dtype, name = str(layer.dtype), module.rpartition(" ")[2]
     lazy = any(map(is_lazy, layer.make().parameters()))
-    masked = masks_in_words(layer)
+    masked, needed = masks_in_words(layer), [key for key in layer.fixed if key in layer.forms]
     hides = "valid is not None" in masked or "causal" in masked
     body = (
         f"{module}\n\n\n"
@@ -206,7 +206,7 @@ def program(
             if hides
             else ""
         )
-        + f"    masks = {{{', '.join(f'{key!r}: None' for key in needed_masks(layer))}}}\n"
+        + f"    masks = {{{', '.join(f'{key!r}: None' for key in needed)}}}\n"
         f"{masked}"
         f"    answer = module({arguments(layer)})\n"
         "    found = [y for y in tree_leaves(answer) if torch.is_floating_point(y)]\n"
@@ -221,11 +221,6 @@ def program(
     )
     imports = "import torch\nfrom torch.utils._pytree import tree_leaves\n\n"
     return f"{'import math' + chr(10) * 2 if 'math.' in body else ''}{imports}{body}"
-
-
-def needed_masks(layer: Adopted) -> list[str]:
-    """Return the masks that must be given, if only as None."""
-    return [key for key in layer.fixed if key in layer.forms]
 
 
 def arguments(layer: Adopted) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from regard.attention import SCORES, Mask, causal
 from regard.attention.mask import Blocks, Tile
@@ -44,7 +45,7 @@ def tiles(subject: MaskSubject) -> Measurement:
     (rows, columns), whole = subject.positions, subject.allowed()
     n, m = len(rows), len(columns)
     selected = torch.tensor([0, *range(2, m, 3)])
-    cuts: list[tuple[slice, slice | torch.Tensor]] = [
+    cuts: list[tuple[slice, slice | Tensor]] = [
         (slice(0, 1), slice(0, 1)),
         (slice(n // 2, n), slice(m // 3, m)),
         (slice(n - 1, n), slice(m - 1, m)),
@@ -89,7 +90,7 @@ def reach(
     )
 
 
-def variants(subject: MaskSubject) -> list[tuple[Mask, torch.Tensor]]:
+def variants(subject: MaskSubject) -> list[tuple[Mask, Tensor]]:
     """Return the mask, its inverse and its combinations with causal(), with expected answers."""
     rows, columns = subject.positions
     causal_pairs = causal().allows(rows, columns)
@@ -148,10 +149,8 @@ def kind(subject: MaskSubject) -> Measurement:
 
 def kernels(subject: MaskSubject) -> Measurement:
     dot, gaps = ScoreSubject.of(SCORES["dot"]), []
-    score, inputs = dot.score(), dot.inputs(subject.queries, subject.keys)
-    if subject.batch != 3:
-        inputs = dot.inputs(subject.queries, subject.keys, batch=(subject.batch,))
-    results = []
+    score, results = dot.score(), list[list[Tensor]]()
+    inputs = dot.inputs(subject.queries, subject.keys, batch=(subject.batch,))
     for kernel in ("exact", "tiled", "plain", "fused"):
         attended = dot.attend(inputs, score, subject.mask, kernel=kernel)
         results.append([attended.output, *gradients(attended.output, inputs)])

@@ -171,14 +171,10 @@ class Probe:
         own = any(type(part).__module__.startswith("regard.") for part in self.module.modules())
         left = [form for form, leak in taken if form.meaning != REGARD or own or len(taken) == 1]
         wrong = [form for form, leak in taken if form in left and leak < math.inf]
-        if name in STANDARD and (wrong or self.only(name)):  # a fault that the laws will tell
+        alone = [word for word in parameters_of(self.module) if is_mask(word)] == [name]
+        if name in STANDARD and (wrong or alone):  # a fault that the laws will tell
             return next(iter(wrong or left), None)
         return None
-
-    def only(self, name: str) -> bool:
-        """Return whether the module has no other mask."""
-        parameters = parameters_of(self.module)
-        return [word for word in parameters if is_mask(word)] == [name]
 
     def leak(self, name: str, form: Form, free: Tensor | None) -> float | None:
         """Return how much hidden words change outputs, over how much others do.
