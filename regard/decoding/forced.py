@@ -1,10 +1,10 @@
 """Forced decoding: the probability of each word of a given text."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from regard.decoding.stepwise import BEGIN, Writer, Written, without
+from regard.decoding.stepwise import BEGIN, Writer, Written, begun, without
 
 
 @torch.no_grad()
@@ -22,20 +22,14 @@ def forced(
     for row, words in enumerate(targets):
         table[row, : len(words) + 1] = torch.tensor([*words, end])
     writing, sums = model.start(source, source_lengths), torch.zeros(len(targets)).double()
-    tokens = torch.full((len(targets), 1), BEGIN, device=source.device)
+    tokens = begun(len(targets), source.device)
     for step in range(longest + 1):
-        gained = chosen(without(writing.step(tokens)[:, 0], end, False), table[:, step])
+        written = table[:, step : step + 1]
+        gained = without(writing.step(tokens)[:, 0], end, False).gather(1, written)[:, 0]
         inside = torch.tensor([step <= len(words) for words in targets], dtype=torch.bool)
         sums += torch.where(inside, gained.double().cpu(), 0.0)
-        tokens = table[:, step : step + 1]
+        tokens = written
     return [
         Written(tuple(words), float(total), float(total), True)
         for words, total in zip(targets, sums, strict=True)
     ]
-
-
-def chosen(
-    chances: Float[Tensor, "texts words"], words: Int[Tensor, " texts"]
-) -> Float[Tensor, " texts"]:
-    """Return the log probability of one word of each text."""
-    return chances.gather(1, words[:, None])[:, 0]

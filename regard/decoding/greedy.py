@@ -57,11 +57,8 @@ def greedy(
         >>> [text.tokens for text in texts]  # an untrained GPT repeats the last word
         [(5, 5, 5), (7, 7, 7)]
     """
-
-    def likeliest(chances: Tensor, texts: Tensor, step: int) -> Tensor:
-        return chances.argmax(-1)
-
-    return walk(model, source, source_lengths, end, limits or Limits(), likeliest)
+    limits = limits or Limits()
+    return walk(model, source, source_lengths, end, limits, lambda chances, *_: chances.argmax(-1))
 
 
 def walk(
