@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.core.errors import RegardError
+from regard.nn.layers.device import evaluation_mode
 
 ROWS = 8  # queries of one text that are compared
 CLOSE = 5e-3  # allowed difference, relative to the largest number of eager
@@ -196,20 +197,16 @@ def refuse_changed(model: Any, name: str, place: str, example: dict[str, Any]) -
 
     ``place`` is the attribute in which that attention stores its layers; they are removed again.
     """
-    before, modes = model.config._attn_implementation, [(x, x.training) for x in model.modules()]
-    answers = []
+    before, modules, answers = model.config._attn_implementation, [*model.modules()], []
     try:
-        model.eval()
         for implementation in ("eager", name):
             model.set_attn_implementation(implementation)
-            with torch.no_grad(), torch.random.fork_rng():
+            with evaluation_mode(model), torch.no_grad(), torch.random.fork_rng():
                 torch.manual_seed(0)
                 answers.append(numbers(model(**example)))
     finally:
         model.set_attn_implementation(before)
-        for module, training in modes:
-            module.training = training
-        reached = [x._modules.pop(place) for x, _ in modes if place in x._modules]
+        reached = [x._modules.pop(place) for x in modules if place in x._modules]
     kind = type(model).__name__
     if not reached:
         raise RegardError(
