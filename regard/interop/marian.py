@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.core.errors import RegardError
 from regard.interop import activations, folder
 from regard.interop.card import Card
-from regard.interop.names import Row, give, linear
+from regard.interop.names import Row, give, linear, stacks
 from regard.interop.refusals import must_be
 from regard.interop.tokenizer_files import OwnTokenizer, tokenizer_files, with_decoder
 from regard.nn.models.settings import TransformerSettings
@@ -102,18 +102,11 @@ def config_of(settings: TransformerSettings, vocabulary: int, layout: str) -> di
     must_be(settings, program, allowed)
     # CTranslate2's converter needs these for every model of the BART family.
     norms = {} if post else {"normalize_before": True, "normalize_embedding": False}
-    sides = {
-        f"{side}_{name}": value
-        for side, layers in (
-            ("encoder", settings.layers),
-            ("decoder", settings.decoder_layers or settings.layers),
-        )
-        for name, value in (
-            ("layers", layers),
-            ("ffn_dim", settings.feedforward),
-            ("attention_heads", settings.heads),
-        )
-    }
+    sides = {}
+    for side, layers in stacks(settings):
+        sides[f"{side}_layers"] = layers
+        sides[f"{side}_ffn_dim"] = settings.feedforward
+        sides[f"{side}_attention_heads"] = settings.heads
     return {
         "architectures": ["MarianMTModel" if post else "PegasusForConditionalGeneration"],
         "model_type": layout,
@@ -168,10 +161,7 @@ def rows(settings: TransformerSettings) -> list[Row]:
         table.append(Row("source.weight", ("model.encoder.embed_tokens.weight",)))
         table.append(Row("target.weight", ("model.decoder.embed_tokens.weight",)))
         table.append(Row("output.weight", ("lm_head.weight",)))
-    for stack, count in (
-        ("encoder", settings.layers),
-        ("decoder", settings.decoder_layers or settings.layers),
-    ):
+    for stack, count in stacks(settings):
         if settings.norm == "pre":
             table += linear(f"{stack}_norm", f"model.{stack}.layer_norm")
         for i in range(count):

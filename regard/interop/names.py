@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import RegardError
+from regard.nn.models.settings import T5Settings, TransformerSettings
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def give(rows: Iterable[Row], tensors: Mapping[str, Tensor]) -> dict[str, Tensor
             parts = tuple(x * factor for x, factor in zip(parts, row.factors, strict=True))
         result.update(zip(row.stored, parts, strict=True))
     return result
+
+
+def stacks(settings: TransformerSettings | T5Settings) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return the stacks of an encoder-decoder, each with its number of layers."""
+    return ("encoder", settings.layers), ("decoder", settings.decoder_layers or settings.layers)
 
 
 def linear(prefix: str, *stored: str, bias: bool = True, turned: bool = False) -> list[Row]:

@@ -11,7 +11,7 @@ from regard.core.errors import RegardError
 from regard.core.settings import build as build_settings
 from regard.interop import activations
 from regard.interop.config_keys import Keys
-from regard.interop.names import Row, linear
+from regard.interop.names import Row, linear, stacks
 from regard.interop.refusals import must_be
 from regard.nn.layers.feedforward import GATED
 from regard.nn.models.settings import T5Settings
@@ -182,10 +182,7 @@ def rows(settings: T5Settings) -> list[Row]:
     table = [Row("embedding.weight", (WORDS,))]
     gated = settings.activation.startswith(GATED)
     scale = settings.each_head**-0.5 if settings.score == "scaled-dot" else 1.0
-    for stack, count in (
-        ("encoder", settings.layers),
-        ("decoder", settings.decoder_layers or settings.layers),
-    ):
+    for stack, count in stacks(settings):
         bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         name = f"{stack}.0.attention.work.attention.score.bias"
         table.append(Row(name, (bias,), turned=True))
