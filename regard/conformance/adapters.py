@@ -55,6 +55,8 @@ class Layer:
     casts: bool = True
     #: Whether it is of another package, which promises nothing about NaN in padding.
     foreign: bool = False
+    #: The settings that `variant` takes.
+    named: Collection[str] = ()
 
     def build(self, dropout: float = 0.0) -> nn.Module:
         """Return a module with random parameters, in training mode."""
@@ -62,7 +64,16 @@ class Layer:
 
     def variant(self, **settings: Any) -> nn.Module:
         """Return a module with other settings, or of another width and number of heads."""
-        raise InapplicableError("an instance has the settings that it was made with")
+        if missing := settings.keys() - {*self.named}:
+            raise InapplicableError(f"it takes no {min(missing)}=")
+        try:
+            return self.made(**settings)
+        except Exception as error:  # whatever a user's code raises
+            raise InapplicableError(f"it refuses {settings}: {one_line(error)}") from None
+
+    def made(self, **settings: Any) -> nn.Module:
+        """Return a module with other settings; any error means that it refuses them."""
+        raise NotImplementedError
 
     def takes(self, name: str) -> bool:
         """Return whether a call takes an argument of this name."""
@@ -124,7 +135,7 @@ class Regard(Layer):
     def __init__(
         self, make: Callable[..., nn.Module], name: str, named: Collection[str] = ()
     ) -> None:
-        self.make, self.name, self.named = make, name, named
+        self.make, self.name, self.named = make, name, {"width", "heads", *named}
         module = self.build()
         self.width = int(getattr(module, "width", WIDTH))
         self.heads = int(getattr(module, "heads", HEADS))
@@ -138,14 +149,8 @@ class Regard(Layer):
     def build(self, dropout: float = 0.0) -> nn.Module:
         return self.make(dropout=dropout) if dropout else self.make()
 
-    def variant(self, **settings: Any) -> nn.Module:
-        missing = settings.keys() - {"width", "heads", *self.named}
-        if missing:
-            raise InapplicableError(f"it takes no {min(missing)}=")
-        try:
-            return self.make(**settings)
-        except Exception as error:  # whatever a user's code raises
-            raise InapplicableError(f"it refuses {settings}: {one_line(error)}") from None
+    def made(self, **settings: Any) -> nn.Module:
+        return self.make(**settings)
 
     def must_take_dropout(self) -> None:
         if "dropout" not in self.named:

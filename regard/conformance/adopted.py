@@ -21,7 +21,6 @@ from regard.conformance.adapters import (
 from regard.conformance.conventions import ADDITIVE, BOTH, KEYS, PAIRS, Form
 from regard.conformance.law import InapplicableError
 from regard.core.errors import RegardError
-from regard.core.plugins import one_line
 
 Call = Callable[[nn.Module, Tensor, Tensor | None, Tensor | None], Any]
 
@@ -48,22 +47,16 @@ class Adopted(Layer):
         self.convention = ""
 
     def build(self, dropout: float = 0.0) -> nn.Module:
-        return self._settled(self.make(dropout=dropout))
+        return self.made(dropout=dropout)
 
-    def variant(self, **settings: Any) -> nn.Module:
-        if missing := settings.keys() - self.named.keys():
-            raise InapplicableError(f"it takes no {min(missing)}=")
-        try:
-            return self._settled(self.make(**settings), settings.get("width", 0))
-        except Exception as error:  # whatever a user's code raises
-            raise InapplicableError(f"it refuses {settings}: {one_line(error)}") from None
-
-    def _settled(self, module: nn.Module, width: int = 0) -> nn.Module:
+    def made(self, **settings: Any) -> nn.Module:
         """Return a module whose parameters exist, after a first call if it makes them then."""
+        module = self.make(**settings)
         lazy = any(map(is_lazy, module.parameters())) or getattr(module, "built", True) is False
-        if lazy and self.width:
+        width = settings.get("width", self.width)
+        if lazy and width:
             with torch.no_grad():
-                self.run(module.eval(), torch.zeros(1, 2, width or self.width), None, None)
+                self.run(module.eval(), torch.zeros(1, 2, width), None, None)
         return module.train()
 
     def must_take_dropout(self) -> None:
