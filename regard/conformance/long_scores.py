@@ -8,7 +8,6 @@ from regard.conformance.attending import kernels_apart
 from regard.conformance.law import (
     CLOSE,
     LONG,
-    InapplicableError,
     Law,
     Measurement,
     compare_slopes,
@@ -16,7 +15,7 @@ from regard.conformance.law import (
     near,
     worst,
 )
-from regard.conformance.long_texts import CUTS, SHIFTS, STEPS, TABLES, one_shift, same_nearly
+from regard.conformance.long_texts import CUTS, STEPS, TABLES, one_shift
 from regard.conformance.subjects import KERNELS, Inputs, ScoreSubject
 
 N = max(LONG)
@@ -108,10 +107,7 @@ def shifts(subject: ScoreSubject) -> Measurement:
         rows, columns = torch.arange(2, 7) + by, torch.arange(7) + by
         return subject.attend(inputs, score, query_positions=rows, key_positions=columns).output
 
-    plain = moved(0)
-    if not same_nearly(moved(3), plain):
-        raise InapplicableError("not only the distances of positions matter")
-    return one_shift([moved(by) for by in SHIFTS], plain)
+    return one_shift(moved)
 
 
 def slope(subject: ScoreSubject) -> Measurement:

@@ -4,6 +4,7 @@ A text is compared with a prefix alone, without padding, in steps with a cache, 
 and at other positions.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -188,14 +189,15 @@ def shifts(layer: Layer) -> Measurement:
         return layer.call(module, x, positions=torch.arange(12) * 2 + by)
 
     with torch.no_grad():
-        plain = moved(0)
-        if not same_nearly(moved(3), plain):
-            raise InapplicableError("not only the distances of positions matter")
-        return one_shift([moved(by) for by in SHIFTS], plain)
+        return one_shift(moved)
 
 
-def one_shift(outputs: list[Tensor], plain: Tensor) -> Measurement:
-    """Raise a BrokenError if every offset of `SHIFTS` changes the output."""
+def one_shift(moved: Callable[[int], Tensor]) -> Measurement:
+    """Raise a BrokenError if every offset of `SHIFTS` changes the output, and 3 does not."""
+    plain = moved(0)
+    if not same_nearly(moved(3), plain):
+        raise InapplicableError("not only the distances of positions matter")
+    outputs = [moved(by) for by in SHIFTS]
     if any(same_nearly(output, plain) for output in outputs):
         return Measurement(f"adding {SHIFTS[0]} or {SHIFTS[1]} changes nothing, as adding 3")
     what = f"adding {SHIFTS[0]} to all positions changed the output, and adding 3 does not"
