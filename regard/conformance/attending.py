@@ -20,9 +20,9 @@ from regard.conformance.law import (
     gradients,
     near,
     same,
+    slopes_of,
     worst,
     zero,
-    zeros_for_none,
 )
 from regard.conformance.subjects import (
     JUNK,
@@ -76,9 +76,7 @@ def padding(subject: ScoreSubject) -> Measurement:
                 longer, score, lengths(sizes), kernel=kernel, query_positions=rows
             ).output
             tensors = [*longer, *score.parameters()]
-            slopes = zeros_for_none(
-                torch.autograd.grad(whole, tensors, upstream, allow_unused=True), tensors
-            )
+            slopes = slopes_of(whole, tensors, upstream)
             what = f"{JUNK[junk]} in padding changed"
             for i, (size, (plain, of_text)) in enumerate(zip(sizes, references, strict=True)):
                 gaps.append(near(f"{what} the output", whole[i : i + 1], plain, EXACT))
@@ -113,10 +111,7 @@ def alone(
     output = subject.attend(
         (leaves[0], leaves[1], leaves[2]), score, query_positions=rows, key_positions=columns
     ).output
-    tensors = [*leaves, *score.parameters()]
-    return output, zeros_for_none(
-        torch.autograd.grad(output, tensors, upstream[i : i + 1], allow_unused=True), tensors
-    )
+    return output, slopes_of(output, [*leaves, *score.parameters()], upstream[i : i + 1])
 
 
 def empty_rows(subject: ScoreSubject) -> Measurement:

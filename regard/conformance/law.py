@@ -166,8 +166,7 @@ def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view(output.shape)
     if not output.requires_grad:
         return [torch.zeros_like(x) for x in inputs]
-    slopes = torch.autograd.grad((output * weights).sum(), inputs, allow_unused=True)
-    return zeros_for_none(slopes, inputs)
+    return slopes_of(output, inputs, weights)
 
 
 def compare_slopes(
@@ -184,9 +183,7 @@ def compare_slopes(
     tensors, step, most, gaps = [*inputs.values(), *named.values()], 1e-6, 1e-5, []
     output = f(*inputs.values())
     upstream = torch.randn_like(output)
-    computed = zeros_for_none(
-        torch.autograd.grad(output, tensors, upstream, allow_unused=True), tensors
-    )
+    computed = slopes_of(output, tensors, upstream)
     for name, x, gradient in zip([*inputs, *named], tensors, computed, strict=True):
         before = x.detach().clone()
         for _ in range(2):
@@ -205,8 +202,9 @@ def compare_slopes(
     return worst(gaps, most)
 
 
-def zeros_for_none(slopes: Sequence[Tensor | None], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients with zeros in place of None."""
+def slopes_of(output: Tensor, inputs: Sequence[Tensor], upstream: Tensor) -> list[Tensor]:
+    """Return the gradients of an output, given its own gradient; zeros for unused inputs."""
+    slopes = torch.autograd.grad(output, inputs, upstream, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for g, x in zip(slopes, inputs, strict=True)]
 
 
