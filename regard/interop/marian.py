@@ -18,7 +18,7 @@ from regard.interop import activations, folder
 from regard.interop.card import Card
 from regard.interop.names import Row, give, linear, stacks
 from regard.interop.refusals import must_be
-from regard.interop.tokenizer_files import OwnTokenizer, tokenizer_files, with_decoder
+from regard.interop.tokenizer_files import OwnTokenizer, extended, tokenizer_files
 from regard.nn.models.settings import TransformerSettings
 from regard.nn.models.transformer import Transformer
 from regard.training.checkpoints import weights
@@ -208,22 +208,16 @@ def renumbered(tokenizer: OwnTokenizer) -> Any:
 
     Raises: the vocabulary contains one of those two as a word.
     """
-    import tokenizers
-
     for name in (END, PAD):
         if name in tokenizer.vocabulary:
             raise RegardError(
                 f"the vocabulary contains {name!r}, which the layout reserves; train with a "
                 "tokenizer without it"
             )
-    content = with_decoder(json.loads(tokenizer.to_bytes()), tokenizer.kind)
+    content = json.loads(tokenizer.to_bytes())
     inner, pad = content["model"], tokenizer.vocabulary[0]
     if inner["type"] == "Unigram":
         inner["vocab"], inner["unk_id"] = inner["vocab"][1:], inner["unk_id"] - 1
     else:
         inner["vocab"] = {word: i - 1 for word, i in inner["vocab"].items() if word != pad}
-    result = tokenizers.Tokenizer.from_str(json.dumps(content))
-    result.add_special_tokens(
-        [tokenizers.AddedToken(name, normalized=False) for name in (END, PAD)]
-    )
-    return result
+    return extended(content, tokenizer.kind, (END, PAD))

@@ -272,21 +272,23 @@ def with_ends(tokenizer: OwnTokenizer, names: Sequence[str]) -> Any:
 
     Raises: one of them is already in the vocabulary.
     """
-    import tokenizers
-
     if clash := sorted(set(names) & set(tokenizer.vocabulary)):
         raise RegardError(f"{clash[0]!r} is already in the vocabulary")
-    content = json.loads(tokenizer.to_bytes())
-    extended = tokenizers.Tokenizer.from_str(json.dumps(with_decoder(content, tokenizer.kind)))
-    extended.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in names])
-    return extended
+    return extended(json.loads(tokenizer.to_bytes()), tokenizer.kind, names)
 
 
-def with_decoder(content: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Join characters without spaces when decoding; words keep the default, with spaces."""
+def extended(content: dict[str, Any], kind: str, names: Sequence[str]) -> Any:
+    """Return the tokenizer of a ``tokenizer.json`` of regard's with additional tokens.
+
+    Characters are joined without spaces when decoding; words keep the default, with spaces.
+    """
+    import tokenizers
+
     if kind == "characters":
         content["decoder"] = {"type": "Fuse"}
-    return content
+    result = tokenizers.Tokenizer.from_str(json.dumps(content))
+    result.add_special_tokens([tokenizers.AddedToken(name, normalized=False) for name in names])
+    return result
 
 
 def framed(inner: Any, first: str, last: str, *, twice: bool = False) -> Any:
