@@ -126,10 +126,8 @@ def tidy(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
     With ``scale_attn_by_inverse_layer_idx``, the queries are divided by the layer's number.
     """
     whole = any(name.startswith(PREFIX) for name in tensors)
-    tidied = dict(tensors)
-    if not whole:
-        tidied = {name if name == "lm_head.weight" else PREFIX + name: tensors[name]
-                 for name in tensors}  # fmt: skip
+    tidied = {name if whole or name == "lm_head.weight" else PREFIX + name: x
+              for name, x in tensors.items()}  # fmt: skip
     if config["scale_attn_by_inverse_layer_idx"]:
         width = int(config["n_embd"])
         for i in range(int(config["n_layer"])):

@@ -294,15 +294,14 @@ class SentenceEncoder(nn.Module):
         """
         if not texts:
             raise RegardError("there are no texts to encode; give at least one")
+        before = self.reading.prompt if prompt is None else prompt
         if windows:
-            before = self.reading.prompt if prompt is None else prompt
             parts = self.reading.windows(texts, before)
             pieces = [piece for text in parts for piece, _ in text]
             shares = [many / sum(n for _, n in text) for text in parts for _, many in text]
             weighted = self.encode(pieces, prompt=prompt, tokens=tokens) * np.array(shares)[:, None]
             starts = np.cumsum([0, *(len(text) for text in parts[:-1])])
             return np.asarray(np.add.reduceat(weighted, starts), dtype=np.float32)
-        before = self.reading.prompt if prompt is None else prompt
         rows = self.reading.tokens([before + text for text in texts] if before else texts)
         begins = 0 if self.pool.prompt else self.reading.begins(before)
         plan = sorted_batches([len(row) for row in rows], self.device.type, tokens=tokens)
