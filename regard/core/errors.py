@@ -46,6 +46,16 @@ def value_errors() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def importing(missing: str, extra: str) -> Iterator[None]:
+    """Convert a failed import within the context into an error that names the extra to install."""
+    try:
+        yield
+    except ImportError as error:
+        install = f"pip install -c constraints.txt '.[{extra}]'"
+        raise RegardError(f"{missing} ({error}): {install}") from None
+
+
 def look_up(table: Mapping[str, T], name: str, what: str) -> T:
     """Return the row of a table by its name, or raise an error that suggests similar names.
 

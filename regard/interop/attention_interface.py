@@ -18,7 +18,7 @@ from regard.attention.normalizer import Normalizer
 from regard.attention.normalizers.basic import Sink, SoftmaxPlusOne
 from regard.attention.tracing import on_cpu
 from regard.attention.twin import twin
-from regard.core.errors import RegardError
+from regard.core.errors import RegardError, importing
 from regard.interop.added_bias import AddedBias
 from regard.interop.eager import (
     EagerMask,
@@ -171,12 +171,8 @@ def place_of(name: str) -> str:
 
 def interfaces() -> tuple[Any, Any]:
     """Return transformers' tables of attention functions and of mask functions."""
-    try:
+    with importing("transformers 5 is not installed", "hf"):
         from transformers import AttentionInterface, AttentionMaskInterface
-    except ImportError as error:
-        raise RegardError(
-            f"transformers 5 is not installed ({error}): pip install -c constraints.txt '.[hf]'"
-        ) from None
     return AttentionInterface, AttentionMaskInterface
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import sinusoidal
-from regard.core.errors import RegardError
+from regard.core.errors import RegardError, importing
 from regard.interop.folder import CONFIG, as_json, must_be_new, write_files
 from regard.interop.refusals import must_be
 from regard.interop.tokenizer_files import OwnTokenizer
@@ -103,12 +103,8 @@ def specification(model: Transformer, settings: TransformerSettings) -> Any:
             "activation": [*ACTIVATIONS, *(GATED + name for name in ACTIVATIONS)],
         },
     )
-    try:
+    with importing("CTranslate2 is not installed", "export"):
         from ctranslate2.specs import common_spec, transformer_spec
-    except ImportError as error:
-        raise RegardError(
-            f"CTranslate2 is not installed ({error}): pip install -c constraints.txt '.[export]'"
-        ) from None
     base = settings.activation.removeprefix(GATED)
     spec = transformer_spec.TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)),

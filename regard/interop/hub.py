@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import RegardError
+from regard.core.errors import RegardError, importing
 
 #: The files to download: weights, config and tokenizer, no code. A pattern with a folder names the
 #: modules of sentence-transformers, one folder deep.
@@ -59,14 +59,9 @@ def fetch(source: str, revision: str | None = None) -> Path:
 @lru_cache(maxsize=16)
 def _fetch(name: str, revision: str | None, endpoint: str | None) -> Path:
     """Download once per process, so that all its runs of one name have the same commit."""
-    try:
+    with importing(f"{name} is not a folder, and downloading it requires huggingface_hub", "hf"):
         from huggingface_hub import HfApi, hf_hub_download
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-    except ImportError as error:
-        raise RegardError(
-            f"{name} is not a folder, and downloading it requires huggingface_hub "
-            f"({error}): pip install -c constraints.txt '.[hf]'"
-        ) from None
     try:
         info = HfApi(endpoint=endpoint).model_info(name, revision=revision, files_metadata=True)
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:

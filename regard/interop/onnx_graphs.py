@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.attention import KeyValueCache, causal, dense
 from regard.attention import lengths as up_to
 from regard.attention.prepared import Prepared
-from regard.core.errors import RegardError
+from regard.core.errors import RegardError, importing
 from regard.nn.models.bert import BERT
 from regard.nn.models.gpt import GPT
 from regard.nn.models.seq2seq import Seq2Seq
@@ -87,13 +87,8 @@ class Graph:
 
     def to_bytes(self) -> bytes:
         """Return the ONNX file. Raises: torch cannot trace it; it exceeds ONNX's 2 GB."""
-        try:
+        with importing("the export to ONNX needs onnx, onnxscript and onnxruntime", "export"):
             import onnxscript  # noqa: F401, the exporter needs it
-        except ImportError as error:
-            raise RegardError(
-                f"the export to ONNX needs onnx, onnxscript and onnxruntime ({error}): pip install "
-                "-c constraints.txt '.[export]'"
-            ) from None
         examples = tuple(example for _, example, _ in self.inputs)
         axes = tuple(dict.fromkeys(dynamic, DYNAMIC) for *_, dynamic in self.inputs)
         with torch.no_grad(), _quiet():
@@ -386,13 +381,8 @@ def in_int8(data: bytes) -> bytes:
 
 def runtime() -> Any:
     """Return the module onnxruntime. Raises: it is not installed."""
-    try:
+    with importing("running an ONNX graph needs onnxruntime", "export"):
         import onnxruntime
-    except ImportError as error:
-        raise RegardError(
-            f"running an ONNX graph needs onnxruntime ({error}): pip install -c constraints.txt "
-            "'.[export]'"
-        ) from None
     return onnxruntime
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from regard.core.errors import RegardError
+from regard.core.errors import RegardError, importing
 
 #: The package that each kind of address needs in addition to fsspec.
 STORES: Final[Mapping[str, str]] = {
@@ -219,13 +219,8 @@ def _store(address: str) -> tuple[Any, str]:
             f"{address}: unsupported address; use {', '.join(f'{name}://' for name in STORES)} "
             "or a local path"
         )
-    try:
+    with importing(f"{address}: reading it requires fsspec, which is not installed", "data"):
         import fsspec
-    except ImportError as error:
-        raise RegardError(
-            f"{address}: reading it requires fsspec, which is not installed ({error}): pip install "
-            "-c constraints.txt '.[data]'"
-        ) from None
     try:
         store, path = fsspec.core.url_to_fs(address)
     except ImportError:
