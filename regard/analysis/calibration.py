@@ -92,7 +92,7 @@ def last_win(
 def bfloat16(n: int) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return calls of plain matrix products and of torch's fused kernel."""
     work = trained(max(1, 2048 // n), n, dtype=torch.bfloat16)
-    return by("plain", work), by("fused", work)
+    return use("plain")(work), use("fused")(work)
 
 
 def table_or_strips(
@@ -100,18 +100,18 @@ def table_or_strips(
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return calls with the full table of scores and in strips, without torch's kernel."""
     work = trained(1, int((pairs // HEADS) ** 0.5), normalize="sigmoid", device=device)
-    return by("exact", work), by("tiled", work)
+    return use("exact")(work), use("tiled")(work)
 
 
 def masked(n: int, device: str = "cpu") -> tuple[Callable[[], object], Callable[[], object]]:
     """Return calls with a full mask of pairs in torch's kernel and in strips."""
     work = trained(1, n, mask=others(), device=device)
-    return by("fused", work), by("tiled", work)
+    return use("fused")(work), use("tiled")(work)
 
 
 def best_strip(candidates: Sequence[int], n: int, rounds: int = 3, device: str = "cpu") -> int:
     """Return the smallest strip whose time is close to the best."""
-    work = by("tiled", trained(2, n, normalize="sigmoid", device=device))
+    work = use("tiled")(trained(2, n, normalize="sigmoid", device=device))
     timed = clock(device)
 
     def once(numbers: int) -> float:
@@ -145,13 +145,3 @@ def trained(
         return torch.autograd.grad(output, [q, k, v], upstream)
 
     return work
-
-
-def by(path: str, work: Callable[[], object]) -> Callable[[], object]:
-    """Return a call of the work by one path."""
-
-    def done() -> object:
-        with use(path):
-            return work()
-
-    return done
