@@ -50,10 +50,18 @@ def tokens(layer: Layer, batch: int = 3, n: int = N, dtype: torch.dtype | None =
     return torch.randn(batch, n, layer.width, dtype=dtype or layer.dtype).requires_grad_()
 
 
-def sizes_of(layer: Layer) -> tuple[Tensor, int]:
-    """Return lengths of as many texts as heads, so that masks on the wrong axis would broadcast."""
+def texts(layer: Layer, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    """Return as many texts as heads, so that masks on the wrong axis would broadcast, and sizes."""
     batch = max(layer.heads, 2)
-    return torch.tensor([SIZES[i % 3] for i in range(batch)]), batch
+    valid = torch.tensor([SIZES[i % 3] for i in range(batch)])
+    return tokens(layer, batch, dtype=dtype), valid
+
+
+def near_texts(
+    what: str, actual: Tensor, expected: Tensor, valid: Tensor, most: float = CLOSE
+) -> list[float]:
+    """Return the difference of each text without its padding, as `near`."""
+    return [near(what, actual[i, :n], expected[i, :n], most) for i, n in enumerate(valid)]
 
 
 @contextmanager
@@ -89,11 +97,10 @@ def padding(junk: float, name: str) -> Law[Layer]:
         return excused(unpromised, "few packages promise more")(measure)(layer)
 
     def measure(layer: Layer) -> Measurement:
-        module, (valid, batch) = build(layer), sizes_of(layer)
-        x, gaps = tokens(layer, batch).detach(), []
-        for i, size in enumerate(valid):
-            x[i, size:] = junk
-        x.requires_grad_()
+        module, (x, valid), gaps = build(layer), texts(layer), []
+        with torch.no_grad():
+            for i, size in enumerate(valid):
+                x[i, size:] = junk
         whole = layer.call(module, x, valid, future=not layer.modes[0])
         alone = []
         for i, size in enumerate(valid):
@@ -112,7 +119,7 @@ def padding(junk: float, name: str) -> Law[Layer]:
             what = f"{name} in padding changed the gradient of a token"
             gaps.append(near(what, actual[0][i : i + 1, :size], expected[i], CLOSE))
         what = f"{name} in padding changed a parameter's gradient"
-        for mine, other in zip(actual[1:], expected[batch:], strict=True):
+        for mine, other in zip(actual[1:], expected[len(valid) :], strict=True):
             gaps.append(near(what, mine, other, CLOSE))
         return worst(gaps, CLOSE)
 
@@ -123,8 +130,8 @@ def large_words(layer: Layer) -> Measurement:
     """Check that hidden words stay hidden where all visible scores are far below zero."""
     if layer.dtype != torch.float64:
         raise InapplicableError("the layer does not compute in float64 throughout")
-    module, (valid, batch) = build(layer), sizes_of(layer)
-    x, gaps = tokens(layer, batch).detach(), []
+    module, (words, valid), gaps = build(layer), texts(layer), []
+    x = words.detach()
     for i, size in enumerate(valid):
         x[i, :size] *= 1e6
     whole = layer.call(module, x, valid, future=not layer.modes[0])
@@ -195,8 +202,8 @@ def weights_of_nothing(layer: Layer) -> Measurement:
 
 
 def weights(layer: Layer) -> Measurement:
-    module, (valid, batch) = build(layer), sizes_of(layer)
-    _, weights = layer.weights(module, tokens(layer, batch), valid)
+    module, (x, valid) = build(layer), texts(layer)
+    _, weights = layer.weights(module, x, valid)
     if bool((weights < 0).any()):
         raise BrokenError(f"a weight is {weights.min().item():.2g}", least=weights.min().item())
     gaps = []
@@ -211,15 +218,11 @@ def weights(layer: Layer) -> Measurement:
 
 
 def weights_requested(layer: Layer) -> Measurement:
-    module, (valid, batch) = build(layer), sizes_of(layer)
-    x = tokens(layer, batch)
+    module, (x, valid) = build(layer), texts(layer)
     output, _ = layer.weights(module, x, valid)
     plain = layer.call(module, x, valid, future=not layer.modes[0])
-    gaps = [
-        near("requesting weights changed the output", output[i, :n], plain[i, :n], CLOSE)
-        for i, n in enumerate(valid)
-    ]
-    return worst(gaps, CLOSE)
+    what = "requesting weights changed the output"
+    return worst(near_texts(what, output, plain, valid), CLOSE)
 
 
 def before_dropout(layer: Layer) -> Measurement:
@@ -269,8 +272,7 @@ def order(layer: Layer) -> Measurement:
 
 
 def batches(layer: Layer) -> Measurement:
-    module, (valid, batch) = build(layer), sizes_of(layer)
-    x, gaps = tokens(layer, batch), []
+    module, (x, valid), gaps = build(layer), texts(layer), list[float]()
     for is_causal in layer.modes:
         whole = layer.call(module, x, valid, future=not is_causal)
         for i, size in enumerate(valid):
@@ -293,8 +295,7 @@ def slope(layer: Layer) -> Measurement:
 
 
 def inference(layer: Layer) -> Measurement:
-    module, (valid, batch) = build(layer), sizes_of(layer)
-    x, gaps = tokens(layer, batch), []
+    module, (x, valid), gaps = build(layer), texts(layer), list[float]()
     for is_causal in layer.modes:
         plain = layer.call(module, x, valid, future=not is_causal).detach()
         with torch.inference_mode():
@@ -305,7 +306,7 @@ def inference(layer: Layer) -> Measurement:
                 f"{tuple(plain.shape)}"
             )
         what = "inference mode changed the output"
-        gaps += [near(what, output[i, :n], plain[i, :n], CLOSE) for i, n in enumerate(valid)]
+        gaps += near_texts(what, output, plain, valid)
     return worst(gaps, CLOSE)
 
 
@@ -323,16 +324,14 @@ def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
     def check(layer: Layer) -> Measurement:
         if not layer.casts:
             raise InapplicableError("it has a dtype of its own, which module.to() does not change")
-        module, (valid, batch) = build(layer, dtype=dtype), sizes_of(layer)
-        reference, x = _again(layer, module), tokens(layer, batch, dtype=dtype)
-        gaps = []
+        module, gaps = build(layer, dtype=dtype), list[float]()
+        reference, (x, valid) = _again(layer, module), texts(layer, dtype)
         for is_causal in layer.modes:
             output = layer.call(module, x, valid, future=not is_causal)
             if output.dtype != dtype:
                 raise BrokenError(f"{name} inputs gave {str(output.dtype)[6:]} outputs")
             exact = layer.call(reference, x.detach().to(layer.dtype), valid, future=not is_causal)
-            for i, n in enumerate(valid):
-                gaps.append(near(f"{name} differs from float64", output[i, :n], exact[i, :n], most))
+            gaps += near_texts(f"{name} differs from float64", output, exact, valid, most)
             finite(f"gradients in {name}", *gradients(output, [x, *module.parameters()]))
         return worst(gaps, most)
 
@@ -340,17 +339,12 @@ def reduced_precision(dtype: torch.dtype, most: float) -> Law[Layer]:
 
 
 def train_and_eval(layer: Layer) -> Measurement:
-    module, (valid, batch) = build(layer), sizes_of(layer)
-    x = tokens(layer, batch)
+    module, (x, valid) = build(layer), texts(layer)
     outputs = [
         layer.call(module.train(training), x, valid, future=not layer.modes[0])
         for training in (True, False)
     ]
-    gaps = [
-        near("training mode changed the output", outputs[0][i, :n], outputs[1][i, :n], CLOSE)
-        for i, n in enumerate(valid)
-    ]
-    return worst(gaps, CLOSE)
+    return worst(near_texts("training mode changed the output", *outputs, valid), CLOSE)
 
 
 def state(layer: Layer) -> Measurement:
