@@ -5,10 +5,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.decoding.stepwise import BEGIN, Around, Writer, Writing
+from regard.decoding.stepwise import BEGIN, Writer, Writing
 
 
-class Shifted(Around):
+class Shifted:
     """A writer whose token ids are shifted by one, so that 0 is free for the start symbol.
 
     regard's searches use 0 for start and padding and never generate it; GPT-2's 0 is "!".
@@ -16,8 +16,7 @@ class Shifted(Around):
     """
 
     def __init__(self, writer: Writer, begin: int = BEGIN) -> None:
-        super().__init__(writer)
-        self.begin = begin
+        self.writer, self.begin = writer, begin
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]

@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.errors import RegardError
-from regard.decoding.stepwise import Around, Writer, Writing, begun
+from regard.decoding.stepwise import Writer, Writing, begun
 
 
-class Sliding(Around):
+class Sliding:
     """A writer that continues texts beyond its ``context``, the maximum tokens of its input.
 
     When a text fills the context, its last half is read again at the first positions, and
@@ -26,8 +26,7 @@ class Sliding(Around):
     def __init__(self, writer: Writer, context: int) -> None:
         if context < 2:
             raise RegardError(f"context must be 2 or more tokens, not {context}")
-        super().__init__(writer)
-        self.context = context
+        self.writer, self.context = writer, context
 
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]

@@ -29,38 +29,10 @@ class Writing(Protocol):
 class Writer(Protocol):
     """A model that generates text."""
 
-    training: bool
-
     def start(
         self, source: Int[Tensor, "batch read"], source_lengths: Int[Tensor, " batch"]
     ) -> Writing:
         """Read the sources."""
-
-    def eval(self) -> object:
-        """Go into evaluation mode."""
-
-    def train(self, mode: bool = True) -> object:
-        """Go into training mode, or out of it."""
-
-
-class Around:
-    """A wrapper of a ``writer`` that shares its training mode."""
-
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-
-    @property
-    def training(self) -> bool:
-        """Return whether the writer is in training mode."""
-        return self.writer.training
-
-    def eval(self) -> object:
-        """Go into evaluation mode."""
-        return self.writer.eval()
-
-    def train(self, mode: bool = True) -> object:
-        """Go into training mode, or out of it."""
-        return self.writer.train(mode)
 
 
 @dataclass(frozen=True)

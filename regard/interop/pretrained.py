@@ -48,7 +48,7 @@ class Pretrained:
                     f"{loaded.generation['source']}: texts begin with token {self.begin}, but the "
                     f"model has {self.words} words"
                 )
-        self.writer = cast(Writer, Shifted(cast(Writer, loaded.model), self.begin))
+        self.writer: Writer = Shifted(cast(Writer, loaded.model), self.begin)
 
     @property
     def words(self) -> int:

@@ -279,7 +279,7 @@ def write(
     texts = [[Written((), 0.0, 0.0, True)] for _ in sources]
     writer, device = cast(Writer, model), device_of(model)
     if slides:
-        writer = cast(Writer, Sliding(writer, context))
+        writer = Sliding(writer, context)
 
     def batch(start: int) -> list[list[Written]]:
         tokens, lengths = pad([sources[i] for i in order[start : start + ROWS]])

@@ -82,7 +82,7 @@ class WriteRequest(NamedTuple):
 
     def writer(self, model: Writer) -> Writer:
         """Return the writer for this text: the model, with a window if there is a context."""
-        return cast(Writer, Sliding(model, self.context)) if self.context else model
+        return Sliding(model, self.context) if self.context else model
 
     def window(self, kept: int) -> int:
         """Return the number of tokens in the window after ``kept`` written tokens."""
@@ -175,7 +175,7 @@ def next_words(model: nn.Module, request: WriteRequest, count: int = 5) -> list[
 
 def _shifted(model: nn.Module, request: WriteRequest) -> Writer:
     writer = cast(Writer, model)
-    return cast(Writer, Shifted(writer, request.begin)) if request.shift else writer
+    return Shifted(writer, request.begin) if request.shift else writer
 
 
 def _choose(chances: Tensor, drawing: Drawing, places: torch.Generator) -> Tensor:
