@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,20 +30,16 @@ TARGET = 5  # tokens of each target of an encoder-decoder
 class NetworkSubject:
     """A network with a vocabulary, built anew for each law.
 
-    ``form`` is the signature: "reads" for ``network(tokens, lengths)``, which returns an output for
-    each text or each token; "on" for ``network(tokens)``, which returns a state for each token that
-    may depend on earlier tokens; "another" for ``network(source, lengths, tokens)``, the same for
-    the target of a source. ``longest``: the maximum number of tokens, if limited; ``wanted``: the
-    lengths of the texts in a batch otherwise. ``interface`` and ``labels``: the requirements of the
-    network's task, if it has one.
+    ``interface``: how the network's task calls it and what it must return. ``longest``: the maximum
+    number of tokens, if limited; ``wanted``: the lengths of the texts in a batch otherwise.
+    ``labels``: the number of labels of the task, if it has some.
     """
 
     name: str
     make: Callable[[], nn.Module]
-    form: Literal["reads", "on", "another"]
+    interface: Interface
     vocabulary: int
     longest: int | None = None
-    interface: Interface | None = None
     labels: int = 0
     wanted: tuple[int, ...] = SIZES
 
@@ -68,14 +63,14 @@ class NetworkSubject:
     def call(self, network: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the outputs for the texts, which are the sources of an encoder-decoder."""
         with torch.no_grad():
-            if self.form != "another":
-                return _tensor(Interface(self.form).call(network, tokens, lengths))
+            if self.interface.form != "another":
+                return _tensor(self.interface.call(network, tokens, lengths))
             target = (tokens[:, :1] + torch.arange(TARGET)) % self.vocabulary
             return _tensor(network(tokens, lengths, target))
 
     def valid(self, output: Tensor, size: int) -> Tensor:
         """Return the output of one text without its padding."""
-        by_token = output.ndim > 1 and self.form != "another"
+        by_token = output.ndim > 1 and self.interface.form != "another"
         return output[:size] if by_token else output
 
 
@@ -97,7 +92,7 @@ def computes(subject: NetworkSubject) -> Measurement:
 
 def outputs(subject: NetworkSubject) -> Measurement:
     interface = subject.interface
-    if interface is None or not interface.outputs:
+    if not interface.outputs:
         raise InapplicableError("the number of outputs is not known")
     network, (tokens, lengths) = subject.build(), subject.texts()
     sizes = {"vocabulary": subject.vocabulary, "labels": subject.labels}
@@ -154,14 +149,14 @@ def order(subject: NetworkSubject) -> Measurement:
 
 
 def future(subject: NetworkSubject) -> Measurement:
-    needed = subject.interface.left_to_right if subject.interface else subject.form != "reads"
-    if not needed:
+    if not subject.interface.left_to_right:
         raise InapplicableError("the network reads whole texts")
     network, (tokens, lengths) = subject.build(), subject.texts()
     gaps = []
     with torch.no_grad():
-        source = (tokens, lengths) if subject.form == "another" else ()
-        sizes = (torch.full_like(lengths, tokens.shape[1]),) if subject.form == "reads" else ()
+        form = subject.interface.form
+        source = (tokens, lengths) if form == "another" else ()
+        sizes = (torch.full_like(lengths, tokens.shape[1]),) if form == "reads" else ()
         before = _tensor(network(*source, tokens, *sizes))
         for cut in range(1, tokens.shape[1], 1 + tokens.shape[1] // 16):
             changed = tokens.clone()
@@ -169,21 +164,20 @@ def future(subject: NetworkSubject) -> Measurement:
             after = _tensor(network(*source, changed, *sizes))[:, :cut]
             what = f"later tokens changed the output of token {cut}"
             gaps.append(near(what, after, before[:, :cut], CLOSE))
-        form = subject.interface or Interface(subject.form)
         for text in texts(subject.vocabulary, subject.longest):
-            if fault := form.looks_ahead(network, text, subject.vocabulary):
+            if fault := subject.interface.looks_ahead(network, text, subject.vocabulary):
                 raise BrokenError(fault)
     return worst(gaps, CLOSE)
 
 
 def empty(subject: NetworkSubject) -> Measurement:
-    if subject.form == "on":
+    if subject.interface.form == "on":
         raise InapplicableError("the network requires at least one token")
     network, (tokens, lengths) = subject.build(), subject.texts()
     lengths = lengths.clone()
     lengths[1] = 0
     output = subject.call(network, tokens, lengths)
-    if output.ndim == 2 or subject.form == "another":
+    if output.ndim == 2 or subject.interface.form == "another":
         finite("the output for an empty text", output[1])
     for row in (0, 2):
         finite("the output of a text next to an empty text", output[row, : int(lengths[row])])
@@ -195,7 +189,7 @@ def gradients(subject: NetworkSubject) -> Measurement:
     parameters = [p for p in network.parameters() if p.requires_grad]
     if not parameters:
         raise InapplicableError("the network has no trainable parameters")
-    output = _tensor(Interface(subject.form).call(network, tokens, lengths))
+    output = _tensor(subject.interface.call(network, tokens, lengths))
     sizes = lengths.tolist()
     total = sum(
         (subject.valid(row, size).sum() for row, size in zip(output, sizes, strict=True)),

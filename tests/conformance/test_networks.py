@@ -13,6 +13,7 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.runs.checking import network_of
 from regard.lab.tasks import TASKS
+from regard.training.interface import Interface
 
 NAMED = [
     f"{task}:{model}"
@@ -70,11 +71,14 @@ BROKEN = {
 
 @pytest.mark.parametrize("law", BROKEN)
 def test_each_law_can_be_broken(law: str) -> None:
-    subject = NetworkSubject("broken", lambda: Reads(BROKEN[law]), "reads", 9)
+    subject = NetworkSubject("broken", lambda: Reads(BROKEN[law]), Interface(), 9)
     assert law in [v.law for v in conform(subject) if v.outcome == "fails"]
     whole = Reads(holds)
-    sound = NetworkSubject("sound", lambda: whole, "reads", 9)
+    sound = NetworkSubject("sound", lambda: whole, Interface(), 9)
     assert [v.law for v in conform(sound) if v.outcome == "fails"] == []
+
+
+GOES_ON = Interface("on", left_to_right=True)
 
 
 class LooksAhead(nn.Module):
@@ -88,13 +92,13 @@ class LooksAhead(nn.Module):
 
 
 def test_looking_ahead_is_found() -> None:
-    verdicts = conform(NetworkSubject("ahead", LooksAhead, "on", 9))
+    verdicts = conform(NetworkSubject("ahead", LooksAhead, GOES_ON, 9))
     found = {v.law: v.message for v in verdicts if v.outcome == "fails"}
     assert found["future"].startswith("later tokens changed the output of token 1")
 
 
 def test_looking_ahead_in_long_texts_is_found() -> None:
-    verdicts = conform(NetworkSubject("ahead", lambda: LooksAhead(64), "on", 9))
+    verdicts = conform(NetworkSubject("ahead", lambda: LooksAhead(64), GOES_ON, 9))
     assert [v.law for v in verdicts if v.outcome == "fails"] == ["future", "long texts"]
 
 

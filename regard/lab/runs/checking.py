@@ -51,9 +51,7 @@ def network_of(what: str, settings: Sequence[str] = ()) -> NetworkSubject | None
 def _subject(
     name: str, config: Config, make: Callable[[], nn.Module], task: Any, words: int, labels: int
 ) -> NetworkSubject:
-    interface = task.interface
-    longest = longest_text(config)
-    return NetworkSubject(name, make, interface.form, words, longest, interface, labels)
+    return NetworkSubject(name, make, task.interface, words, longest_text(config), labels)
 
 
 def _new(config: Config) -> nn.Module:
