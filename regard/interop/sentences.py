@@ -47,12 +47,8 @@ OLD_MODES = {
 }
 #: The activations of a dense layer, by their class in torch.
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {
-    f"torch.nn.modules.{file}.{kind.__name__}": kind
-    for file, kinds in {
-        "activation": (nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid),
-        "linear": (nn.Identity,),
-    }.items()
-    for kind in kinds
+    f"{kind.__module__}.{kind.__name__}": kind
+    for kind in (nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Identity)
 }
 
 
