@@ -15,16 +15,14 @@ from regard.nn.models.settings import T5Settings, TransformerSettings
 class Row:
     """One of regard's tensors, `name`, and the tensors of a file, `stored`, that it joins by rows.
 
-    ``turned``: the stored ones are transposed. ``sizes``: their numbers of rows; equal by default.
-    ``factors``: each stored tensor is a part of `name` times its factor; 1 by default.
-    ``optional``: the file may lack them.
+    ``turned``: the stored ones are transposed. ``factors``: each stored tensor is a part of `name`
+    times its factor; 1 by default. ``optional``: the file may lack them.
     """
 
     name: str
     stored: tuple[str, ...]
     turned: bool = False
     optional: bool = False
-    sizes: tuple[int, ...] | None = None
     factors: tuple[float, ...] = ()
 
 
@@ -62,8 +60,7 @@ def give(rows: Iterable[Row], tensors: Mapping[str, Tensor]) -> dict[str, Tensor
     result: dict[str, Tensor] = {}
     for row in rows:
         whole = tensors[row.name].T if row.turned else tensors[row.name]
-        sizes = row.sizes or [len(whole) // len(row.stored)] * len(row.stored)
-        parts = whole.split(list(sizes))
+        parts = whole.chunk(len(row.stored))
         if row.factors:
             parts = tuple(x * factor for x, factor in zip(parts, row.factors, strict=True))
         result.update(zip(row.stored, parts, strict=True))
