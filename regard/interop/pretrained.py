@@ -79,8 +79,8 @@ class Pretrained:
             if not 0 <= token < words:
                 raise RegardError(f"token id must be between 0 and {words - 1}, not {token}")
         source, lengths = pad([np.array(ids) + self.shift for ids in started])
-        writer = Sliding(self.writer, self.context) if self.context else self.writer
-        inputs = (cast(Writer, writer), source, lengths)
+        writer: Writer = Sliding(self.writer, self.context) if self.context else self.writer
+        inputs = (writer, source, lengths)
         limits = Limits(ratio=0.0, more=most, longest=most)
         ends = [token + self.shift for token in self.ends]
         texts: list[Written]
