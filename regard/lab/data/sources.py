@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,25 +141,27 @@ def _from_parts(
     ``by``: the column whose hash splits. Raises: a single label; a label in nearly every row; too
     few rows; as `must_be_single` and `separated`.
     """
-    notes, rows, several = [*notes], parts["train"], separator not in ("", "none")
-    counts = Counter(example.label for example in rows)
-    if several:
+    if separator not in ("", "none"):
         told, separator = separated(path, parts.values(), separator)
         parts = dict(zip(parts, told, strict=True))
-    elif len(counts) == 1:
+        notes = [*notes, *split_off_test(path, parts, None, splits.seed, by)]
+        name = short(path) if path in DATA else name_of(Path(path))
+        corpus = corpus_of(name, parts, notes, splits.duplicates, several=True)
+        return replace(corpus, separator=separator)
+    notes, rows = [*notes], parts["train"]
+    counts = Counter(example.label for example in rows)
+    if len(counts) == 1:
         raise RegardError(
             f"{path}: all {len(rows)} rows have the label {rows[0].label!r}; two labels are needed"
         )
-    elif not numbers:
+    if not numbers:
         if not separator:
             must_be_single(path, rows)
         must_be_classes(path, rows)
-        notes += look_over(rows)
-    known = None if several else {} if numbers else counts
+    notes += [] if numbers else look_over(rows)
+    known = {} if numbers else counts
     notes += split_off_test(path, parts, known, splits.seed, by)
     name = short(path) if path in DATA else name_of(Path(path))
-    if several:
-        return corpus_of(name, parts, notes, splits.duplicates, separator=separator)
     return corpus_of(name, parts, notes, splits.duplicates, numbers=numbers)
 
 
@@ -278,12 +280,12 @@ def corpus_of(
     order: tuple[str, ...] | None = None,
     *,
     numbers: bool = False,
-    separator: str = "",
+    several: bool = False,
 ) -> Corpus:
     """Return the corpus of these parts; texts in two of them are dropped from the earlier.
 
     ``order``: the labels, in the order of a model's outputs. With ``numbers`` labels are not
-    classes, and are not checked. With a ``separator`` each text has several labels, or none.
+    classes, and are not checked. ``several``: each text has several labels, or none.
     """
     parts, more = without_later(parts, lambda example: example.text, keep=duplicates == "keep")
     notes = [*notes, *more]
@@ -298,7 +300,7 @@ def corpus_of(
         return Corpus(name, train, test, (), tuple(notes), digest, validation)
 
     def each(example: Example) -> list[str]:
-        return labels_in(example.label) if separator else [example.label]
+        return labels_in(example.label) if several else [example.label]
 
     labels = order or in_order({label for example in train for label in each(example)})
     if len(labels) < 2:
@@ -317,7 +319,7 @@ def corpus_of(
                     f"train has {listed(labels)}"
                     + (meant(new[0], labels) or "; regard data check reports likely causes")
                 )
-    return Corpus(name, train, test, labels, tuple(notes), digest, validation, separator)
+    return Corpus(name, train, test, labels, tuple(notes), digest, validation)
 
 
 def in_order(labels: set[str]) -> tuple[str, ...]:
