@@ -42,8 +42,8 @@ from regard.lab.data.token_store import (
     SPLITS,
     Shard,
     ids_path,
+    TokenStream,
     open_index,
-    streams,
     write_index,
 )
 from regard.lab.data.tokenizers import train_tokenizer
@@ -131,7 +131,8 @@ def task_of(folder: Path) -> Any:
     settings = PretrainingSettings.model_validate({"data": "*", "length": LENGTH})
     task = LanguageModeling(settings, tokenizer)
     index = open_index(folder)
-    corpus = TokenCorpus("generated", folder, index, tokenizer, streams(folder, index), ())
+    streams = {split: TokenStream(folder, index, split) for split in SPLITS}
+    corpus = TokenCorpus("generated", folder, index, tokenizer, streams, ())
     task.__dict__["corpus"] = corpus
     return task
 

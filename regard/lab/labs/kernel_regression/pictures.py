@@ -57,7 +57,7 @@ def _along(points: Points) -> Numbers:
 
 def _thinned(rows: NDArray[np.intp], most: int = SHOWN) -> NDArray[np.intp]:
     """Return at most so many of the rows, evenly spaced."""
-    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]
+    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows)), dtype=np.intp)]
 
 
 def _cloud(points: Points) -> Series:
