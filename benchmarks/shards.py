@@ -41,8 +41,8 @@ from regard.lab.data.token_corpus import Learned, TokenCorpus, load_tokens
 from regard.lab.data.token_store import (
     SPLITS,
     Shard,
-    ids_path,
     TokenStream,
+    ids_path,
     open_index,
     write_index,
 )

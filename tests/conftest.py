@@ -21,6 +21,7 @@ from tests.circles import beyond, is_deep
 
 FOLDERS = count()
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")  # precision=auto is fp32 on every processor
 os.environ.setdefault("REGARD_DAY", str(date.today().toordinal()))  # workers inherit it
 if not Path("/dev/nvidiactl").exists():  # Triton asks once, when something first imports it
     os.environ.setdefault("TRITON_INTERPRET", "1")
