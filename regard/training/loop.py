@@ -125,6 +125,7 @@ class State:
     loss: float = 0.0  # running mean before division by 1 − SMOOTH^step
     best: float | None = None
     best_loss: float = math.inf
+    best_step: int = 0
     least_loss: float = math.inf  # the least validation loss, as patience counts it
     worse: int = 0  # validations since the last new best metric or loss
     batch_tokens: int = 0  # nonzero if chosen for a budget in minutes
@@ -430,6 +431,7 @@ class Training:
                 state.least_loss = loss
             if state.best is None or (metric, -loss) > (state.best, -state.best_loss):
                 state.best, state.best_loss = metric, loss
+                state.best_step = state.step
                 self.best = weights(self.trained)
                 self.best |= {name: x.clone() for name, x in self.mean.items()}
         return metric, loss
