@@ -193,7 +193,8 @@ def compare_slopes(
                     x.copy_(before + change)
                     sums.append((f(*inputs.values()) * upstream).sum())
                 x.copy_(before)
-            slope, actual = (sums[0] - sums[1]) / (2 * step), (gradient * direction).sum()
+            high, low = sums
+            slope, actual = (high - low) / (2 * step), (gradient * direction).sum()
             what = (
                 f"the gradient of {name} is {actual.item():.6g}, the finite difference "
                 f"{slope.item():.6g}: off"

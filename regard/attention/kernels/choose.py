@@ -47,8 +47,8 @@ class Constants:
     #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
     #: compiling pays; 0 = never compile.
     compile_hidden: int = 2**27
-    #: The same for the kernels in C++ of additive scores and of normalisers on a CPU, which compile
-    #: in a second, once on a machine.
+    #: The same for the kernels in C++ on a CPU, which compile in a second, once on a machine. A
+    #: pass over memory that one in C++ replaces counts as a number per pair.
     native_hidden: int = 2**22
     #: Maximum pairs over the batch for which torch's fused kernel gets the bias of a score as a
     #: whole table: never, since strips are faster on a CPU.

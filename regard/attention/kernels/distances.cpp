@@ -1,8 +1,8 @@
-// Functions of the distance that are added to scores, and their gradients.
+// What is added to scores by distance, and its gradients: see distances.py.
 #include "functions.h"
 
-constexpr long PART = 256, CHUNK = 1 << 14;  // numbers in the first cache, and in a partial sum
-constexpr long GROUP = 16;                   // neighbouring numbers, most of which are in one piece
+constexpr long PART = 256;  // numbers in the first cache
+constexpr long GROUP = 16;  // neighbouring numbers, most of which are in one piece
 
 // How many of the increasing bounds are below each of some numbers.
 template <class T>
@@ -49,15 +49,16 @@ static void pieces(const T* x, const T* bounds, const T* slopes, const T* offset
 // The gradients of x and, for each chunk of numbers, of slopes and offsets.
 template <class T>
 static void unpieces(const T* x, const T* upstream, const T* bounds, const T* slopes, T* of_x,
-                     T* of_slopes, T* of_offsets, long numbers, long count, long outputs) {
+                     T* of_slopes, T* of_offsets, long numbers, long count, long outputs,
+                     long each_chunk) {
     const long table = outputs * (count + 1);
-    each((numbers + CHUNK - 1) / CHUNK, [=](long chunk) {
+    each((numbers + each_chunk - 1) / each_chunk, [=](long chunk) {
         T *tilt = of_slopes + chunk * table, *lift = of_offsets + chunk * table;
         std::fill_n(tilt, table, T(0));
         std::fill_n(lift, table, T(0));
-        const long stop = std::min((chunk + 1) * CHUNK, numbers);
+        const long stop = std::min((chunk + 1) * each_chunk, numbers);
         int piece[PART];
-        for (long begin = chunk * CHUNK; begin < stop; begin += PART) {
+        for (long begin = chunk * each_chunk; begin < stop; begin += PART) {
             const long end = std::min(begin + PART, stop);
             pieces_of(x + begin, bounds, piece, end - begin, count);
             std::fill_n(of_x + begin, end - begin, T(0));
@@ -105,16 +106,17 @@ static void along(const T* x, T* sums, long matrices, long rows, long columns) {
     });
 }
 
-// The columns of row i between the first and after the last with |j − i + first| ≤ reach.
+// Positions are in steps: the distance at (i, j) is j − i + first. Row i has the place j + shift, of
+// 0 … 2 reach, in its columns from left to before right, 0 before them and 2 reach after them.
 struct Band {
-    long left, right, shift;  // place = j + shift
+    long left, right, shift;
     Band(long i, long columns, long reach, long first)
         : left(std::min(std::max(i - first - reach, 0L), columns)),
           right(std::min(std::max(i - first + reach + 1, left), columns)),
           shift(first + reach - i) {}
 };
 
-// y[i, j] = x[i, place] or, with a row of x for each place, x[place, j].
+// y[i, j] = x[i, place]; of keys, with a row of x for each place, x[place, j].
 template <class T>
 static void clipped(const T* x, T* y, long slices, long rows, long columns, long reach, long first,
                     long of_keys) {
@@ -146,6 +148,7 @@ template <class T> static T sum(const T* x, const T* end) {
     return total;
 }
 
+// The gradient of x: sums of y over the columns, or for keys over the rows, at each place.
 template <class T>
 static void unclipped(const T* upstream, T* of_x, long slices, long rows, long columns, long reach,
                       long first, long of_keys) {
@@ -177,6 +180,7 @@ static void unclipped(const T* upstream, T* of_x, long slices, long rows, long c
 }
 
 // In place, weights exp(s + t − L) of products s, and the gradients (g − mean) weight of scores.
+// Weights below exp(−87), about the smallest normal float, are 0.
 template <class T>
 static void weigh(const T* table, const T* logs, const T* mean, T* s, T* g, long texts, long heads,
                   long rows, long columns, long by_text, long by_head, long by_row) {
@@ -199,8 +203,10 @@ static void weigh(const T* table, const T* logs, const T* mean, T* s, T* g, long
         pieces<T>(x, bounds, slopes, offsets, y, numbers, count, outputs);                        \
     }                                                                                             \
     void unpieces_##T(const T* x, const T* g, const T* bounds, const T* slopes, T* of_x,          \
-                      T* of_slopes, T* of_offsets, long numbers, long count, long outputs) {      \
-        unpieces<T>(x, g, bounds, slopes, of_x, of_slopes, of_offsets, numbers, count, outputs);  \
+                      T* of_slopes, T* of_offsets, long numbers, long count, long outputs,        \
+                      long each_chunk) {                                                          \
+        unpieces<T>(x, g, bounds, slopes, of_x, of_slopes, of_offsets, numbers, count, outputs,   \
+                    each_chunk);                                                                  \
     }                                                                                             \
     void along_##T(const T* x, T* sums, long matrices, long rows, long columns) {                 \
         along<T>(x, sums, matrices, rows, columns);                                               \

@@ -1,5 +1,10 @@
-"""Functions of the distance that are added to scores, and their gradients, in C++ on a CPU."""
+"""What is added to scores by distance, in C++ on a CPU: biases, learned functions, products.
 
+Biases are one number for each diagonal, FIRE a function of a number, and relative keys a product of
+each query with the key of every distance.
+"""
+
+import math
 from ctypes import CDLL
 from typing import Any
 
@@ -13,7 +18,7 @@ from regard.attention.tracing import on_cpu, refuse_second_derivative, transform
 
 #: Numbers of hidden units in memory at once, without C++: half a MB of float32; 256 MB on a GPU.
 HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
-#: Numbers of which one sum is made in C++.
+#: Numbers of which one sum is made in C++, which gets it as an argument.
 CHUNK = 2**14
 
 
@@ -88,6 +93,11 @@ class _Sums(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> Tensor:
         return diagonals(upstream[0], ctx.n)
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        sums: Tensor = _Sums.apply(*tangents)  # type: ignore[no-untyped-call]
+        return sums
+
 
 def clipped(
     products: Float[Tensor, "... rows places"], positions: Positions, side: int
@@ -129,11 +139,13 @@ class _Clipped(torch.autograd.Function):
     def forward(
         ctx: Any, products: Tensor, n: int, m: int, first: int, of_keys: bool, of: CDLL
     ) -> Tensor:
-        batch, places = products.shape[:-2], products.shape[-1]
+        *batch, count, places = products.shape
+        assert places % 2 == 1
+        assert count == (m if of_keys else n)
         x = (products.mT if of_keys else products).contiguous()
         y = x.new_empty(*batch, n, m)
         ctx.of, ctx.shape, ctx.of_keys = of, x.shape, of_keys
-        ctx.sizes = batch.numel(), n, m, places // 2, first, of_keys
+        ctx.sizes = math.prod(batch), n, m, places // 2, first, of_keys
         call("clipped", of, x, y, *ctx.sizes)
         return y
 
@@ -151,7 +163,8 @@ def hidden(
     """Return f(x) = w₂ relu(w₁ x + b₁) + b₂ of numbers x, a tensor like x for each output.
 
     ``first`` is (units, 1), ``start`` (units), ``second`` (outputs, units), ``end`` (outputs). In
-    C++ f is linear between the x at which a unit begins or ends.
+    C++ f is linear between the bounds −b₁ / w₁: a unit with w₁ > 0 is on in the pieces after its
+    bound, one with w₁ < 0 in those up to it, one with w₁ = 0 everywhere or nowhere.
 
     >>> one, two = torch.tensor([[1.0], [-1.0]]), torch.ones(1, 2)
     >>> hidden(torch.tensor([-3.0, 2.0]), one, torch.zeros(2), two, torch.zeros(1)).tolist()
@@ -164,10 +177,13 @@ def hidden(
     by = first[:, 0]
     with torch.no_grad():
         begins = torch.where(by == 0, -start.sign() * torch.inf, -start / by)
+        # A number at the bound is in the piece before it, where a unit with w₁ < 0 would be on.
+        begins = torch.where(by < 0, begins.nextafter(begins.new_tensor(-torch.inf)), begins)
         bounds, order = begins.sort()
-        rank, piece = order.argsort()[:, None], torch.arange(len(by) + 1)
+        rank, piece = order.argsort()[:, None], torch.arange(len(by) + 1, device=x.device)
         on = torch.where(by[:, None] >= 0, rank < piece, rank >= piece).to(x.dtype)
-    slopes, offsets = (second * by) @ on, torch.addmm(end[:, None], second * start, on)
+    with torch.autocast(x.device.type, enabled=False):
+        slopes, offsets = (second * by) @ on, torch.addmm(end[:, None], second * start, on)
     pieces: Tensor = _Pieces.apply(x, bounds, slopes, offsets, of)  # type: ignore[no-untyped-call]
     return pieces
 
@@ -193,7 +209,7 @@ class _Pieces(torch.autograd.Function):
         of_x, chunks = torch.empty_like(x), -(-x.numel() // CHUNK)
         of_slopes, of_offsets = (x.new_empty(chunks, *slopes.shape) for _ in range(2))
         given, results = upstream[0].contiguous(), (of_x, of_slopes, of_offsets)
-        call("unpieces", ctx.of, x, given, bounds, slopes, *results, *ctx.sizes)
+        call("unpieces", ctx.of, x, given, bounds, slopes, *results, *ctx.sizes, CHUNK)
         return of_x, None, of_slopes.sum(0), of_offsets.sum(0), None
 
 

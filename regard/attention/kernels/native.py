@@ -87,9 +87,10 @@ def compile_to(command: str, source: Path, flags: list[str], path: Path) -> None
 
 
 def call(function: str, of: ctypes.CDLL, *arguments: Tensor | int | float | None) -> None:
-    """Call the function for the dtype of the first tensor: pointers, integers and numbers."""
+    """Call the function for the dtype of all tensors: pointers, integers and numbers."""
     first = arguments[0]
     assert isinstance(first, Tensor)
+    assert all(x.dtype == first.dtype for x in arguments if isinstance(x, Tensor))
     kind = "double" if first.dtype == torch.float64 else "float"
     given = [
         ctypes.c_void_p(None if x is None else x.data_ptr())

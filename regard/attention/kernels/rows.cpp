@@ -162,18 +162,19 @@ static void top(const T* scores, T* weights, long rows, long columns, long k, lo
     });
 }
 
-// w_j = max(s_j, 0) / Σ max(s_k, 0), and its gradient.
+// The sum of the positive scores, 1 in place of 0.
 template <class T> static T positive(const T* s, long columns) {
     T total = 0;
 #pragma omp simd reduction(+ : total)
     for (long c = 0; c < columns; c++) total += std::max(s[c], T(0));
     return total == 0 ? T(1) : total;
 }
+// w_j = max(s_j, 0) / Σ max(s_k, 0), and its gradient.
 template <class T> static void share(const T* scores, T* weights, long rows, long columns) {
     each(rows, [=](long r) {
-        const T *s = scores + r * columns, by = 1 / positive(s, columns);
+        const T *s = scores + r * columns, total = positive(s, columns);
         T* w = weights + r * columns;
-        for (long c = 0; c < columns; c++) w[c] = by * std::max(s[c], T(0));
+        for (long c = 0; c < columns; c++) w[c] = std::max(s[c], T(0)) / total;
     });
 }
 template <class T>
@@ -184,8 +185,8 @@ static void unshare(const T* weights, const T* upstream, const T* scores, T* of_
         T *out = of_scores + r * columns, mean = 0;
 #pragma omp simd reduction(+ : mean)
         for (long c = 0; c < columns; c++) mean += w[c] * g[c];
-        const T by = 1 / positive(s, columns);
-        for (long c = 0; c < columns; c++) out[c] = s[c] <= 0 ? T(0) : by * (g[c] - mean);
+        const T total = positive(s, columns);
+        for (long c = 0; c < columns; c++) out[c] = s[c] <= 0 ? T(0) : (g[c] - mean) / total;
     });
 }
 

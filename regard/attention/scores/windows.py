@@ -39,15 +39,15 @@ class WindowAcceleration(Acceleration):
         with torch.autocast("cpu", enabled=False):
             width: Tensor = score.inverse_width
             asking = width * queries
-            squares = squared_distances(asking, width * keys, score.affine)
+            x = squared_distances(asking, width * keys, score.affine)
             far = asking.detach().square().sum(-1, keepdim=True) > NEAR
-            if squares.dtype != torch.float64 and bool(far.any()):
+            if x.dtype != torch.float64 and bool(far.any()):
                 q, k, width = queries.double(), keys.double(), width.double()
                 finer = squared_distances(width * q, width * k, score.affine)
-                squares = torch.where(far, finer.to(squares.dtype), squares)
+                x = torch.where(far, finer.to(x.dtype), x)
             if score.jumps:
-                settle(squares.detach(), queries.detach(), keys.detach(), width.detach())
-            return score.kernel(squares)
+                settle(x.detach(), queries.detach(), keys.detach(), width.detach())
+            return score.kernel(x)
 
     def traced_compare(
         self,
@@ -105,9 +105,10 @@ class Window(Score):
     """
 
     acceleration = WindowAcceleration()
-    #: Whether K jumps at u = 1, so that the last digit of u² decides whether a key counts.
+    #: Whether K jumps at u = 1, so that the last digit of u² decides whether a key counts; such a
+    #: kernel is of u² itself.
     jumps = False
-    #: K(u) is `kernel` of a u² + b; a and b.
+    #: K(u) is `kernel` of a u² + b, which one product gives; a and b.
     affine = (1.0, 0.0)
 
     def __init__(

@@ -173,11 +173,12 @@ def predict(
         must_be_known(output)
     if not (texts or file) and ranks().world > 1:
         raise RegardError("several processes cannot share stdin; give texts or --file")
-    options: dict[str, Any] = {"best": best, "beam": beam, "longest": longest}
-    options |= {"top_k": top_k, "seed": seed}
-    options |= {"penalty": penalty, "temperature": temperature, "top_p": top_p}
-    unset = {"penalty": None, "temperature": None, "top_p": 1}
-    chosen = {key: value for key, value in options.items() if value != unset.get(key, 0)}
+    options: dict[str, tuple[Any, Any]] = {  # with the value that leaves each to the run
+        "best": (best, 0), "beam": (beam, 0), "longest": (longest, 0), "top_k": (top_k, 0),
+        "seed": (seed, 0), "penalty": (penalty, None), "temperature": (temperature, None),
+        "top_p": (top_p, 1),
+    }  # fmt: skip
+    chosen = {key: value for key, (value, unset) in options.items() if value != unset}
     loaded = opened(run, "predict")
     if onnx or int8:
         from regard.lab.runs.onnx_folder import through_onnx

@@ -42,7 +42,8 @@ def table_rows(
     if named:
         next(lines)
     if kind == "csv" or named:
-        before, delimiter = lines.number, named[2] if named else delimiter_of([*lines.ahead()])
+        before = lines.number
+        delimiter = named[2] if named else delimiter_of([*lines.ahead()])
         rows: NumberedRows = ((before + n, fields) for n, fields in _parsed(lines, delimiter))
     else:
         rows = _tab_rows(lines, quotes)

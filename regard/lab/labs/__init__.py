@@ -60,7 +60,7 @@ class LabRequest:
 
 @dataclass(frozen=True)
 class Questioned:
-    """A row of the table of labs: a lab or only its question, in one line."""
+    """A row of the table of labs: a `Lab`, or the question of one that opens when it is named."""
 
     question: str
 

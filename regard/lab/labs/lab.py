@@ -116,8 +116,8 @@ def arm_row(
 class LabReport:
     """The results of a lab. `answer`: the result in a few sentences with numbers.
 
-    `record`: additional keys of the JSON object. `trained`: the comparison, if the lab trains
-    runs; the report then shows the runs, too.
+    `trained`: the comparison, if the lab trains runs; the report and the JSON object then have its
+    runs. `record`: additional keys of the JSON object, such as those of `record_of`.
     """
 
     answer: Sequence[str]
@@ -214,6 +214,7 @@ class Lab(Questioned, ABC):
             "arms": [],
             "verdicts": [],
             "machine": machine(),
+            **(report.trained.record() if report.trained else {}),
             **report.record,
             "claims": list(report.claims),
             "question": self.question,

@@ -227,8 +227,8 @@ def _combinations(space: Space, default: Mapping[str, str]) -> list[dict[str, st
 def _space(task: str, arm: Arm, ranges: Mapping[str, str]) -> dict[str, Range]:
     """Return the default ranges of an arm, replaced and extended by ``ranges``.
 
-    The first settings class has precedence.
-    For pretrained weights, the defaults are `FINE_TUNED`; for frozen ones there are none.
+    For pretrained weights, the defaults are `FINE_TUNED`; for frozen ones there are none. Of two
+    settings classes with a range for the same key, the first has precedence.
     """
     kinds = _searched(task, arm)
     usual = {key: values for kind in reversed(kinds) for key, values in kind.search.items()}

@@ -581,7 +581,9 @@ def read_saved(folder: Path, cls: Any) -> tuple[Any, dict[str, NDArray[np.float3
     """
     saved = _described(folder)
     if saved.baseline != cls.name:
-        raise RegardError(f"{folder} contains {saved.baseline}, not {cls.name}")
+        raise RegardError(
+            f"{folder} contains {saved.baseline}, not {cls.name}; restore its files, or train again"
+        )
     try:
         arrays = load_file(folder / "baseline.safetensors")
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:

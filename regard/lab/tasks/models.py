@@ -141,15 +141,15 @@ class ModelEntry:
         return model
 
 
-def made_by(place: str, *sizes: str) -> Callable[..., Any]:
+def made_by(place: str, *takes: str) -> Callable[..., Any]:
     """Return a factory of the model "module:Class", which is imported when it is called.
 
-    The class takes its settings and these ``sizes``: "vocabulary", "labels" or "vectors".
+    The class takes its settings and what it ``takes`` of "vocabulary", "labels" and "vectors".
     """
 
     def make(settings: Settings, vocabulary: int, labels: int, vectors: "Vectors | None") -> Any:
         given = {"vocabulary": vocabulary, "labels": labels, "vectors": vectors}
-        return load(place, "model")(settings, *(given[size] for size in sizes))
+        return load(place, "model")(settings, *(given[name] for name in takes))
 
     return make
 

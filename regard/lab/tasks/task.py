@@ -361,7 +361,7 @@ class Task(Learnable[B]):
     def fixed_batches(self, split: Split, tokens: int) -> Sequence[NDArray[np.integer]]:
         """Return the batches of a split for an evaluation, always the same.
 
-        A batch has at most ``tokens`` tokens, or a single example that has more.
+        A batch has at most ``tokens`` tokens, or as many as the longest example has.
         """
         budget = max(tokens, int(self.lengths(split, 0, 0).max(initial=1)))
         return self.batches(split, tokens=budget, seed=0, epoch=0, shuffle=False)

@@ -59,7 +59,10 @@ class TextBaseline(ABC):
         """Load a model that `save` wrote. Raises: a damaged file; a model of another class."""
         saved = checked(_Saved, read_json(folder / "baseline.json"), folder / "baseline.json")
         if saved.baseline != cls.name:
-            raise RegardError(f"{folder} contains {saved.baseline}, not {cls.name}")
+            raise RegardError(
+                f"{folder} contains {saved.baseline}, not {cls.name}; restore its files, or train "
+                "again"
+            )
         model = cls(build(cls.settings_class, saved.settings))
         path = folder / "pairs.jsonl"
         rows = parse_rows(read_bytes(path), str(path))

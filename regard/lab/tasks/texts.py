@@ -396,7 +396,10 @@ class TextTask(Task[Batch]):
         return None
 
     def fit(self, baseline: Any, chosen: Sequence[int] | None = None) -> None:
-        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``."""
+        """Fit a baseline to the train split, or to its texts at the indexes ``chosen``.
+
+        ``baseline.fit(texts, answers, weights)`` gets a weight for each label, or None.
+        """
         examples, answers = self.train.examples, self.train.labels
         picked = range(len(examples)) if chosen is None else chosen
         texts = self.inputs([examples[i] for i in picked])
@@ -420,7 +423,7 @@ class TextTask(Task[Batch]):
     def unlabelled(self, texts: Sequence[str | Example]) -> Encoded:
         """Return texts as token ids, with 0 for each label."""
         ids, trees = self.read(texts)
-        return Encoded(ids, np.zeros(len(ids)), [], trees, self.numbers_of(texts))
+        return Encoded(ids, np.zeros(len(ids), np.float32), [], trees, self.numbers_of(texts))
 
     def _encoded(self, examples: list[Example]) -> Encoded:
         numbers = self.numbered(examples)

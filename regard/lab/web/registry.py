@@ -217,9 +217,9 @@ def _search(root: Path, runs: list[Path], comparisons: list[Path]) -> None:
     for place, below, _ in os.walk(root):  # which skips links and unreadable folders
         folder = Path(place)
         is_run = (folder / CONFIG).exists()
+        usable = (folder / MANIFEST).exists() and len(runs) < MOST if is_run else True
         if is_run or is_pretrained(folder):
-            if not is_run or ((folder / MANIFEST).exists() and len(runs) < MOST):
-                runs.append(folder)
+            runs += [folder] if usable else []
             below.clear()
             continue
         if (folder / COMPARISON).exists():

@@ -49,6 +49,27 @@ def test_a_hidden_layer_in_linear_pieces(dtype, shape, ordered):
         assert_close(one, two, atol=tolerance * max(1, float(two.abs().max())), rtol=tolerance)
 
 
+def test_a_unit_is_off_at_its_bound():
+    one, two = torch.tensor([[1.0], [-1.0]], requires_grad=True), torch.ones(1, 2)
+    zero = torch.zeros(2, requires_grad=True)
+    x = torch.zeros(3, requires_grad=True)
+    with using(ALWAYS):
+        y = hidden(x, one, zero, two, torch.zeros(1))
+    assert all((g == 0).all() for g in torch.autograd.grad(y.sum(), (x, one, zero)))
+
+
+def test_a_hidden_layer_under_autocast():
+    layers, x = network(torch.float32), torch.rand(4, 5, requires_grad=True)
+    of = x, layers[0].weight, layers[0].bias, layers[2].weight, layers[2].bias
+    found = []
+    for low in (True, False):
+        with using(ALWAYS), torch.autocast("cpu", torch.bfloat16, enabled=low):
+            y = hidden(*of)
+        found.append([y, *torch.autograd.grad(y.sum(), of)])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.equal(theirs)
+
+
 def test_a_weight_that_is_not_a_number_makes_all_results_unknown():
     layers, x = network(torch.float32), torch.rand(4, 5)
     with torch.no_grad(), using(ALWAYS):

@@ -28,7 +28,7 @@ def best_of(found: Sequence[Arm]) -> Arm | None:
 
 
 def search_table(run: "Run") -> Table:
-    """Return score, ln p and time of greedy and beam search on test texts."""
+    """Return a table of score, ln p and time of greedy and beam search on test texts."""
     from regard.lab.tasks.writing.task import spread
 
     evaluation = run.evaluate()

@@ -385,5 +385,5 @@ def question_rows(pair: Pair, block: int) -> tuple[str, str]:
     >>> question_rows(Pair("Where?", "Here", ""), 14)
     ('Where?⁇Here⁇□', '□□□□□⁇Here⁇□□')
     """
-    row = MASK_CHARACTER.join([pair.source, pair.target, ""]).ljust(block, PAD_CHARACTER)
+    row = f"{pair.source}{MASK_CHARACTER}{pair.target}{MASK_CHARACTER}".ljust(block, PAD_CHARACTER)
     return row[:-1], PAD_CHARACTER * (len(pair.source) - 1) + row[len(pair.source) :]

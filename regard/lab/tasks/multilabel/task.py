@@ -48,7 +48,9 @@ class OneVsRest(TfidfFeatures):
     name = "tfidf"
     settings_class = OneVsRestSettings
 
-    def fit(self, texts: Sequence[str], answers: NDArray[np.floating], _: None = None) -> None:
+    def fit(
+        self, texts: Sequence[str], answers: NDArray[np.floating], weights: None = None
+    ) -> None:
         """Fit to indicators (texts, labels). Raises: no word occurs in ``minimum`` texts."""
         counts = self.count(texts)
         self.learn_rarity(counts)

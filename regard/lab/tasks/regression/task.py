@@ -53,7 +53,7 @@ class Ridge(TfidfFeatures):
     name = "ridge"
     settings_class = RidgeSettings
 
-    def fit(self, texts: Sequence[str], numbers: Numbers, _: None = None) -> None:
+    def fit(self, texts: Sequence[str], numbers: Numbers, weights: None = None) -> None:
         """Fit to standardised numbers. Raises: no word occurs in ``minimum`` texts."""
         from sklearn.linear_model import Ridge as Solver
 
