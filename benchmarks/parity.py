@@ -6,16 +6,16 @@ is the largest of output and gradients, each in parts of the largest number of i
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks import plain_loop
 from regard.attention import (
     POSITIONS,
     SCORES,
-    Score,
     attend,
     causal,
     lengths,
@@ -29,73 +29,11 @@ from regard.lab.data.tokenizers import WHOLE, train_tokenizer
 from regard.nn.models.gpt import GPT
 from regard.nn.models.settings import GPTSettings
 
-Formula = Callable[[Any, Tensor, Tensor], Tensor]  # score, one query, one key
+#: Scores that are compared with the loop.
+FORMULAS = ("dot", "scaled-dot", "general", "additive", "gaussian", "cosine")
 BATCH, QUERIES, KEYS, WIDTH = 2, 5, 7, 3
 TEXTS = 10_000
 WORDS, LONGEST = 31, 24
-
-
-def dot(score: Any, q: Tensor, k: Tensor) -> Tensor:
-    """Σ qᵢ kᵢ."""
-    return torch.stack([a * b for a, b in zip(q, k, strict=True)]).sum()
-
-
-def scaled_dot(score: Any, q: Tensor, k: Tensor) -> Tensor:
-    """Q · k / √d. Vaswani et al. 2017, equation 1."""
-    return dot(score, q, k) / math.sqrt(len(q))
-
-
-def cosine(score: Any, q: Tensor, k: Tensor) -> Tensor:
-    """Q · k / (‖q‖ ‖k‖)."""
-    return dot(score, q, k) / (dot(score, q, q) * dot(score, k, k)).sqrt()
-
-
-def gaussian(score: Any, q: Tensor, k: Tensor) -> Tensor:
-    """−‖w (q − k)‖² / 2. Nadaraya 1964; Watson 1964."""
-    gap = score.inverse_width * (q - k)
-    return -dot(score, gap, gap) / 2
-
-
-def general(score: Any, q: Tensor, k: Tensor) -> Tensor:
-    """qᵀ W k. Luong et al. 2015, equation 8."""
-    each = [q[i] * score.weight[i, j] * k[j] for i in range(len(q)) for j in range(len(k))]
-    return torch.stack(each).sum()
-
-
-def additive(score: Any, q: Tensor, k: Tensor) -> Tensor:
-    """W · tanh(W_q q + W_k k + b). Bahdanau et al. 2015, A.1.2."""
-    hidden = [
-        (dot(score, score.query_weight[:, h], q) + dot(score, score.key_weight[:, h], k) + b).tanh()
-        for h, b in enumerate(score.bias.flatten())
-    ]
-    return dot(score, score.weight.flatten(), torch.stack(hidden))
-
-
-FORMULAS: dict[str, Formula] = {
-    "dot": dot,
-    "scaled-dot": scaled_dot,
-    "general": general,
-    "additive": additive,
-    "gaussian": gaussian,
-    "cosine": cosine,
-}
-
-
-def by_hand(
-    formula: Formula, score: Score, queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor
-) -> Tensor:
-    """Σⱼ exp(score(q, kⱼ)) vⱼ / Σⱼ exp(score(q, kⱼ)) over the first ``seen`` keys of each query.
-
-    One pair at a time; a query that sees none has zeros.
-    """
-    rows = []
-    for text in range(len(queries)):
-        for i, most in enumerate(seen[text].tolist()):
-            raised = [formula(score, queries[text, i], keys[text, j]).exp() for j in range(most)]
-            parts = [e * values[text, j] for j, e in enumerate(raised)]
-            none = torch.zeros_like(values[text, 0])
-            rows.append(torch.stack(parts).sum(0) / torch.stack(raised).sum() if parts else none)
-    return torch.stack(rows).view(*queries.shape[:2], -1)
 
 
 def of_score(name: str) -> float:
@@ -109,7 +47,17 @@ def of_score(name: str) -> float:
     q, k, v = (torch.randn(BATCH, *x, dtype=torch.float64, requires_grad=True) for x in shapes)
     seen = torch.tensor([[7, 3, 0, 1, 5], [2, 7, 4, 6, 1]])
     ours = attend(q, k, v, score, lengths_per_query(seen)).output
-    theirs = by_hand(FORMULAS[name], score, q, k, v, seen)
+    parameters = dict(score.named_parameters())
+    theirs, _ = plain_loop.attention(
+        q[:, None],
+        k[:, None],
+        v[:, None],
+        lambda query, key, head, i, j: plain_loop.PAIRS[name](parameters, query, key, head),
+        lambda scores, head: plain_loop.softmax(scores),
+        lambda place, i, j: j < int(seen[place][i]),
+        (torch.arange(QUERIES).expand(BATCH, -1), torch.arange(KEYS).expand(BATCH, -1)),
+    )
+    theirs = theirs[:, 0]
     return furthest(ours, theirs, [q, k, v, *score.parameters()], torch.randn_like(ours))
 
 
@@ -151,7 +99,14 @@ def furthest(
 
 @torch.no_grad()
 def apart(a: Tensor, b: Tensor) -> float:
-    """Return the largest difference relative to the largest number or 1; infinity for NaN."""
+    """Return the largest difference relative to the largest number or 1.
+
+    It is infinity for NaN and for other shapes.
+    """
+    if a.shape != b.shape:
+        return math.inf
+    if not a.numel():
+        return 0.0
     difference = float((a - b).abs().max() / b.abs().max().clamp(min=1))
     return math.inf if math.isnan(difference) else difference
 

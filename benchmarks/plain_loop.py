@@ -70,7 +70,7 @@ def dot(p: dict[str, Tensor], q: Tensor, k: Tensor, head: int) -> Tensor:
 
 
 def scaled_dot(p: dict[str, Tensor], q: Tensor, k: Tensor, head: int) -> Tensor:
-    """q·k / √d."""
+    """q·k / √d. Vaswani et al. 2017, equation 1."""
     return (q * k).sum() / math.sqrt(len(q))
 
 
@@ -96,7 +96,7 @@ def apart(p: dict[str, Tensor], q: Tensor, k: Tensor, head: int) -> Tensor:
 
 
 def gaussian(p: dict[str, Tensor], q: Tensor, k: Tensor, head: int) -> Tensor:
-    """−w² ‖q − k‖² / 2."""
+    """−w² ‖q − k‖² / 2. Nadaraya 1964; Watson 1964."""
     return -apart(p, q, k, head) / 2
 
 
@@ -112,13 +112,13 @@ def boxcar(p: dict[str, Tensor], q: Tensor, k: Tensor, head: int) -> Tensor:
 
 
 def general(p: dict[str, Tensor], q: Tensor, k: Tensor, head: int) -> Tensor:
-    """qᵀ W k."""
+    """qᵀ W k. Luong et al. 2015, equation 8."""
     w = own(p["weight"], head, 2)
     return (q[:, None] * w * k[None, :]).sum()
 
 
 def additive(p: dict[str, Tensor], q: Tensor, k: Tensor, head: int) -> Tensor:
-    """w·tanh(W_q q + W_k k + b)."""
+    """w·tanh(W_q q + W_k k + b). Bahdanau et al. 2015, A.1.2."""
     a, b = own(p["query_weight"], head, 2), own(p["key_weight"], head, 2)
     bias, w = own(p["bias"], head, 2)[0], own(p["weight"], head, 2)[:, 0]
     return (w * torch.tanh((q[:, None] * a).sum(0) + (k[:, None] * b).sum(0) + bias)).sum()

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import plain_loop
+from benchmarks.parity import apart
 from regard.attention import (
     NORMALIZERS,
     POSITIONS,
@@ -335,17 +336,6 @@ def _summed(found: Attended, weights: Tensor) -> list[tuple[str, Tensor, Tensor]
         ("entropy", summary.entropy, entropy),
         ("top weights", summary.weights, top),
     ]
-
-
-def apart(ours: Tensor, theirs: Tensor) -> float:
-    """Return the largest difference, relative to the largest number if that is above 1."""
-    ours, theirs = ours.detach().double(), theirs.detach().double()
-    if ours.shape != theirs.shape:
-        return math.inf
-    if not ours.numel():
-        return 0.0
-    off = (ours - theirs).abs().max() / theirs.abs().max().clamp(min=1)
-    return math.inf if off.isnan() else float(off)
 
 
 def run(numbers: Sequence[int], seed: int = 0) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from benchmarks import parity
+from benchmarks import parity, plain_loop
 from regard.core.errors import RegardError
 from regard.lab.cli.main import app
 
@@ -19,7 +19,8 @@ def test_all_aims_are_reached_and_the_command_says_so() -> None:
 
 
 def test_what_is_apart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(parity.FORMULAS, "dot", lambda s, q, k: parity.dot(s, q, k) * (1 + 1e-9))
+    wrong = lambda *given: plain_loop.dot(*given) * (1 + 1e-9)  # noqa: E731
+    monkeypatch.setitem(plain_loop.PAIRS, "dot", wrong)
     monkeypatch.setattr(parity, "strings", lambda count: ["fine"])
     monkeypatch.setattr(parity, "of_torch", lambda kind, dtype: 0.0)
     monkeypatch.setattr(parity, "of_cache", lambda setting, name, dtype: float("inf"))
