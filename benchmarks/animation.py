@@ -9,13 +9,13 @@ matters most. Needs playwright, pillow and a Chromium of this machine.
 
 import argparse
 import io
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.looking import browser, chromium
+from benchmarks.serving import started
 from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.runs import Run
@@ -26,7 +26,7 @@ SETTINGS = [
     "layers=2", "heads=4", "width=32", "feedforward=64", "examples=5000", "epochs=8",
     "batch_tokens=1000", "precision=fp32", "threads=1",
 ]  # fmt: skip
-SIZE: Any = {"width": 720, "height": 660}
+SIZE = {"width": 720, "height": 660}
 
 
 class Film:
@@ -132,28 +132,12 @@ def animate(out: Path, place: Path) -> Film:
     """Train, serve and film a model. Raises: no Chromium; a format other than WebP and GIF."""
     if out.suffix not in (".webp", ".gif"):
         raise RegardError(f"--out must end in .webp or .gif, not {out.suffix!r}")
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if not browser:
-        raise RegardError("there is no chromium on the path; Debian: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
+    chromium()
     head = head_that_matters(trained(place / "reviews"))
-    words = [sys.executable, "-m", "regard", "serve", str(place), "--port", "0"]
-    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert server.stdout is not None
-        url = "http://" + server.stdout.readline().partition("http://")[2].split()[0].rstrip("/")
-        with sync_playwright() as playwright:
-            opened = playwright.chromium.launch(
-                executable_path=browser, args=["--no-sandbox", "--disable-gpu"]
-            )
-            page = opened.new_page(viewport=SIZE, color_scheme="light")
-            page.add_init_script("localStorage.setItem('regard-tour', 'seen')")
-            film = act(page, url, head)
-            opened.close()
-    finally:
-        server.terminate()
-        server.wait(20)
+    with started(place) as (_, url), browser() as opened:
+        page = opened.new_page(viewport=SIZE, color_scheme="light")
+        page.add_init_script("localStorage.setItem('regard-tour', 'seen')")
+        film = act(page, url, head)
     film.save(out)
     return film
 

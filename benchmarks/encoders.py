@@ -15,8 +15,6 @@ wait for each.
 import argparse
 import asyncio
 import importlib
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from benchmarks.serving import Client, _served
+from benchmarks.serving import Client, _served, started
 from regard.lab.cli.predict import _how, chunks
 from regard.lab.runs import Run, load
 from regard.lab.runs.export import export
@@ -107,19 +105,10 @@ def measure(arms: Arms, texts: int, rounds: int) -> list[str]:
 
 def served(folder: Path, words: int, seconds: float, *more: str) -> float:
     """Return the answers a second of a new server."""
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "regard", "serve", str(folder), "--port", "0", *more],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        url = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+    with started(folder, *more) as (_, url):
         client = Client(url, folder.name)
         asyncio.run(client.predict(words, 0))
         return asyncio.run(_served(client, words, seconds, 8))
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,6 @@ import http.client
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+from benchmarks.serving import started
 from regard.core import atomic_io
 from regard.core.errors import RegardError
 
@@ -130,8 +130,8 @@ def kill_servers(kills: int, run: Path, chance: random.Random, tally: Tally) -> 
     """Kill servers this number of times while they work; the next must give the same answers."""
     wanted: Any = None
     for _ in range(kills + 1):
-        process, url = serve(run)
-        try:
+        with started(run) as (process, url):
+            _until_healthy(url)
             answer = ask(url)
             wanted = wanted or answer
             tally.other_answers += answer != wanted
@@ -139,25 +139,8 @@ def kill_servers(kills: int, run: Path, chance: random.Random, tally: Tally) -> 
             for client in clients:
                 client.start()
             time.sleep(chance.uniform(0, 0.3))
-        finally:
-            process.kill()
-            process.wait()
         tally.serve_kills += 1
         tally.orphans += left(process.pid)
-
-
-def serve(run: Path) -> tuple[subprocess.Popen[str], str]:
-    """Start a server on a free port; return the process and its address."""
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "regard", "serve", str(run), "--port", "0"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    for line in process.stdout:
-        if url := re.search(r"http://[\w.:]+", line):
-            _until_healthy(url[0])
-            return process, url[0]
-    raise RegardError(f"the server of {run} ended with {process.wait()}")
 
 
 def _until_healthy(url: str) -> None:

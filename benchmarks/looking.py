@@ -10,15 +10,17 @@ event to the frame after it. Needs playwright and a Chromium of this machine.
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
+from benchmarks.serving import started
 from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.reports.run import write_run_report
@@ -100,37 +102,42 @@ def measured(page: Any, url: str, heads: int) -> Times:
     return Times(round(load), at(hover, 0.5), at(hover, 0.95), at(switch, 0.5), at(switch, 0.95))
 
 
-def look(layers: int, heads: int, tokens: int, place: Path) -> dict[str, Any]:
-    """Measure the report, its size, and the page. Raises: no Chromium."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if not browser:
+def chromium() -> str:
+    """Return the path of a Chromium of this machine. Raises: there is none."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if not path:
         raise RegardError("there is no chromium on the path; Debian: apt-get install chromium")
+    return path
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Open Chromium without a window."""
     from playwright.sync_api import sync_playwright
 
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield opened
+        opened.close()
+
+
+def look(layers: int, heads: int, tokens: int, place: Path) -> dict[str, Any]:
+    """Measure the report, its size, and the page. Raises: no Chromium."""
+    chromium()
     text = " ".join((WORDS * (tokens // len(WORDS) + 1))[:tokens])
     run = model(place / "run", layers, heads, tokens)
     report = write_run_report(run, [text], place / "report.html")
-    words = [sys.executable, "-m", "regard", "serve", str(place / "run"), "--port", "0"]
-    server = subprocess.Popen([*words, "deadline=120"], stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().partition("http://")[2].split(" ")[0]
-        state = urlencode({"view": "heads", "run": "run", "text": text})
-        with sync_playwright() as playwright:
-            opened = playwright.chromium.launch(
-                executable_path=browser, args=["--no-sandbox", "--disable-gpu"]
-            )
-            # The server's page would open its tour over the view.
-            seen = "try { localStorage.setItem('regard-tour', 'seen') } catch {}"
-            size: Any = {"width": 1440, "height": 900}
-            file = measured(opened.new_page(viewport=size), report.as_uri(), layers * heads)
-            fresh = opened.new_page(viewport=size)
-            fresh.add_init_script(seen)
-            page = measured(fresh, f"http://{url}#{state}", layers * heads)
-            opened.close()
-    finally:
-        server.terminate()
-        server.wait(20)
+    state = urlencode({"view": "heads", "run": "run", "text": text})
+    with started(place / "run", "deadline=120") as (_, url), browser() as opened:
+        # The server's page would open its tour over the view.
+        seen = "try { localStorage.setItem('regard-tour', 'seen') } catch {}"
+        size = {"width": 1440, "height": 900}
+        file = measured(opened.new_page(viewport=size), report.as_uri(), layers * heads)
+        fresh = opened.new_page(viewport=size)
+        fresh.add_init_script(seen)
+        page = measured(fresh, f"{url}/#{state}", layers * heads)
     about = {"layers": layers, "heads": heads, "tokens": tokens, "bytes": report.stat().st_size}
     return {**about, "report": asdict(file), "page": asdict(page)}
 

@@ -7,14 +7,13 @@ trains 20 networks. Needs playwright and a Chromium of this machine.
 """
 
 import argparse
-import shutil
 import statistics
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard.core.errors import RegardError
+from benchmarks.looking import browser
 from regard.lab.reports.page import learn_page
 
 #: Task, controls of the solved network, and the control and value that make it B.
@@ -30,9 +29,9 @@ CASES: tuple[tuple[str, dict[str, str], tuple[str, str]], ...] = (
 LIMIT = 300_000  # milliseconds
 
 
-def opened(browser: Any, path: Path, task: str) -> tuple[Any, float]:
+def first_picture(opened: Any, path: Path, task: str) -> tuple[Any, float]:
     """Open the page without a network; return it and the seconds to the first picture."""
-    page = browser.new_page()
+    page = opened.new_page()
     page.context.set_offline(True)
     begin = time.perf_counter()
     page.goto(f"{path.as_uri()}#view=learn&lesson=train&train.task={task}")
@@ -48,26 +47,20 @@ def choose(page: Any, controls: dict[str, str]) -> None:
 
 def main() -> None:
     """Print a table in Markdown."""
-    from playwright.sync_api import sync_playwright
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3, help="repeats of opening and solving")
     parser.add_argument("--no-pairs", action="store_true", help="leave out the ten seeds")
     options = parser.parse_args()
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        raise RegardError("no chromium on the path; install it and run again")
-    with TemporaryDirectory() as folder, sync_playwright() as play:
+    with TemporaryDirectory() as folder, browser() as opened:
         path = Path(folder) / "playground.html"
         path.write_text(learn_page(), encoding="utf-8")
         print(f"{path.stat().st_size:,} bytes\n")
         print("| task | first picture, s | solved, s | B | ten seeds, s | verdict |")
         print("|---|--:|--:|---|--:|---|")
-        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for task, controls, (label, value) in CASES:
             pictures, solved = [], []
             for _ in range(options.repeats):
-                page, seconds = opened(browser, path, task)
+                page, seconds = first_picture(opened, path, task)
                 pictures.append(seconds)
                 choose(page, controls)
                 begin = time.perf_counter()
@@ -80,7 +73,7 @@ def main() -> None:
             if options.no_pairs:
                 print(f"{row} | | | |", flush=True)
                 continue
-            page, _ = opened(browser, path, task)
+            page, _ = first_picture(opened, path, task)
             choose(page, controls)
             page.click("text=Keep these settings as A")
             choose(page, {label: value})

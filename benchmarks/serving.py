@@ -23,7 +23,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -95,6 +96,25 @@ class Tally:
         }  # fmt: skip
         own = [says for says, bad in checks.items() if bad]
         return [*own, *self.hostile.faults(), *self.slow.faults(self.deadline)]
+
+
+@contextmanager
+def started(run: Path, *settings: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Start a server on a free port; yield its process and its address. Raises: it does not start.
+
+    It leads a group of processes, and is killed at the end if it still runs.
+    """
+    words = [sys.executable, "-m", "regard", "serve", str(run), "--port", "0", *settings]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)  # noqa: S603
+    assert process.stdout is not None
+    try:
+        found = (re.search(r"http://[\w.:]+", line) for line in process.stdout)
+        if (url := next(filter(None, found), None)) is None:
+            raise RegardError(f"the server of {run} did not begin; regard serve {run} says why")
+        yield process, url[0]
+    finally:
+        process.kill()
+        process.wait()
 
 
 class Client:
@@ -304,19 +324,9 @@ async def end(client: Client, process: "subprocess.Popen[str]", words: int, tall
 
 def assault(run: Path, seconds: float, words: int, queue: int, deadline: float) -> Tally:
     """Run all parts in sequence against a new server. Raises: it does not start."""
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "regard", "serve", str(run), "--port", "0", f"queue={queue}",
-         f"deadline={deadline:g}"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    found = re.search(r"http://\S+", process.stdout.readline())
-    if not found:
-        raise RegardError(f"the server of {run} did not begin; regard serve {run} says why")
     tally = Tally(deadline=deadline)
-    client = Client(found[0], run.name, process.pid)
 
-    async def parts() -> None:
+    async def parts(client: Client, process: "subprocess.Popen[str]") -> None:
         while (await client.ask("GET", "/health")).status != 200:
             await asyncio.sleep(0.1)
         await capacity(client, words, 3.0)  # the model is loaded, the allocator has its fill
@@ -329,11 +339,8 @@ def assault(run: Path, seconds: float, words: int, queue: int, deadline: float) 
         await by_schema(client, 2000 if seconds >= 30 else 200, tally)
         await end(client, process, words, tally)
 
-    try:
-        asyncio.run(parts())
-    finally:
-        if process.poll() is None:
-            process.kill()
+    with started(run, f"queue={queue}", f"deadline={deadline:g}") as (process, url):
+        asyncio.run(parts(Client(url, run.name, process.pid), process))
     return tally
 
 
