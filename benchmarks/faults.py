@@ -12,7 +12,6 @@ restarted in the same folder must end like an undisturbed one.
 import argparse
 import errno
 import io
-import json
 import multiprocessing
 import os
 import shutil
@@ -20,16 +19,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.kills import MODEL, PATIENCE, SETTINGS, begin, fingerprint, finish, train
-from regard.core import atomic_io
+from benchmarks.kills import (
+    MODEL,
+    PATIENCE,
+    SETTINGS,
+    begin,
+    fingerprint,
+    finish,
+    read_texts,
+    tallied,
+    train,
+)
 from regard.core.errors import RegardError
-from regard.lab.runs import Config
-from regard.lab.tasks import TASKS
 
 SAID, WENT_ON, TRACEBACK = 0, 3, 4  # how a process ended
 KINDS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
@@ -125,11 +130,9 @@ class _Writes:
         return self._file.__exit__(*error)
 
 
-def attack(place: Path, every: int = 1) -> Iterator[Tally]:
-    """Refuse every write in turn (or each ``every``-th); yields the tally after each training."""
-    texts = TASKS["classification"].prepare(Config.make("classification", MODEL, SETTINGS).data)
-    for split in ("train", "validation", "test"):
-        texts.split(split)
+def attack(place: Path, every: int = 1) -> Tally:
+    """Refuse every write in turn (or each ``every``-th)."""
+    read_texts(SETTINGS)
     begun = time.monotonic()
     undisturbed, counted = place / "undisturbed", place / "counted"
     finish(begin(undisturbed))
@@ -143,9 +146,9 @@ def attack(place: Path, every: int = 1) -> Iterator[Tally]:
             folder = place / f"training-{tally.trainings}"
             _count(tally, _ended(folder, refused, kind))
             _resume(tally, folder)
-            tally.seconds = time.monotonic() - begun
-            yield tally
             shutil.rmtree(folder, ignore_errors=True)
+    tally.seconds = time.monotonic() - begun
+    return tally
 
 
 def _resume(tally: Tally, folder: Path) -> None:
@@ -192,16 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; the exit status is 0 if all checks passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--every", type=int, default=1, help="refuse each so-many-th write only")
-    parser.add_argument("--out", type=Path, help="write the tally there as JSON")
-    asked = parser.parse_args(arguments)
-    result: dict[str, Any] = {}
-    with TemporaryDirectory() as place:
-        for tally in attack(Path(place), asked.every):
-            result = asdict(tally)
-    print(json.dumps(result))
-    if asked.out:
-        atomic_io.write_json(asked.out, result)
-    return int(result["mismatches"] + result["tracebacks"] + result["stuck"] > 0)
+    return tallied(attack, parser, arguments, zero=("tracebacks", "mismatches", "stuck"))
 
 
 if __name__ == "__main__":

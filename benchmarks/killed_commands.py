@@ -20,14 +20,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+from benchmarks.kills import tallied
 from benchmarks.serving import started
-from regard.core import atomic_io
 from regard.core.errors import RegardError
 
 ARMS = "mean,transformer:layers=1,tfidf"
@@ -50,11 +49,6 @@ class Tally:
     serve_kills: int = 0
     other_answers: int = 0
     seconds: float = 0.0
-
-    @property
-    def failures(self) -> int:
-        """Return the number of failures."""
-        return self.mismatches + self.orphans + self.other_answers
 
 
 def compare(folder: Path) -> subprocess.Popen[bytes]:
@@ -186,14 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="write the tally there as JSON")
-    asked = parser.parse_args(arguments)
-    with TemporaryDirectory() as place:
-        tally = attack(asked.kills, Path(place), asked.seed)
-    print(json.dumps(asdict(tally)))
-    if asked.out:
-        atomic_io.write_json(asked.out, asdict(tally))
-    return int(tally.failures > 0)
+    return tallied(attack, parser, arguments, zero=("mismatches", "orphans", "other_answers"))
 
 
 if __name__ == "__main__":

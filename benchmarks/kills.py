@@ -20,7 +20,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -57,18 +57,14 @@ class Tally:
     settings: list[str] = field(default_factory=lambda: [MODEL, *SETTINGS])
 
 
-def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Iterator[Tally]:
+def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Tally:
     """Kill trainings until the numbers of kills, and of kills inside a save, are reached.
 
-    Yield the counts after each training. Every other kill aims at a save; the others are at random
+    Print the counts after each training. Every other kill aims at a save; the others are at random
     moments, which may be inside a save too.
     """
     chance = random.Random(seed)
-    texts = TASKS["classification"].prepare(
-        runs.Config.make("classification", MODEL, SETTINGS).data
-    )
-    for split in ("train", "validation", "test"):
-        texts.split(split)  # read here once, for all processes
+    read_texts(SETTINGS)
     begun = time.monotonic()
     undisturbed = place / "undisturbed"
     finish(begin(undisturbed))
@@ -89,8 +85,23 @@ def assault(kills: int, inside_save: int, place: Path, seed: int = 0) -> Iterato
         tally.trainings += 1
         tally.mismatches += fingerprint(folder) != tally.reference
         tally.seconds = time.monotonic() - begun
-        yield tally
+        print(
+            f"{tally.kills} kills, {tally.inside_save} inside a save, {tally.trainings} "
+            f"trainings, {tally.mismatches} mismatches, {tally.unreadable} unreadable, "
+            f"{tally.seconds:.0f} s",
+            file=sys.stderr,
+        )
         shutil.rmtree(folder)
+    return tally
+
+
+def read_texts(settings: Sequence[str]) -> None:
+    """Read the texts of a training once, for all processes that are forked from this one."""
+    texts = TASKS["classification"].prepare(
+        runs.Config.make("classification", MODEL, settings).data
+    )
+    for split in ("train", "validation", "test"):
+        texts.split(split)
 
 
 def strike(folder: Path, chance: random.Random, aims: bool, length: float, tally: Tally) -> bool:
@@ -187,22 +198,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--inside-save", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    return tallied(assault, parser, arguments, zero=("mismatches", "unreadable"))
+
+
+def tallied(
+    attack: Callable[..., Any],
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    zero: Sequence[str],
+) -> int:
+    """Run an attack with the parsed arguments in a temporary folder, and print its tally as JSON.
+
+    Return the exit status: 0 if the counts called ``zero`` are 0.
+    """
     parser.add_argument("--out", type=Path, help="write the tally there as JSON")
-    asked = parser.parse_args(arguments)
-    result: dict[str, Any] = {}
+    asked = vars(parser.parse_args(arguments))
+    out = asked.pop("out")
     with TemporaryDirectory() as place:
-        for tally in assault(asked.kills, asked.inside_save, Path(place), asked.seed):
-            result = asdict(tally)
-            print(
-                f"{tally.kills} kills, {tally.inside_save} inside a save, {tally.trainings} "
-                f"trainings, {tally.mismatches} mismatches, {tally.unreadable} unreadable, "
-                f"{tally.seconds:.0f} s",
-                file=sys.stderr,
-            )
+        result = asdict(attack(place=Path(place), **asked))
     print(json.dumps(result))
-    if asked.out:
-        atomic_io.write_json(asked.out, result)
-    return int(result["mismatches"] + result["unreadable"] > 0)
+    if out:
+        atomic_io.write_json(out, result)
+    return int(any(result[name] for name in zero))
 
 
 if __name__ == "__main__":

@@ -23,13 +23,11 @@ import time
 from dataclasses import asdict, dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from benchmarks.kills import MODEL, fingerprint, read_all
+from benchmarks.kills import MODEL, fingerprint, read_all, read_texts, tallied
 from regard.core import atomic_io
 from regard.lab import runs
-from regard.lab.tasks import TASKS
 from regard.training.checkpoints import Checkpoints
 from regard.training.loop import Training
 
@@ -61,11 +59,6 @@ class Tally:
     longest: float = 0.0
     seconds: float = 0.0
     settings: list[str] = field(default_factory=lambda: [MODEL, *SETTINGS])
-
-    @property
-    def failures(self) -> int:
-        """Return the number of failures."""
-        return self.mismatches + self.unreadable + self.left + self.late
 
 
 class Group:
@@ -192,11 +185,7 @@ def assault(kills: int, place: Path, seed: int = 0) -> Tally:
     """Kill this number of times; print the counts after each training."""
 
     chance, begun = random.Random(seed), time.monotonic()
-    texts = TASKS["classification"].prepare(
-        runs.Config.make("classification", MODEL, SETTINGS).data
-    )
-    for split in ("train", "validation", "test"):
-        texts.split(split)  # read here once, for all processes
+    read_texts(SETTINGS)
     tally, undisturbed = Tally(), {}
     for strategy in ("ddp", "fsdp2"):
         group = Group(place / strategy, strategy)
@@ -231,15 +220,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="write the tally there as JSON")
-    asked = parser.parse_args(arguments)
-    with TemporaryDirectory() as place:
-        tally = assault(asked.kills, Path(place), asked.seed)
-    result: dict[str, Any] = asdict(tally)
-    print(json.dumps(result))
-    if asked.out:
-        atomic_io.write_json(asked.out, result)
-    return int(tally.failures > 0)
+    zero = ("mismatches", "unreadable", "left", "late")
+    return tallied(assault, parser, arguments, zero)
 
 
 if __name__ == "__main__":

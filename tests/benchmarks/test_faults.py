@@ -44,7 +44,7 @@ def test_the_write_that_is_refused_is_said(refused: int, tmp_path: Path) -> None
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_training_whose_writes_fail_ends_in_the_same_bits(tmp_path: Path) -> None:
-    tally = list(attack(tmp_path, every=60))[-1]
+    tally = attack(tmp_path, every=60)
     assert tally.writes > 100
     assert tally.trainings >= 6
     assert tally.tracebacks == tally.mismatches == tally.stuck == 0

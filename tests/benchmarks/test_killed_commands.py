@@ -1,5 +1,6 @@
 """What the kills of commands are judged by."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from benchmarks.killed_commands import Tally, ask, found, left
+from benchmarks.kills import tallied
 
 
 def test_a_comparison_is_the_same_but_for_its_costs(tmp_path):
@@ -32,7 +34,15 @@ def test_a_process_that_a_killed_command_leaves_is_counted(stays, count):
     assert left(process.pid, patience=0.3) == count
 
 
-def test_failures_are_summed_and_a_server_that_is_gone_is_told():
-    assert Tally(mismatches=1, orphans=2, other_answers=3, compare_kills=9).failures == 6
+def test_failures_are_the_exit_status(tmp_path):
+    for orphans in (0, 2):
+        parser, tally = argparse.ArgumentParser(), Tally(compare_kills=9, orphans=orphans)
+        out = ["--out", str(tmp_path / "tally.json")]
+        code = tallied(lambda place, tally=tally: tally, parser, out, ("mismatches", "orphans"))
+        assert code == (orphans > 0)
+        assert json.loads((tmp_path / "tally.json").read_text())["orphans"] == orphans
+
+
+def test_a_server_that_is_gone_is_told():
     with pytest.raises(OSError, match="refused"):
         ask("http://127.0.0.1:9")
