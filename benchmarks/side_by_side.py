@@ -24,6 +24,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from regard.analysis.timing import in_turns
 from regard.core.atomic_io import write_json
 from regard.lab.data.symbols import UNASKED, Recall
 from regard.lab.runs.build import build_network
@@ -93,15 +94,14 @@ def speed(turns: int = 7) -> None:
             together = Together(networks)
             symbols = torch.randint(0, 64, (8, batch, length))
             targets = torch.randint(0, 32, (8, batch, length))
-
-            calls = (
+            one, all_s = in_turns(
                 plain(networks[0], symbols[0], targets[0]),
                 partial(together.step, symbols, targets),
+                turns,
             )
-            times = interleaved(calls, turns)
-            each = times[1] / len(networks)
-            print(f"| {attention} | {batch} × {length} | {1e3 * times[0]:.1f} | {1e3 * each:.1f} "
-                  f"| {times[0] / each:.2f} |", flush=True)  # fmt: skip
+            each = all_s / len(networks)
+            print(f"| {attention} | {batch} × {length} | {1e3 * one:.1f} | {1e3 * each:.1f} "
+                  f"| {one / each:.2f} |", flush=True)  # fmt: skip
 
 
 def plain(module: nn.Module, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
@@ -116,18 +116,6 @@ def plain(module: nn.Module, symbols: Tensor, targets: Tensor) -> Callable[[], N
         optimizer.step()
 
     return step
-
-
-def interleaved(calls: Sequence[Callable[[], None]], turns: int) -> list[float]:
-    """Return the median seconds of each call, in turns after two for warming up."""
-    taken: list[list[float]] = [[] for _ in calls]
-    for turn in range(turns + 2):
-        for call, own in zip(calls, taken, strict=True):
-            begun = time.perf_counter()
-            call()
-            if turn >= 2:
-                own.append(time.perf_counter() - begun)
-    return [statistics.median(own) for own in taken]
 
 
 def trained(seeds: Sequence[int], tests: Sequence[int], steps: int) -> list[Bool[np.ndarray, " n"]]:
