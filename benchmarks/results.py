@@ -1,7 +1,6 @@
 """The output of ``regard bench``: the cases as a table, as JSON and as a figure."""
 
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.markup import escape
 from benchmarks.figure import ratios
 from regard.core.atomic_io import write_json
 from regard.lab.cli.console import out, say
+from regard.lab.runs.environment import processor
 
 PAPER = 220  # columns of a table in a file or a pipe
 
@@ -19,16 +19,8 @@ def machine() -> str:
     """Describe this machine in a line: processor, cores, vector instructions, torch."""
     import torch
 
-    names = [platform.machine()]
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            names = [
-                line.split(":", 1)[1].strip() for line in info if "model name" in line
-            ] or names
-    except OSError:  # not Linux
-        pass
     return (
-        f"{names[0]}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
+        f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
         f"{torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
     )
 
