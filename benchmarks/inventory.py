@@ -14,14 +14,13 @@ import argparse
 import inspect
 import json
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import regard
+from benchmarks import unmoved
 from benchmarks.public_names import modules, public_methods, public_names
 from regard.attention import MECHANISMS, NORMALIZERS, PATTERNS, POSITIONS, SCORES
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
@@ -155,13 +154,8 @@ def printed() -> Iterator[str]:
     """Yield the keys of each command's ``--json`` output, and of the files of its run."""
     with tempfile.TemporaryDirectory() as folder:
         for name, words in PRINTED.items():
-            done = subprocess.run(  # noqa: S603
-                [sys.executable, "-m", "regard", *words, "--json"],
-                cwd=folder, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                raise SystemExit(f"regard {' '.join(words)}: {done.stderr.strip()}")
-            yield from (f"{name}: {key}" for key in keys(json.loads(done.stdout)))
+            output = json.loads(unmoved.regard(*words, "--json", folder=Path(folder)))
+            yield from (f"{name}: {key}" for key in keys(output))
         for path in sorted(Path(folder).rglob("*.json")):
             name = re.sub(r"(arms|runs)/.*/", "", str(path.relative_to(folder)))
             yield from (f"{name}: {key}" for key in keys(json.loads(path.read_text("utf-8"))))
