@@ -151,11 +151,8 @@ class Dask:
 def children(pid: int) -> list[int]:
     """Return the processes that a process started, without helpers of multiprocessing."""
     with suppress(OSError):
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         tasks = [*Path(f"/proc/{pid}/task").glob("*/children")]
-        pids = {int(word) for path in tasks for word in path.read_text().split()} or {
-            int(word) for word in text.split()
-        }
+        pids = {int(word) for path in tasks for word in path.read_text().split()}
         return [one for one in pids if "resource_tracker" not in line(one)]
     return []
 
