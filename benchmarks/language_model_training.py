@@ -157,7 +157,7 @@ def ours(name: str, how: BenchSettings) -> Step:
         "compile": how.compile,
     })  # fmt: skip
     training = Training(network, task, settings, choose_precision("auto", how.device))
-    batches = _endless(lambda epoch: _plan(task, how.batch, epoch))
+    batches = _endless(lambda epoch: task.batches("train", tokens=how.batch, seed=0, epoch=epoch))
 
     def step() -> int:
         before = training.state.tokens
@@ -165,11 +165,6 @@ def ours(name: str, how: BenchSettings) -> Step:
         return training.state.tokens - before
 
     return step
-
-
-def _plan(task: Any, tokens: int, epoch: int) -> Sequence[Any]:
-    plan: Sequence[Any] = task.batches("train", tokens=tokens, seed=0, epoch=epoch)
-    return plan
 
 
 def _endless(plan: Callable[[int], Sequence[Any]]) -> Iterator[Any]:
@@ -216,7 +211,7 @@ def borrowed(name: str, how: BenchSettings, precision: str) -> Step:
     model = peers.hugging_face(name, task.sizes["vocabulary"]).train().to(how.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     autocast = choose_precision(precision, how.device).autocast
-    batches = _endless(lambda epoch: _plan(task, how.batch, epoch))
+    batches = _endless(lambda epoch: task.batches("train", tokens=how.batch, seed=0, epoch=epoch))
 
     def step() -> int:
         batch = task.batch("train", next(batches))
