@@ -61,7 +61,7 @@ def additive_cases(n: int, long: int) -> Iterator[Case]:
 def additive(peer: Callable[..., Callable[[], Tensor]] | None, n: int) -> Problem:
     """Return a problem with as many hidden units as a head has columns."""
     score = SCORES["additive"](WIDTH, WIDTH, heads=HEADS)
-    q, k, v, upstream = inputs(HEADS, n, WIDTH, batch=())
+    q, k, v, upstream = inputs(n, batch=())
     # The peer that computes another score does without this one's parameters.
     of = [q, k, v, *score.parameters()]
     used = [q, k, v] if peer not in (peers.dense_additive, peers.keops_additive) else of
@@ -141,7 +141,7 @@ def dot(
 ) -> Problem:
     """Return a problem with a batch of some thousand rows."""
     batch, score = batch_of(n), SCORES["scaled-dot"]()
-    q, k, v, upstream = inputs(HEADS, n, WIDTH, batch=(batch,))
+    q, k, v, upstream = inputs(n, batch=(batch,))
     ours = mask(batch, n)
     theirs = None if padding is None else padding(batch, n)
     return Problem(
@@ -211,7 +211,7 @@ def relative_bias(n: int) -> Problem:
     """Return a problem with the buckets of Raffel et al. 2020."""
     score = make_score("scaled-dot", "t5-bias", heads=HEADS)
     bias = score.get_parameter("bias")
-    q, k, v, upstream = inputs(HEADS, n, WIDTH)
+    q, k, v, upstream = inputs(n)
     of = [q, k, v, bias]
 
     def theirs() -> Side:
@@ -233,7 +233,7 @@ def sparse_cases(n: int) -> Iterator[Case]:
 def sparse(normalize: str, n: int) -> Problem:
     """Return a problem of scaled dot products with another normaliser than softmax."""
     score, normalizer = SCORES["scaled-dot"](), NORMALIZERS[normalize]()
-    q, k, v, upstream = inputs(HEADS, n, WIDTH)
+    q, k, v, upstream = inputs(n)
     of = [q, k, v]
     return Problem(
         lambda: Side(lambda: attend(q, k, v, score, normalize=normalizer).output, of),
@@ -260,7 +260,7 @@ def structured_cases(sizes: Sequence[int]) -> Iterator[Case]:
 def structured(mask: Callable[[int], Mask], n: int) -> Problem:
     """Return a problem of scaled dot products under a mask with hidden blocks."""
     score = SCORES["scaled-dot"]()
-    q, k, v, upstream = inputs(HEADS // 2, n, WIDTH)
+    q, k, v, upstream = inputs(n, heads=HEADS // 2)
     of, seen = [q, k, v], mask(n)
     return Problem(
         lambda: Side(lambda: attend(q, k, v, score, seen).output, of),
@@ -289,7 +289,7 @@ def alibi_cases(n: int) -> Iterator[Case]:
 def alibi(n: int) -> Problem:
     """Return a problem with both directions and one slope per head."""
     score: Score = make_score("scaled-dot", "alibi", heads=HEADS)
-    q, k, v, _ = inputs(HEADS, n, WIDTH)
+    q, k, v, _ = inputs(n)
     slopes = score.get_buffer("slopes").flatten()
     return Problem(
         lambda: Side(lambda: attend(q, k, v, score).output),
@@ -310,7 +310,7 @@ def summary_cases(n: int) -> Iterator[Case]:
 def summary_of_heads(n: int) -> Problem:
     """Return a problem of attention with and without its summary."""
     score = SCORES["scaled-dot"]()
-    q, k, v, _ = inputs(HEADS, n, WIDTH)
+    q, k, v, _ = inputs(n)
     return Problem(
         lambda: Side(lambda: summarised(attend(q, k, v, score))),
         lambda: Side(lambda: attend(q, k, v, score).output),
@@ -340,9 +340,13 @@ def summarised(attended: Attended) -> Tensor:
 
 
 def inputs(
-    heads: int, n: int, width: int, *, batch: tuple[int, ...] = (1,)
+    n: int,
+    *,
+    heads: int = HEADS,
+    batch: tuple[int, ...] = (1,),
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return queries, keys and values that require gradients, and a gradient of the output."""
-    shape = (*batch, heads, n, width)
-    q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
-    return q, k, v, torch.randn(shape)
+    shape = (*batch, heads, n, WIDTH)
+    q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3))
+    return q, k, v, torch.randn(shape, dtype=dtype)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks import peers
-from benchmarks.attention_cases import HEADS, TRAINED, WIDTH, additive, gaussian
+from benchmarks.attention_cases import HEADS, TRAINED, WIDTH, additive, gaussian, inputs
 from benchmarks.case import Aim, Case, Problem, Side
 from regard.attention import NORMALIZERS, SCORES, Score, attend, causal, make_score, window
 from regard.attention.kernels.linear import Inputs, by_chunks
@@ -47,13 +47,6 @@ def table(*, quick: bool = False) -> list[Case]:
     ]  # fmt: skip
 
 
-def inputs(n: int, dtype: torch.dtype, batch: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return queries, keys and values that require gradients, and a gradient of the output."""
-    shape = (batch, HEADS, n, WIDTH)
-    q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3))
-    return q, k, v, torch.randn(shape, dtype=dtype)
-
-
 def dots(n: int) -> Iterator[Case]:
     """Yield the rows of dot products: torch's kernel, a bias of distance, a causal window."""
     near = n // 16
@@ -68,7 +61,7 @@ def dots(n: int) -> Iterator[Case]:
 
 def dot(word: str, near: int, n: int) -> Problem:
     """One of them."""
-    q, k, v, upstream = inputs(n, HALF)
+    q, k, v, upstream = inputs(n, dtype=HALF)
     of = [q, k, v]
     score = make_score("scaled-dot", "alibi" if word == "ALiBi" else "none", heads=HEADS)
     mask = {"dot": causal(), "ALiBi": None, "window": window(near) & causal()}[word]
@@ -90,7 +83,7 @@ def sparse(against: str, n: int, dtype: torch.dtype) -> Case:
 
     def make(n: int) -> Problem:
         score, normalizer = SCORES["scaled-dot"](), NORMALIZERS["entmax15"]()
-        q, k, v, upstream = inputs(n, dtype)
+        q, k, v, upstream = inputs(n, dtype=dtype)
         of, mask = [q, k, v], causal() if is_causal else None
         peer = peers.adasplash if is_causal else partial(peers.entmax_dense, "entmax15")
         return Problem(
@@ -109,7 +102,7 @@ def recurrent(name: str, n: int) -> Case:
     """Return a row of a recurrence in chunks against flash-linear-attention, in bfloat16."""
 
     def make(n: int) -> Problem:
-        q, k, v, upstream = inputs(n, HALF, batch=4)
+        q, k, v, upstream = inputs(n, batch=(4,), dtype=HALF)
         shape = (*q.shape[:-1], WIDTH if name in ("gla", "kda") else 1)
         g = -torch.rand(shape).mul(0.1)
         given = {"g": g.float().requires_grad_()}
@@ -162,7 +155,7 @@ class Near(Score):
 
 def coordinates(n: int) -> Problem:
     """pytorch#152593: a learned function of two points, added to the scores."""
-    q, k, v, upstream = inputs(n, torch.float32)
+    q, k, v, upstream = inputs(n)
     score = Near()
     of = [q, k, v, score.slope]
     return Problem(lambda: Side(lambda: attend(q, k, v, score).output, of), None, upstream)
