@@ -7,7 +7,7 @@ padding), in rounds that alternate between the two, each round the same number o
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -30,7 +30,7 @@ from regard.nn.layers.device import device_of
 from regard.nn.layers.embedding import inside
 from regard.nn.models.settings import TextClassifierSettings
 from regard.training.batches import pad
-from regard.training.loop import TrainingSettings, train
+from regard.training.loop import Progress, TrainingSettings, train
 from regard.training.precision import choose_device
 
 PEER_BATCH = 32
@@ -65,14 +65,7 @@ class Contest:
         model = MODELS["transformer"].build(
             self.sizes, vocabulary=len(self.task.tokenizer), labels=len(self.task.labels)
         )
-
-        def steps() -> Iterator[int]:
-            before = 0
-            for progress in train(model, self.task, training):
-                yield progress.tokens - before
-                before = progress.tokens
-
-        return model, steps()
+        return model, tokens_of(train(model, self.task, training))
 
     def theirs(self, epochs: int = 1) -> tuple[nn.Module, Iterator[int]]:
         """Return the peer and its training in the same form."""
@@ -121,6 +114,14 @@ def train_tutorial(model: nn.Module, data: Encoded, seed: int, epochs: int = 1) 
         loss.backward()
         optimizer.step()
         yield int(lengths.sum())
+
+
+def tokens_of(steps: Iterable[Progress]) -> Iterator[int]:
+    """Yield the real tokens of each step of regard's training."""
+    before = 0
+    for progress in steps:
+        yield progress.tokens - before
+        before = progress.tokens
 
 
 def turn(steps: Iterator[int], enough: int, device: str = "cpu") -> float:

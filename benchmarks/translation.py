@@ -7,7 +7,6 @@ Face and CTranslate2 use regard's weights. Sides take turns in one run, and each
 names its precisions. JoeyNMT has a separate environment: ``joey=PATH`` of its Python.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from torch import Tensor, nn
 from benchmarks import translation_peers as peers
 from benchmarks.case import Aim
 from benchmarks.joey import Joey
-from benchmarks.text_training import must_have_trained, turn
+from benchmarks.text_training import must_have_trained, tokens_of, turn
+from regard.analysis.timing import seconds
 from regard.core.errors import RegardError
 from regard.core.memory import keep_freed_memory
 from regard.core.settings import Settings, build, split
@@ -80,11 +80,8 @@ class Contest:
         return Transformer(self.sizes, words, words)
 
     def ours(self) -> Iterator[int]:
-        """Yield the real tokens of each step of regard's training, endlessly."""
-        before = 0
-        for progress in train(self.model(), self.task, self.training):
-            yield progress.tokens - before
-            before = progress.tokens
+        """Return the real tokens of each step of regard's training, endlessly."""
+        return tokens_of(train(self.model(), self.task, self.training))
 
     def says(self) -> str:
         """Describe the sizes."""
@@ -269,8 +266,8 @@ def write_both(contest: Contest, rival: Rival) -> dict[str, Any]:
         peer.write(batches[:1])
         turns = [
             (
-                timed(lambda: write(model, contest, batches)) / sum(map(len, batches)),
-                timed(lambda: peer.write(many)) / sum(map(len, many)),
+                seconds(lambda: write(model, contest, batches)) / sum(map(len, batches)),
+                seconds(lambda: peer.write(many)) / sum(map(len, many)),
             )
             for _ in range(how.rounds)
         ]
@@ -296,10 +293,3 @@ def compared(turns: Sequence[tuple[float, float]], unit: float) -> dict[str, Any
     ours, theirs = (unit * median(side) for side in zip(*turns, strict=True))
     ratios = sorted(b / a for a, b in turns)
     return {"ours_s": ours, "theirs_s": theirs, "ratios": ratios}
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Return the seconds of a call."""
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
