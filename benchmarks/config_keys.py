@@ -9,7 +9,6 @@ itself refuses counts as refused by both, whatever regard does.
 """
 
 import argparse
-import importlib
 import json
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from benchmarks.config_values import (
     copied_settings,
     write_tokenizer,
 )
+from benchmarks.translation_peers import quiet_transformers
 from regard.core import atomic_io
 from regard.core.errors import RegardError
 from regard.core.settings import build as build_settings
@@ -393,9 +393,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[*CONFIGS], help="some of the model types")
     parser.add_argument("--parts", nargs="+", default=[*PARTS], choices=PARTS, help="some of it")
     asked = parser.parse_args(arguments)
-    transformers: Any = importlib.import_module("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    transformers = quiet_transformers()
     torch.set_num_threads(1)
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     rows: list[Row] = []

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from benchmarks.language_model_peers import descend
 from regard.attention import sinusoidal
 from regard.lab.tasks.writing.encoded import PairBatch
 from regard.lab.tasks.writing.task import Sequences
@@ -57,10 +58,7 @@ def train_plainly(
             batch = to_device(model, task.batch("train", order[start : start + size]))
             with torch.autocast(device_of(model).type, torch.bfloat16, enabled=bf16):
                 loss = model(batch)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            descend(model, optimizer, loss)
             yield int(batch.lengths.sum())
 
 
