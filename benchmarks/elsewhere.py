@@ -84,10 +84,6 @@ def stack(kind: str, **more: Any) -> Any:
     return getattr(x_transformers, kind)(dim=W, depth=2, heads=H, attn_dim_head=8, **more)
 
 
-def _itself(thing: Any) -> Any:
-    return thing
-
-
 def wrapper(kind: str, layers: str) -> Any:
     """Return a network of x_transformers."""
     x_transformers = import_module("x_transformers")
@@ -148,7 +144,8 @@ LAYERS: dict[str, Make] = {
     "keras.layers.GroupQueryAttention": of("keras.layers", "GroupQueryAttention", 8, H, 1),
     "keras.layers.Attention": of("keras.layers", "Attention", use_scale=True),
     "keras.layers.AdditiveAttention": of("keras.layers", "AdditiveAttention", use_scale=True),
-    **{f"notebook {kind.__name__}": partial(_itself, kind) for kind in strangers.STRANGERS},
+    **{f"notebook {kind.__name__}": of(kind.__module__, kind.__name__)
+       for kind in strangers.STRANGERS},
 }  # fmt: skip
 
 
