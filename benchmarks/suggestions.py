@@ -16,6 +16,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +81,10 @@ def measure(spec: str, arms: Sequence[str], most: int) -> dict[str, Any]:
             curves = draw(mine, parsed, predictors, user, lambda *_: None)
             seconds = time.process_time() - since
             true = [float(held_losses(rows, p, own, test).mean()) for p in predictors.values()]
-            described = [vars_of(curve) for curve in curves]
+            described = [asdict(curve) for curve in curves]
             users.append({"rows": count, "curves": described, "true": true, "cpu_s": seconds})
         print(f"{spec}: {count} rows, {time.process_time() - begun:.0f} s of processor", flush=True)
     return {"spec": Path(spec).name, "arms": list(arms), "truth": truth, "users": users}
-
-
-def vars_of(curve: LearningCurve) -> dict[str, Any]:
-    """Return the fields of a curve, without what was computed from them."""
-    return {name: getattr(curve, name) for name in curve.__dataclass_fields__}
 
 
 def judged(found: dict[str, Any]) -> Iterator[tuple[int, int, bool, float, float]]:
@@ -116,10 +112,7 @@ def choices(found: dict[str, Any], count: int = 200) -> list[tuple[str, str, flo
     arm there, and the points between both there, and with the user's own rows.
     """
     full = max(map(int, found["truth"][found["arms"][0]]))
-    errors = [
-        float(np.mean(found["truth"][name].get(full, found["truth"][name].get(str(full)))))
-        for name in found["arms"]
-    ]
+    errors = [float(np.mean(found["truth"][name][str(full)])) for name in found["arms"]]
     rows = []
     for user in found["users"]:
         if user["rows"] != count:
