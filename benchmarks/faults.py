@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.kills import (
     MODEL,
@@ -74,8 +75,7 @@ class Disk:
     @contextmanager
     def mounted(self) -> Iterator[None]:
         """Open files and change folders through this disk, in this context."""
-        real = io.open, os.replace, os.rename, os.mkdir, os.fsync
-        opened = real[0]
+        opened, synced = io.open, os.fsync
 
         def open_(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
             found = opened(file, mode, *rest, **more)
@@ -97,16 +97,13 @@ class Disk:
 
         def fsync(handle: int) -> None:
             self.write(os.readlink(f"/proc/self/fd/{handle}"))
-            real[4](handle)
+            synced(handle)
 
-        try:
-            io.open = open_
-            os.replace, os.rename = counted(os.replace), counted(os.rename)
-            os.mkdir = counted(os.mkdir)
-            os.fsync = fsync  # type: ignore[assignment]
+        refusing: dict[str, Any] = {
+            name: counted(getattr(os, name)) for name in ("replace", "rename", "mkdir")
+        }
+        with patch.object(io, "open", open_), patch.multiple(os, fsync=fsync, **refusing):
             yield
-        finally:
-            io.open, os.replace, os.rename, os.mkdir, os.fsync = real
 
 
 class _Writes:
