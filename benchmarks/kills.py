@@ -117,7 +117,7 @@ def strike(folder: Path, chance: random.Random, aims: bool, length: float, tally
         raise RegardError(f"a training in {folder} ended by itself with {process.exitcode}")
     checkpoints = Checkpoints(folder / "checkpoints")
     tally.kills += 1
-    tally.inside_save += writing(checkpoints, process)
+    tally.inside_save += writing(checkpoints.folder, process)
     read, unreadable = read_all(checkpoints)
     tally.checkpoints_read += read
     tally.unreadable += unreadable
@@ -143,11 +143,10 @@ def wait(
     if not aims:
         process.join(max(0.0, end - time.monotonic()))
         return
-    checkpoints = Checkpoints(folder / "checkpoints")
     skipped = chance.randint(0, 3)  # saves that are let through, so that not all are the first
     before = False
     while process.is_alive():
-        now = writing(checkpoints, process)
+        now = writing(folder / "checkpoints", process)
         if now and not before:
             skipped -= 1
             if skipped < 0:
@@ -156,12 +155,12 @@ def wait(
     time.sleep(chance.uniform(0, LINGER))
 
 
-def writing(checkpoints: Checkpoints, process: BaseProcess) -> bool:
-    """Return whether there is an unfinished checkpoint of this process."""
-    mine = f".{process.pid}{atomic_io.PARTIAL}"
+def writing(checkpoints: Path, process: BaseProcess | None = None) -> bool:
+    """Return whether there is an unfinished checkpoint of this process, or of any."""
+    ending = f".{process.pid}{atomic_io.PARTIAL}" if process else atomic_io.PARTIAL
     try:
-        with os.scandir(checkpoints.folder) as entries:
-            return any(entry.name.endswith(mine) for entry in entries)
+        with os.scandir(checkpoints) as entries:
+            return any(entry.name.endswith(ending) for entry in entries)
     except OSError:
         return False
 

@@ -25,7 +25,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.kills import MODEL, fingerprint, read_all, read_texts, tallied
+from benchmarks.kills import MODEL, fingerprint, read_all, read_texts, tallied, writing
 from regard.core import atomic_io
 from regard.lab import runs
 from regard.training.checkpoints import Checkpoints
@@ -107,11 +107,7 @@ class Group:
     @property
     def writing(self) -> bool:
         """Return whether an unfinished checkpoint is there."""
-        try:
-            with os.scandir(self.folder / "checkpoints") as entries:
-                return any(entry.name.endswith(atomic_io.PARTIAL) for entry in entries)
-        except OSError:
-            return False
+        return writing(self.folder / "checkpoints")
 
     def alive(self) -> bool:
         """Return whether any process is still there, other than as a zombie."""
