@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -184,9 +183,9 @@ def layer(n: int) -> Problem:
     other = torch_layer(width)
     mine = from_torch(other)
     x = torch.randn(batch_of(n), n, width, requires_grad=True)
-    return Problem(
-        lambda: Side(lambda: mine(x), [x, *projections(mine)]),
-        lambda: Side(peers.multihead(other, x, weights=False), [x, *projections(other)]),
+    return Problem(  # both have weight and bias of the input projection, then of the output
+        lambda: Side(lambda: mine(x), [x, *mine.parameters()]),
+        lambda: Side(peers.multihead(other, x, weights=False), [x, *other.parameters()]),
         torch.randn(batch_of(n), n, width),
     )
 
@@ -194,11 +193,6 @@ def layer(n: int) -> Problem:
 def torch_layer(width: int) -> nn.MultiheadAttention:
     """torch's layer."""
     return nn.MultiheadAttention(width, HEADS, batch_first=True)
-
-
-def projections(made: nn.Module) -> list[Tensor]:
-    """Return weight and bias of the input projection, then of the output, in both layers."""
-    return list(made.parameters())
 
 
 def relative_bias_cases(n: int) -> Iterator[Case]:
@@ -299,8 +293,6 @@ def alibi(n: int) -> Problem:
 
 def summary_cases(n: int) -> Iterator[Case]:
     """Yield the rows of summaries against full tables of weights."""
-    if not hasattr(Attended, "summary"):
-        return
     name = f"summary(top=16) n={n} heads={HEADS} width={WIDTH} {FORWARD}"
     plain, whole = Aim(1 / 2.5, 1 / 1.2, total=True), Aim(1, 6)
     yield Case(name, "the plain forward", summary_of_heads, n, plain, trained=False)
@@ -334,8 +326,7 @@ def summary_of_layer(n: int) -> Problem:
 
 def summarised(attended: Attended) -> Tensor:
     """Return the output after computing the summary."""
-    found: Any = attended
-    found.summary(top=16)
+    attended.summary(top=16)
     return attended.output
 
 
