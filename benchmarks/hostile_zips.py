@@ -102,19 +102,9 @@ def changed(**fields: object) -> Make:
     return lambda data: zipped(replace(member(data), **fields))  # type: ignore[arg-type]
 
 
-def of_mode(mode: int, data: bytes) -> bytes:
-    """Return an archive whose member has the mode of a link, a device or a pipe."""
-    return zipped(replace(member(data), mode=mode))
-
-
 def other_method(number: int, content: bytes = b"?" * 40) -> Make:
     """Return a function that makes a member with another method's number."""
     return lambda data: zipped(member(data, content, number))
-
-
-def lzma_packed(data: bytes) -> bytes:
-    """Return a member packed by LZMA with a dictionary of 4 GB."""
-    return zipped(member(data, b"\x09\x04\x05\x00\x5d\xff\xff\xff\xff" + b"\0" * 40, 14))
 
 
 def cut(share: float) -> Make:
@@ -174,7 +164,9 @@ ZIPS: dict[str, Make] = {
     "sound": lambda data: zipped(member(data)),
     "stored": lambda data: zipped(member(data, data, 0)),
     "bzip2": lambda data: zipped(member(data, bz2.compress(data), 12)),
-    "LZMA, a dictionary of 4 GB": lzma_packed,
+    "LZMA, a dictionary of 4 GB": other_method(
+        14, b"\x09\x04\x05\x00\x5d\xff\xff\xff\xff" + b"\0" * 40
+    ),
     "Deflate64": other_method(9),
     "zstd": other_method(93),
     "PPMd": other_method(98),
@@ -214,9 +206,9 @@ ZIPS: dict[str, Make] = {
     "twice the same name": lambda data: zipped(member(data), member(data)),
     "twice, with other bytes": lambda data: zipped(member(b"x\n"), member(data)),
     "a folder": changed(name=b"a.txt/"),
-    "a link to /etc/passwd": lambda data: of_mode(0o120777, b"/etc/passwd"),
-    "of a device's kind": lambda data: of_mode(0o020666, data),
-    "of a pipe's kind": lambda data: of_mode(0o010666, data),
+    "a link to /etc/passwd": lambda data: changed(mode=0o120777)(b"/etc/passwd"),
+    "of a device's kind": changed(mode=0o020666),
+    "of a pipe's kind": changed(mode=0o010666),
     "wrong checksum": changed(checksum=1),
     "cut in the member": cut(0.3),
     "cut in the directory": cut(0.75),
