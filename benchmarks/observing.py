@@ -72,9 +72,10 @@ def main() -> None:
     block = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
     x = torch.randn(1, 64, 256)
     encoder = nn.TransformerEncoder(block, 4).eval()
-    expected = []
-    for layer, states in zip(encoder.layers, states_of(encoder, x), strict=True):
+    expected, states = [], x
+    for layer in encoder.layers:
         expected.append(layer.self_attn(*[states] * 3, average_attn_weights=False)[1])
+        states = layer(states)
     for fast in (False, True):
         torch.backends.mha.set_fastpath_enabled(fast)
         name = f"nn.TransformerEncoder, 4 layers, {'fast path' if fast else 'without it'}, 64 words"
@@ -85,14 +86,6 @@ def main() -> None:
         gpt(tokens)
         own = [table(seen) for _, seen in recording.layers]
     print(measure("GPT of regard, 4 layers, 64 words", gpt, lambda: gpt(tokens), own))
-
-
-def states_of(encoder: nn.TransformerEncoder, x: Tensor) -> list[Tensor]:
-    """Return the input of each layer."""
-    states = [x]
-    for layer in encoder.layers:
-        states.append(layer(states[-1]))
-    return states[:-1]
 
 
 if __name__ == "__main__":
