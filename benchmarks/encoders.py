@@ -55,20 +55,18 @@ def arms_of(folder: Path, texts: Sequence[str], scratch: Path) -> Arms:
     from sentence_transformers import SentenceTransformer
 
     run, fast = load(folder), through_onnx(load(folder))
-    ours = {
+    arms: dict[str, Callable[[], Probabilities]] = {
         "regard predict": command(run, texts),
         "regard predict --onnx": command(fast, texts),
         "regard predict --int8": command(through_onnx(load(folder), int8=True), texts),
     }
     export(run, "sentence-transformers", scratch / "folder")
     theirs = SentenceTransformer(str(scratch / "folder"), device="cpu")
+    arms["sentence-transformers"] = lambda: softmax(theirs.encode(list(texts)), axis=1)
     if run.config.entry.baseline:  # a vector is computed once; here each round computes it
         embedded = importlib.import_module("regard.lab.tasks.embedded")
         vars(embedded)["embed"] = lambda encoder, texts, **how: encoder.encode(texts, **how)
-        return {
-            **ours,
-            "sentence-transformers": lambda: softmax(theirs.encode(list(texts)), axis=1),
-        }
+        return arms
     network = fast.network
 
     def plain() -> Probabilities:
@@ -78,11 +76,7 @@ def arms_of(folder: Path, texts: Sequence[str], scratch: Path) -> Arms:
             parts.append(network(tokens, lengths))
         return np.asarray(torch.cat(parts).softmax(-1).numpy())
 
-    return {
-        **ours,
-        "sentence-transformers": lambda: softmax(theirs.encode(list(texts)), axis=1),
-        "onnxruntime, batches of 32": plain,
-    }
+    return {**arms, "onnxruntime, batches of 32": plain}
 
 
 def measure(arms: Arms, texts: int, rounds: int) -> list[str]:
