@@ -92,20 +92,18 @@ def circumstances(place: Path, run: Path) -> Iterator[Found]:
         yield ask("a clock that goes back", (*words, *own), start=("-c", BACK))
         own = () if words is predict else ("--out", str(place / f"home-{number}"))
         yield ask("no home folder", (*words, *own), HOME="/nonexistent", XDG_CONFIG_HOME="")
+    disks: dict[str, tuple[str, ...]] = {
+        "a read-only disk": ("1m", "ro"),
+        **{f"a disk of {size}": (size,) for size in ("16k", "64k", "200k")},
+    }
     for words in (TRAIN, COMPARE):
-        with (
-            suppress(subprocess.CalledProcessError, FileNotFoundError),
-            mounted(place / "readonly", "1m", "ro") as disk,
-        ):
-            yield ask("a read-only disk", (*words, "--out", str(disk / "run")))
-        (place / "readonly").rmdir()
-        for size in ("16k", "64k", "200k"):
+        for circumstance, options in disks.items():
             with (
                 suppress(subprocess.CalledProcessError, FileNotFoundError),
-                mounted(place / "full", size) as disk,
+                mounted(place / "disk", *options) as disk,
             ):
-                yield ask(f"a disk of {size}", (*words, "--out", str(disk / "run")))
-            (place / "full").rmdir()
+                yield ask(circumstance, (*words, "--out", str(disk / "run")))
+            (place / "disk").rmdir()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
