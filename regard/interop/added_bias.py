@@ -2,29 +2,10 @@
 
 from torch import Tensor
 
-from regard.attention import Acceleration, Score
+from regard.attention import Score
 from regard.attention.prepared import Positions, Prepared, alone, as_tuple
-from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, plus
+from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import soft_cap
-
-
-class CappedAcceleration(WrapperAcceleration):
-    """The acceleration of an `AddedBias` with a cap, whose scores are not inner products."""
-
-    def __init__(self, score: "AddedBias") -> None:
-        super().__init__(score)
-        self.inner_product = self.linear = self.additive = False
-
-    def fast_compare(
-        self,
-        score: "AddedBias",  # type: ignore[override]
-        queries: Prepared,
-        keys: Prepared,
-        positions: Positions,
-    ) -> Tensor:
-        bias, queries = score.split_queries(queries)
-        scores = score.capped(self.inner.fast_compare(score.inner, queries, keys, positions))
-        return plus(scores, score.added(bias, None, positions))
 
 
 class AddedBias(Wrapper):
@@ -41,17 +22,15 @@ class AddedBias(Wrapper):
         self.parts = 1  # tensors that the inner score prepares of queries
 
     @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return super().acceleration if self.cap is None else CappedAcceleration(self)
+    def bends(self) -> bool:  # type: ignore[override]
+        """Whether there is a cap, with which the scores are not inner products."""
+        return self.cap is not None
 
-    def capped(self, scores: Tensor) -> Tensor:
-        """Return the capped scores."""
-        return scores if self.cap is None else soft_cap(scores, self.cap)
-
-    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-        bias, queries = self.split_queries(queries)
-        scores = self.capped(self.inner.compare(queries, keys, positions))
-        return plus(scores, self.added(bias, None, positions))
+    def changed(
+        self, scores: Tensor, queries: Prepared, keys: Prepared | None, positions: Positions
+    ) -> Tensor:
+        capped = scores if self.cap is None else soft_cap(scores, self.cap)
+        return super().changed(capped, queries, keys, positions)
 
     def set_bias(self, bias: Tensor | None) -> None:
         """Set the bias of the next call."""

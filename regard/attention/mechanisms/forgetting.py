@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.acceleration import Acceleration
 from regard.attention.arguments import places
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
@@ -16,8 +15,8 @@ from regard.attention.mask import Mask, conjuncts
 from regard.attention.mask_context import hidden_keys
 from regard.attention.mechanisms.multihead import Inputs, MultiHeadAttention
 from regard.attention.positions.biases import ColumnsAcceleration, joined
-from regard.attention.prepared import Positions, Prepared
-from regard.attention.scores.wrapper import Wrapper
+from regard.attention.prepared import Prepared
+from regard.attention.scores.wrapper import ProductWrapper
 from regard.core.errors import RegardError
 
 #: Pairs of columns whose products add up to a sum: three digits of base 256, and the rest.
@@ -187,19 +186,18 @@ def with_columns(x: Tensor, columns: Tensor, *, of_keys: bool) -> Tensor:
     return joined(torch.stack(pairs, -1).flatten(-2), x)
 
 
-class SumColumns(Wrapper):
+class SumColumns(ProductWrapper):
     """scale · q'·k' + Σ of the products of the first columns, which both sides bring along.
 
     The inner score prepares the columns behind them. The result is an inner product, with the scale
     in the queries.
     """
 
-    adds = False
+    accelerated_by = ColumnsAcceleration
     columns: ClassVar[int] = 2 * DIGITS
 
-    @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return SumAcceleration(self)
+    def scale(self, width: int) -> float:
+        return 1.0
 
     def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
         sums, queries = self._split(queries)
@@ -226,21 +224,5 @@ class SumColumns(Wrapper):
         sums, rest = x.split([self.columns, x.shape[-1] - self.columns], -1)
         return sums, rest
 
-    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-        assert isinstance(queries, Tensor)
-        assert isinstance(keys, Tensor)
-        return queries @ keys.mT
-
     def check(self, query_width: int, key_width: int) -> None:
         self.inner.check(query_width - self.columns, key_width - self.columns)
-
-
-class SumAcceleration(ColumnsAcceleration):
-    """The acceleration of `SumColumns`, whose queries are scaled already."""
-
-    def scale(self, score: SumColumns, width: int) -> float:  # type: ignore[override]
-        return 1.0
-
-    def product_queries(self, score: SumColumns, queries: Prepared) -> Tensor:  # type: ignore[override]
-        assert isinstance(queries, Tensor)
-        return queries

@@ -9,11 +9,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from regard.attention.acceleration import Acceleration
 from regard.attention.kernels.distances import diagonals, hidden, in_steps
 from regard.attention.prepared import Positions, Prepared, as_tuple, like, repeat_kv
 from regard.attention.score import Score
-from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration, distance
+from regard.attention.scores.wrapper import (
+    ProductWrapper,
+    ProductWrapperAcceleration,
+    Wrapper,
+    WrapperAcceleration,
+    distance,
+)
 from regard.attention.tracing import readable
 from regard.core.errors import RegardError
 
@@ -194,6 +199,7 @@ class Fire(Wrapper):
 
     name = "fire"
     options: ClassVar[Mapping[str, int]] = {"hidden": 1}
+    accelerated_by = FireAcceleration
 
     def __init__(self, inner: Score, *, hidden: int = 32) -> None:
         super().__init__(inner)
@@ -205,10 +211,6 @@ class Fire(Wrapper):
         )
         self.c = nn.Parameter(_unsoftplus(torch.tensor(0.1)))
         self.threshold = nn.Parameter(torch.tensor(512.0))
-
-    @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return FireAcceleration(self)
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         c, dtype = softplus(self.c), as_tuple(queries)[0].dtype
@@ -227,25 +229,13 @@ class Fire(Wrapper):
         return of_heads if values.ndim == 3 else of_heads.squeeze(-4)
 
 
-class ColumnsAcceleration(WrapperAcceleration):
-    """The acceleration of `ExtraColumns`: that of its inner score, of fewer columns."""
+class ColumnsAcceleration(ProductWrapperAcceleration):
+    """The acceleration of a sum as columns: weights of far keys become very small."""
 
     decays = True
 
-    def scale(self, score: "ExtraColumns", width: int) -> float:  # type: ignore[override]
-        return self.inner.scale(score.inner, width - score.columns)
 
-    def fast_compare(
-        self,
-        score: "ExtraColumns",  # type: ignore[override]
-        queries: Prepared,
-        keys: Prepared,
-        positions: Positions,
-    ) -> Tensor:
-        return score.compare(queries, keys, positions)
-
-
-class ExtraColumns(Wrapper):
+class ExtraColumns(ProductWrapper):
     """score(q, k) + a(i)·b(j), as additional columns of an inner product; a base class.
 
     The sum stays an inner product, which torch's fused kernels serve. A subclass defines
@@ -253,7 +243,7 @@ class ExtraColumns(Wrapper):
     product.
     """
 
-    adds = False
+    accelerated_by = ColumnsAcceleration
     columns: ClassVar[int] = 1
 
     def __init__(self, inner: Score) -> None:
@@ -268,9 +258,8 @@ class ExtraColumns(Wrapper):
     def takes(cls, inner: Score) -> bool:
         return inner.acceleration.inner_product
 
-    @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return ColumnsAcceleration(self)
+    def scale(self, width: int) -> float:
+        return self.inner.acceleration.scale(self.inner, width - self.columns)
 
     def query_columns(self, queries: Tensor, positions: Tensor) -> Tensor:
         """Return a(i) of each query, (…, n, columns)."""
@@ -291,11 +280,6 @@ class ExtraColumns(Wrapper):
         columns = self.key_columns(prepared, positions)
         of_heads = columns.ndim > 2 and columns.shape[-3] > 1
         return joined(repeat_kv(prepared, self.heads) if of_heads else prepared, columns)
-
-    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-        assert isinstance(queries, Tensor)
-        assert isinstance(keys, Tensor)
-        return self.acceleration.scale(self, queries.shape[-1]) * queries @ keys.mT
 
 
 def joined(x: Tensor, columns: Tensor) -> Tensor:

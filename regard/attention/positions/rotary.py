@@ -9,12 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.acceleration import Acceleration
 from regard.attention.kernels import choose
 from regard.attention.kernels.native import call, in_cpp, library
-from regard.attention.prepared import Positions, Prepared, per_positions, repeat_kv
+from regard.attention.prepared import Prepared, per_positions, repeat_kv
 from regard.attention.score import InnerProduct, Score
-from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration
+from regard.attention.scores.wrapper import ProductWrapper, Wrapper
 from regard.attention.tracing import on_cpu, transformed
 from regard.core.errors import RegardError
 
@@ -253,23 +252,7 @@ def is_plain(score: Score) -> bool:
     return isinstance(score, InnerProduct) and own == (Score.prepare_queries, Score.prepare_keys)
 
 
-class PopeAcceleration(WrapperAcceleration):
-    """The acceleration of `Pope`: an inner product of twice the width."""
-
-    def scale(self, score: "Pope", width: int) -> float:  # type: ignore[override]
-        return self.inner.scale(score.inner, width // 2)
-
-    def fast_compare(
-        self,
-        score: "Pope",  # type: ignore[override]
-        queries: Prepared,
-        keys: Prepared,
-        positions: Positions,
-    ) -> Tensor:
-        return score.compare(queries, keys, positions)
-
-
-class Pope(Wrapper):
+class Pope(ProductWrapper):
     """score(q, k) = scale · Σ_c μ(q_c) μ(k_c) cos((j − i) · speed_c + δ_c), μ = softplus.
 
     Polar positions: contents are lengths and positions are angles, so that neither changes the
@@ -280,7 +263,6 @@ class Pope(Wrapper):
     """
 
     name = "pope"
-    adds = False
     options: ClassVar[Mapping[str, int]] = {"base": 1}
 
     def __init__(self, inner: Score, *, base: float = 10_000.0) -> None:
@@ -297,21 +279,14 @@ class Pope(Wrapper):
     def takes(cls, inner: Score) -> bool:
         return is_plain(inner)
 
-    @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return PopeAcceleration(self)
+    def scale(self, width: int) -> float:
+        return self.inner.acceleration.scale(self.inner, width // 2)
 
     def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
         return self._polar(queries, positions, None)
 
     def prepare_keys(self, keys: Tensor, positions: Tensor) -> Prepared:
         return self._polar(keys, positions, self.shift.clamp(-2 * math.pi, 0))
-
-    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-        assert isinstance(queries, Tensor)
-        assert isinstance(keys, Tensor)
-        scale = self.inner.acceleration.scale(self.inner, queries.shape[-1] // 2)
-        return scale * queries @ keys.mT
 
     def _polar(self, x: Tensor, positions: Tensor, shift: Tensor | None) -> Tensor:
         x = per_positions(repeat_kv(x, self.heads) if shift is not None else x, positions)

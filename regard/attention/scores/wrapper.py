@@ -12,6 +12,60 @@ from regard.attention.score import Score
 from regard.core.errors import RegardError
 
 
+class WrapperAcceleration(Acceleration):
+    """The acceleration of a `Wrapper`: that of its inner score, plus the added term."""
+
+    def __init__(self, score: "Wrapper") -> None:
+        super().__init__()
+        self.inner = score.inner.acceleration
+        self.additive = self.inner.additive and not score.bends
+        self.linear = self.inner.linear and not (score.bends or score.reads_keys)
+        self.inner_product = self.inner.inner_product and not (score.bends or score.adds)
+
+    def fast_compare(
+        self,
+        score: "Wrapper",  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared,
+        positions: Positions,
+    ) -> Tensor:
+        our_queries, queries = score.split_queries(queries)
+        our_keys, keys = score.split_keys(keys)
+        scores = self.inner.fast_compare(score.inner, queries, keys, positions)
+        return score.changed(scores, our_queries, our_keys, positions)
+
+    def numbers_per_pair(self, score: "Wrapper", keys: Prepared) -> int:  # type: ignore[override]
+        return self.inner.numbers_per_pair(score.inner, score.split_keys(keys)[1])
+
+    def scale(self, score: "Wrapper", width: int) -> float:  # type: ignore[override]
+        return self.inner.scale(score.inner, width)
+
+    def product_queries(self, score: "Wrapper", queries: Prepared) -> Tensor:  # type: ignore[override]
+        return self.inner.product_queries(score.inner, score.split_queries(queries)[1])
+
+    def bias(
+        self,
+        score: "Wrapper",  # type: ignore[override]
+        queries: Prepared,
+        positions: Positions,
+    ) -> Tensor | None:
+        own, queries = score.split_queries(queries)
+        added, inner = (
+            score.added(own, None, positions),
+            self.inner.bias(score.inner, queries, positions),
+        )
+        return inner if added is None else plus(added, inner)
+
+    def needs_upcast(
+        self,
+        score: "Wrapper",  # type: ignore[override]
+        queries: Prepared,
+        keys: Prepared | None,
+    ) -> bool:
+        keys = None if keys is None else score.split_keys(keys)[1]
+        return self.inner.needs_upcast(score.inner, score.split_queries(queries)[1], keys)
+
+
 class Wrapper(Score):
     """score(q, k) = inner(q, k) + added(q, k), a score that wraps another; the base class.
 
@@ -22,6 +76,9 @@ class Wrapper(Score):
     adds: bool = True
     #: Whether ``added`` reads the contents of a key, not only its position.
     reads_keys: ClassVar[bool] = False
+    #: Whether ``changed`` does more than add a term, so that the score is of no faster kind.
+    bends: bool = False
+    accelerated_by: ClassVar[type[WrapperAcceleration]] = WrapperAcceleration
 
     def __init__(self, inner: Score) -> None:
         super().__init__(inner.query_width, inner.key_width, heads=inner.heads, length=inner.length)
@@ -34,7 +91,7 @@ class Wrapper(Score):
 
     @property
     def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return WrapperAcceleration(self)
+        return self.accelerated_by(self)
 
     def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
         return self.inner.prepare_queries(queries, positions)
@@ -56,68 +113,46 @@ class Wrapper(Score):
         """Compute the term added to the scores, broadcastable to them; None for no term."""
         return None
 
+    def changed(
+        self, scores: Tensor, queries: Prepared, keys: Prepared | None, positions: Positions
+    ) -> Tensor:
+        """Compute the scores from those of the inner score, by default by adding ``added``."""
+        return plus(scores, self.added(queries, keys, positions))
+
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         our_queries, queries = self.split_queries(queries)
         our_keys, keys = self.split_keys(keys)
         scores = self.inner.compare(queries, keys, positions)
-        return plus(scores, self.added(our_queries, our_keys, positions))
+        return self.changed(scores, our_queries, our_keys, positions)
 
     def check(self, query_width: int, key_width: int) -> None:
         self.inner.check(query_width, key_width)
 
 
-class WrapperAcceleration(Acceleration):
-    """The acceleration of a `Wrapper`: that of its inner score, plus the added term."""
+class ProductWrapperAcceleration(WrapperAcceleration):
+    """The acceleration of a `ProductWrapper`, which compares all that it prepares at once."""
 
-    def __init__(self, score: Wrapper) -> None:
-        super().__init__()
-        self.inner = score.inner.acceleration
-        self.additive = self.inner.additive
-        self.linear = self.inner.linear and not score.reads_keys
-        self.inner_product = self.inner.inner_product and not score.adds
+    fast_compare = Acceleration.fast_compare
+    product_queries = Acceleration.product_queries
 
-    def fast_compare(
-        self,
-        score: Wrapper,  # type: ignore[override]
-        queries: Prepared,
-        keys: Prepared,
-        positions: Positions,
-    ) -> Tensor:
-        our_queries, queries = score.split_queries(queries)
-        our_keys, keys = score.split_keys(keys)
-        scores = self.inner.fast_compare(score.inner, queries, keys, positions)
-        return plus(scores, score.added(our_queries, our_keys, positions))
+    def scale(self, score: "ProductWrapper", width: int) -> float:  # type: ignore[override]
+        return score.scale(width)
 
-    def numbers_per_pair(self, score: Wrapper, keys: Prepared) -> int:  # type: ignore[override]
-        return self.inner.numbers_per_pair(score.inner, score.split_keys(keys)[1])
 
-    def scale(self, score: Wrapper, width: int) -> float:  # type: ignore[override]
-        return self.inner.scale(score.inner, width)
+class ProductWrapper(Wrapper):
+    """scale · q'·k', with more or other columns than the inner product prepares; a base class."""
 
-    def product_queries(self, score: Wrapper, queries: Prepared) -> Tensor:  # type: ignore[override]
-        return self.inner.product_queries(score.inner, score.split_queries(queries)[1])
+    adds = False
+    accelerated_by: ClassVar[type[WrapperAcceleration]] = ProductWrapperAcceleration
 
-    def bias(
-        self,
-        score: Wrapper,  # type: ignore[override]
-        queries: Prepared,
-        positions: Positions,
-    ) -> Tensor | None:
-        own, queries = score.split_queries(queries)
-        added, inner = (
-            score.added(own, None, positions),
-            self.inner.bias(score.inner, queries, positions),
-        )
-        return inner if added is None else plus(added, inner)
+    def scale(self, width: int) -> float:
+        """Return the factor before q'·k' if the prepared queries have this width."""
+        raise NotImplementedError(f"{type(self).__name__} has no scale(width)")
 
-    def needs_upcast(
-        self,
-        score: Wrapper,  # type: ignore[override]
-        queries: Prepared,
-        keys: Prepared | None,
-    ) -> bool:
-        keys = None if keys is None else score.split_keys(keys)[1]
-        return self.inner.needs_upcast(score.inner, score.split_queries(queries)[1], keys)
+    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
+        assert isinstance(queries, Tensor)
+        assert isinstance(keys, Tensor)
+        return self.scale(queries.shape[-1]) * queries @ keys.mT
 
 
 class DistanceKeys(Wrapper):
@@ -128,20 +163,30 @@ class DistanceKeys(Wrapper):
     has no ``query_width``.
     """
 
+    #: Whether each head has its own rows.
+    per_head: ClassVar[bool] = False
+
     def __init__(self, inner: Score, *, farthest: int = 16) -> None:
         super().__init__(inner)
         if inner.query_width is None:
             raise RegardError(f"position {self.name!r} has parameters; give its score query_width=")
         self.farthest = farthest
-        start = torch.randn(2 * farthest + 1, inner.query_width) * inner.query_width**-0.5
-        self.distance_keys = nn.Parameter(start)
+        self.distance_keys = self.make_rows(inner.query_width)
+
+    def make_rows(self, width: int) -> nn.Parameter:
+        """Return a row of random numbers for each distance."""
+        heads = (self.heads,) if self.heads and self.per_head else ()
+        return nn.Parameter(torch.randn(*heads, 2 * self.farthest + 1, width) * width**-0.5)
+
+    def products(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return scale · x·row for each distance, (…, n, 2 · farthest + 1)."""
+        of_inner, width = self.inner.acceleration, x.shape[-1]
+        scale = of_inner.scale(self.inner, width) if of_inner.inner_product else width**-0.5
+        return x @ (scale * rows).to(x.dtype).mT
 
     def prepare_queries(self, queries: Tensor, positions: Tensor) -> Prepared:
-        width = queries.shape[-1]
-        of_inner = self.inner.acceleration
-        scale = of_inner.scale(self.inner, width) if of_inner.inner_product else width**-0.5
         inner = self.inner.prepare_queries(queries, positions)
-        return (queries @ (scale * self.distance_keys.T).to(queries.dtype), *as_tuple(inner))
+        return (self.products(queries, self.distance_keys), *as_tuple(inner))
 
     def split_queries(self, queries: Prepared) -> tuple[Prepared, Prepared]:
         products, *rest = queries

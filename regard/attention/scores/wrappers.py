@@ -6,31 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention.acceleration import Acceleration
 from regard.attention.prepared import Positions, Prepared
 from regard.attention.score import Score
-from regard.attention.scores.wrapper import Wrapper, WrapperAcceleration
+from regard.attention.scores.wrapper import Wrapper
 from regard.core.errors import RegardError
 from regard.core.tables import Table
 
 EPSILON = 1e-6  # added to the mean square
-
-
-class SoftCapAcceleration(WrapperAcceleration):
-    """The acceleration of `SoftCap`: its scores are not an inner product."""
-
-    def __init__(self, score: "SoftCap") -> None:
-        super().__init__(score)
-        self.inner_product = self.linear = self.additive = False
-
-    def fast_compare(
-        self,
-        score: "SoftCap",  # type: ignore[override]
-        queries: Prepared,
-        keys: Prepared,
-        positions: Positions,
-    ) -> Tensor:
-        return score.capped(self.inner.fast_compare(score.inner, queries, keys, positions))
 
 
 class SoftCap(Wrapper):
@@ -40,12 +22,14 @@ class SoftCap(Wrapper):
     positive.
 
     >>> from regard.attention.scores import Dot
-    >>> SoftCap(Dot(), cap=2.0).capped(torch.tensor([0.0, 1.0, 100.0]))
-    tensor([0.0000, 0.9242, 2.0000])
+    >>> q, k = torch.ones(1, 1), torch.tensor([[0.0], [1.0], [100.0]])
+    >>> SoftCap(Dot(), cap=2.0).compare(q, k, (torch.arange(1), torch.arange(3)))
+    tensor([[0.0000, 0.9242, 2.0000]])
     """
 
     name = "soft-cap"
     options: ClassVar[Mapping[str, int]] = {"cap": 1}
+    bends = True
 
     def __init__(self, inner: Score, *, cap: float = 50.0) -> None:
         super().__init__(inner)
@@ -53,16 +37,10 @@ class SoftCap(Wrapper):
             raise RegardError(f"soft-cap needs a cap above 0, not {cap:g}")
         self.cap = cap
 
-    @property
-    def acceleration(self) -> Acceleration:  # type: ignore[override]
-        return SoftCapAcceleration(self)
-
-    def capped(self, scores: Tensor) -> Tensor:
-        """Return cap · tanh(scores / cap)."""
+    def changed(
+        self, scores: Tensor, queries: Prepared, keys: Prepared | None, positions: Positions
+    ) -> Tensor:
         return soft_cap(scores, self.cap)
-
-    def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
-        return self.capped(self.inner.compare(queries, keys, positions))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, cap={self.cap:g}"
