@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.core.errors import RegardError
 from regard.core.shown import shown
 
-Predicate = Callable[[Tensor, Tensor], Tensor]
+Predicate = Callable[..., Tensor]  # of (rows, columns), with ``by_index`` and a tile
 Kind = Literal["keys", "causal", "pairs"]
 Made = tuple[Callable[..., "Mask"], tuple[Any, ...]]
 SHOWN = 16  # largest tensor that a mask's repr prints in full
@@ -68,6 +68,8 @@ class Mask:
         reach: A function that returns which blocks of pairs need no computation.
         grain: A block size within which all answers are equal.
         over_heads: Whether the answers have a head axis at −3.
+        by_index: Whether the predicate answers by index in the call, not by position. It then gets
+            all rows and columns, and the `Tile` that is asked for, by default `WHOLE`.
         made: The function and the arguments that build an equal mask, for its pickle, copies and
             repr. Without it the mask can be pickled if ``predicate`` and ``reach`` can.
         fits: A function of the number of keys that raises a RegardError if the mask needs more.
@@ -105,11 +107,13 @@ class Mask:
         reach: Callable[[Blocks, Blocks], Reach] | None = None,
         grain: int | None = None,
         over_heads: bool = False,
+        by_index: bool = False,
         made: Made | None = None,
         fits: Callable[[int], None] | None = None,
     ) -> None:
         self.predicate, self.kind, self.has_heads = predicate, kind, over_heads
         self._reach, self.grain, self._made, self._fits = reach, grain, made, fits
+        self._by_index = by_index
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return self._made or super().__reduce__()
@@ -136,14 +140,15 @@ class Mask:
         return answers
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
+        if self._by_index:
+            return self.predicate(rows, columns, tile)
         return self.predicate(rows[..., tile.rows], columns[..., tile.columns])
 
     def reach(self, rows: Blocks, columns: Blocks) -> Reach:
         """Return for each block of queries × keys whether some pair may be allowed, and all are."""
         if self._reach is not None:
             return self._reach(rows, columns)
-        some = torch.ones(len(rows.low), len(columns.low), dtype=torch.bool, device="cpu")
-        return Reach(some, ~some)
+        return anywhere(rows, columns)
 
     def must_fit(self, keys: int) -> None:
         """Raise a RegardError if the mask needs more keys than those at positions 0 … keys − 1."""
@@ -168,15 +173,19 @@ class Mask:
 
 class _OverHeads(Mask):
     def __init__(self, inner: Mask) -> None:
-        super().__init__(inner.predicate, kind=inner.kind, reach=inner.reach, over_heads=True)
-        self.grain, self._made = inner.grain, (_OverHeads, (inner,))
+        super().__init__(
+            inner.predicate,
+            kind=inner.kind,
+            reach=inner.reach,
+            grain=inner.grain,
+            over_heads=True,
+            made=(_OverHeads, (inner,)),
+            fits=inner.must_fit,
+        )
         self.inner = inner
 
     def __repr__(self) -> str:
         return repr(self.inner)
-
-    def must_fit(self, keys: int) -> None:
-        self.inner.must_fit(keys)
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         answers = self.inner.allows(rows, columns, tile)
@@ -215,15 +224,18 @@ class _Joined(Mask):
 
 class _Inverse(Mask):
     def __init__(self, inner: Mask) -> None:
-        kind: Kind = "keys" if inner.kind == "keys" else "pairs"
-        super().__init__(lambda r, c: ~inner.predicate(r, c), kind=kind, over_heads=inner.has_heads)
-        self.inner, self.grain, self._made = inner, inner.grain, (_Inverse, (inner,))
+        super().__init__(
+            lambda r, c: ~inner.predicate(r, c),
+            kind="keys" if inner.kind == "keys" else "pairs",
+            grain=inner.grain,
+            over_heads=inner.has_heads,
+            made=(_Inverse, (inner,)),
+            fits=inner.must_fit,
+        )
+        self.inner = inner
 
     def __repr__(self) -> str:
         return f"~{self.inner!r}"
-
-    def must_fit(self, keys: int) -> None:
-        self.inner.must_fit(keys)
 
     def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
         return ~self.inner.allows(rows, columns, tile)
@@ -231,31 +243,6 @@ class _Inverse(Mask):
     def reach(self, rows: Blocks, columns: Blocks) -> Reach:
         inner = self.inner.reach(rows, columns)
         return Reach(~inner.must, ~inner.may)
-
-
-class Placed(Mask):
-    """A mask by index in the call, not by position."""
-
-    def __init__(
-        self,
-        answer: Callable[[Tensor, Tensor, Tile], Tensor],
-        *,
-        kind: Kind = "pairs",
-        reach: Callable[[Blocks, Blocks], Reach] | None = None,
-        over_heads: bool = False,
-        made: Made | None = None,
-    ) -> None:
-        super().__init__(
-            lambda r, c: answer(r, c, WHOLE),
-            kind=kind,
-            reach=reach,
-            over_heads=over_heads,
-            made=made,
-        )
-        self.answer = answer
-
-    def _answer(self, rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
-        return self.answer(rows, columns, tile)
 
 
 def _written(argument: object) -> str:
@@ -291,6 +278,12 @@ def conjuncts(mask: Mask | None) -> list[Mask]:
     if isinstance(mask, _Joined) and mask.how is torch.logical_and:
         return [*conjuncts(mask.one), *conjuncts(mask.two)]
     return [mask]
+
+
+def anywhere(rows: Blocks, columns: Blocks) -> Reach:
+    """Return the reach of a mask of which nothing is known: any pair may be allowed."""
+    some = torch.ones(len(rows.low), len(columns.low), dtype=torch.bool, device="cpu")
+    return Reach(some, ~some)
 
 
 def extremes(numbers: Int[Tensor, "... n"], size: int) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.attention.mask import Blocks, Kind, Mask, Placed, Reach, Tile, extremes, remedy
+from regard.attention.mask import WHOLE, Blocks, Kind, Mask, Reach, Tile, anywhere, extremes, remedy
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
 
@@ -71,7 +71,7 @@ def _first(size: object, function: Callable[..., Mask]) -> Mask:
         if not valid.numel():
             return _nowhere(rows, columns)
         if not on_cpu(valid):  # reading it would wait for the GPU
-            return _anywhere(rows, columns)
+            return anywhere(rows, columns)
         may = (columns.high >= 0) & (columns.low < valid.max())
         must = (columns.low >= 0) & (columns.high < valid.min())
         return Reach(*(x.expand(len(rows.low), -1) for x in (may, must)))
@@ -93,7 +93,7 @@ def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[i
     """
     valid = _counts(valid)
 
-    def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
+    def answer(rows: Tensor, columns: Tensor, tile: Tile = WHOLE) -> Tensor:
         _fits("lengths_per_query", valid, rows, "queries")
         columns = columns[..., None, tile.columns]
         return (columns >= 0) & (columns < valid.to(columns.device)[..., tile.rows, None])
@@ -107,7 +107,7 @@ def lengths_per_query(valid: Int[Tensor, "*batch queries"] | Sequence[Sequence[i
             (columns.high >= 0) & (columns.low < most), (columns.low >= 0) & (columns.high < least)
         )
 
-    return Placed(answer, reach=reach, made=(lengths_per_query, (valid,)))
+    return Mask(answer, by_index=True, reach=reach, made=(lengths_per_query, (valid,)))
 
 
 def others() -> Mask:
@@ -275,7 +275,7 @@ def documents(
     """
     ids = _integers(queries), _integers(queries if keys is None else keys)
 
-    def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
+    def answer(rows: Tensor, columns: Tensor, tile: Tile = WHOLE) -> Tensor:
         _fits("documents", ids[0], rows, "queries")
         _fits("documents", ids[1], columns, "keys")
         of_queries, of_keys = (x.to(columns.device, non_blocking=True) for x in ids)
@@ -287,14 +287,14 @@ def documents(
         if not (ids[0].numel() and ids[1].numel()):
             return _nowhere(rows, columns)
         if not (on_cpu(ids[0]) and on_cpu(ids[1])):
-            return _anywhere(rows, columns)
+            return anywhere(rows, columns)
         low, high = (x[:, None] for x in extremes(ids[0], rows.size))
         left, right = extremes(ids[1], columns.size)
         return Reach(
             (left <= high) & (right >= low), (low == high) & (left == right) & (low == left)
         )
 
-    return Placed(answer, reach=reach, made=(documents, ids))
+    return Mask(answer, by_index=True, reach=reach, made=(documents, ids))
 
 
 def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: bool = False) -> Mask:
@@ -322,7 +322,7 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: boo
         )
     allowed = allowed.clone()  # later changes by the caller must not change the mask
 
-    def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
+    def answer(rows: Tensor, columns: Tensor, tile: Tile = WHOLE) -> Tensor:
         size = (rows.shape[-1], columns.shape[-1])
         if any(have not in (1, want) for have, want in zip(allowed.shape[-2:], size, strict=True)):
             raise RegardError(
@@ -334,17 +334,12 @@ def dense(allowed: Bool[Tensor, "*batch queries keys"] | Tensor, over_heads: boo
 
     kind: Kind = "keys" if allowed.shape[-2] == 1 else "pairs"
     made = (dense, (allowed, True) if over_heads else (allowed,))
-    return Placed(answer, kind=kind, over_heads=over_heads, made=made)
+    return Mask(answer, by_index=True, kind=kind, over_heads=over_heads, made=made)
 
 
 def _nowhere(rows: Blocks, columns: Blocks) -> Reach:
     none = torch.zeros(len(rows.low), len(columns.low), dtype=torch.bool, device="cpu")
     return Reach(none, none)
-
-
-def _anywhere(rows: Blocks, columns: Blocks) -> Reach:
-    some = torch.ones(len(rows.low), len(columns.low), dtype=torch.bool, device="cpu")
-    return Reach(some, ~some)
 
 
 def _fits(name: str, numbers: Tensor, positions: Tensor, side: str) -> None:

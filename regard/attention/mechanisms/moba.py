@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from regard.attention.arguments import places
 from regard.attention.cache import KeyValueCache
 from regard.attention.head_spec import HeadSpec
-from regard.attention.mask import WHOLE, Blocks, Mask, Placed, Reach, Tile, conjuncts
+from regard.attention.mask import WHOLE, Blocks, Mask, Reach, Tile, conjuncts
 from regard.attention.mask_context import over_heads
 from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.prepared import as_tuple, repeat_kv
@@ -254,7 +254,7 @@ def chosen_blocks(table: Tensor, places: Tensor) -> Mask:
     computation.
     """
 
-    def answer(rows: Tensor, columns: Tensor, tile: Tile) -> Tensor:
+    def answer(rows: Tensor, columns: Tensor, tile: Tile = WHOLE) -> Tensor:
         some, at = table[..., tile.rows, :], places[..., tile.columns]
         if at.ndim == 1:
             return some.index_select(-1, at)
@@ -270,7 +270,8 @@ def chosen_blocks(table: Tensor, places: Tensor) -> Mask:
         may = may.cpu()
         return Reach(may, torch.zeros_like(may))
 
-    return Placed(answer, reach=reach, over_heads=True, made=(chosen_blocks, (table, places)))
+    made = (chosen_blocks, (table, places))
+    return Mask(answer, by_index=True, reach=reach, over_heads=True, made=made)
 
 
 def unrounded(x: Tensor) -> AbstractContextManager[object]:
