@@ -1,6 +1,7 @@
 """Sparse normalisers: powers of the excess over a threshold, exactly 0 for low scores."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,9 @@ class Sparsemax(Normalizer):
     name = "sparsemax"
     shift_invariant = True
     searches = True
+    #: The weights are max(factor · s − τ, 0)^exponent.
+    factor: ClassVar[float] = 1.0
+    exponent: ClassVar[int] = 1
 
     def forward(self, scores: Tensor) -> Tensor:
         scores, empty = fill_empty_rows(scores)
@@ -41,10 +45,10 @@ class Sparsemax(Normalizer):
         return torch.relu(scores - threshold).masked_fill(empty, 0)
 
     def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
-        return newton(scores, 1.0, 1)
+        return newton(scores, self.factor, self.exponent)
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        return raise_rows(scores, 1.0, 1.0, *statistics)
+        return raise_rows(scores, self.factor, self.exponent, *statistics)
 
     def gradient(
         self,
@@ -54,10 +58,18 @@ class Sparsemax(Normalizer):
         statistics: tuple[Tensor, ...],
         parameters: tuple[Tensor, ...],
     ) -> tuple[Tensor, ...]:
-        return (slope_rows(weights, upstream, 1.0, quick(sparsemax_gradient)),)
+        if (compiled := of_rows(weights)) is None:
+            return (quick(self.slope)(weights, upstream),)
+        exponents = per_row(self.exponent, weights)
+        return (row_by_row("slopes", compiled, weights, upstream, exponents, None),)
+
+    @staticmethod
+    def slope(weights: Tensor, upstream: Tensor) -> Tensor:
+        """Return the gradient of the scores from that of the weights."""
+        return centred_by((weights > 0).to(weights.dtype), upstream)
 
 
-class Entmax15(Normalizer):
+class Entmax15(Sparsemax):
     """weight_j = max(s_j / 2 − τ, 0)², with τ such that the weights sum to 1.
 
     Peters et al. 2019, algorithm 2: α-entmax with α = 1.5, between softmax and sparsemax. Scores
@@ -68,8 +80,8 @@ class Entmax15(Normalizer):
     """
 
     name = "entmax15"
-    shift_invariant = True
-    searches = True
+    factor: ClassVar[float] = 0.5
+    exponent: ClassVar[int] = 2
 
     def forward(self, scores: Tensor) -> Tensor:
         scores, empty = fill_empty_rows(scores)
@@ -89,21 +101,9 @@ class Entmax15(Normalizer):
         threshold = mean - ((1 - square) / number).clamp(min=0).sqrt()
         return torch.relu(halves - threshold).square().masked_fill(empty, 0)
 
-    def statistics(self, scores: Tensor) -> tuple[Tensor, ...]:
-        return newton(scores, 0.5, 2)
-
-    def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        return raise_rows(scores, 0.5, 2.0, *statistics)
-
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
-        return (slope_rows(weights, upstream, 2.0, quick(entmax15_gradient)),)
+    @staticmethod
+    def slope(weights: Tensor, upstream: Tensor) -> Tensor:
+        return centred_by(weights.sqrt(), upstream)
 
 
 class Entmax(Normalizer):
@@ -192,15 +192,6 @@ def raise_rows(
     return quick(over if exponent == 1 else squared)(scores, factor, top, threshold)
 
 
-def slope_rows(
-    weights: Tensor, upstream: Tensor, exponent: float, formula: Callable[[Tensor, Tensor], Tensor]
-) -> Tensor:
-    """Return the gradient of the scores from that of the weights."""
-    if (compiled := of_rows(weights)) is None:
-        return formula(weights, upstream)
-    return row_by_row("slopes", compiled, weights, upstream, per_row(exponent, weights), None)
-
-
 def ranks(x: Tensor) -> Tensor:
     """Return 1, 2, … for the last axis."""
     return torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
@@ -211,16 +202,6 @@ def centred_by(slope: Tensor, upstream: Tensor) -> Tensor:
     total = slope.sum(-1, keepdim=True)
     mean = (slope * upstream).sum(-1, keepdim=True) / total.masked_fill(total == 0, 1)
     return slope * (upstream - mean)
-
-
-def sparsemax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
-    """Return the gradient of the scores from that of the weights of sparsemax."""
-    return centred_by((weights > 0).to(weights.dtype), upstream)
-
-
-def entmax15_gradient(weights: Tensor, upstream: Tensor) -> Tensor:
-    """Return the gradient of the scores from that of the weights of entmax-1.5."""
-    return centred_by(weights.sqrt(), upstream)
 
 
 def over(scores: Tensor, factor: float | Tensor, top: Tensor, threshold: Tensor) -> Tensor:
@@ -281,43 +262,49 @@ def step_linear(
     scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int
 ) -> tuple[Tensor, Tensor]:
     """Take steps of `newton` for p = 1; return τ and the size of the largest last step."""
-    step = tau
-    for _ in range(times):
-        x = factor * scores - top - tau
-        step = newtons(
-            torch.relu(x).sum(-1, keepdim=True), (x > 0).to(x.dtype).sum(-1, keepdim=True)
-        )
-        tau = tau + step
-    return tau, step.abs().amax() if step.numel() else step.new_zeros(())
+
+    def sums(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sum(-1, keepdim=True), (x > 0).to(x.dtype).sum(-1, keepdim=True)
+
+    return steps(sums, scores, factor, top, tau, times)
 
 
 def step_square(
     scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int
 ) -> tuple[Tensor, Tensor]:
     """Take steps of `newton` for p = 2; return τ and the size of the largest last step."""
-    step = tau
-    for _ in range(times):
-        x = over(scores, factor, top, tau)
-        step = newtons((x * x).sum(-1, keepdim=True), 2 * x.sum(-1, keepdim=True))
-        tau = tau + step
-    return tau, step.abs().amax() if step.numel() else step.new_zeros(())
+
+    def sums(x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x * x).sum(-1, keepdim=True), 2 * x.sum(-1, keepdim=True)
+
+    return steps(sums, scores, factor, top, tau, times)
 
 
 def step_power(
     scores: Tensor, factor: float | Tensor, top: Tensor, tau: Tensor, times: int, exponent: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Take steps of `newton` for any p; return τ and the size of the largest last step."""
+
+    def sums(x: Tensor) -> tuple[Tensor, Tensor]:
+        lower = power(x, exponent - 1)
+        return (lower * x).sum(-1, keepdim=True), (exponent * lower).sum(-1, keepdim=True)
+
+    return steps(sums, scores, factor, top, tau, times)
+
+
+def steps(
+    sums: Callable[[Tensor], tuple[Tensor, Tensor]],
+    scores: Tensor,
+    factor: float | Tensor,
+    top: Tensor,
+    tau: Tensor,
+    times: int,
+) -> tuple[Tensor, Tensor]:
+    """Take steps by Σ x^p and its slope, for x above the threshold; 0 where nothing is above."""
     step = tau
     for _ in range(times):
-        x = over(scores, factor, top, tau)
-        lower = power(x, exponent - 1)
-        slope = (exponent * lower).sum(-1, keepdim=True)
-        step = newtons((lower * x).sum(-1, keepdim=True), slope)
+        total, slope = sums(over(scores, factor, top, tau))
+        inside = slope > 0
+        step = torch.where(inside, (total - 1) / torch.where(inside, slope, 1.0), 0.0)
         tau = tau + step
     return tau, step.abs().amax() if step.numel() else step.new_zeros(())
-
-
-def newtons(total: Tensor, slope: Tensor) -> Tensor:
-    """Return the step (Σ − 1) / slope, and 0 where nothing is above the threshold."""
-    inside = slope > 0
-    return torch.where(inside, (total - 1) / torch.where(inside, slope, 1.0), 0.0)
