@@ -53,6 +53,8 @@ class Score(nn.Module):
     """
 
     name: ClassVar[str] = "score"
+    #: Queries and keys must have the same width.
+    same_width: ClassVar[bool] = False
     #: A head's scores depend on other heads too, as in talking heads.
     mixes_heads: ClassVar[bool] = False
     #: Faster equivalents of ``compare`` for kernels; the default fits every score.
@@ -69,6 +71,8 @@ class Score(nn.Module):
         super().__init__()
         self.query_width, self.key_width = query_width, key_width
         self.heads, self.length = heads, length
+        if self.same_width and query_width is not None and key_width is not None:
+            self.check(query_width, key_width)
 
     def prepare_queries(
         self, queries: Float[Tensor, "... queries width"], positions: Int[Tensor, "... queries"]
@@ -92,6 +96,11 @@ class Score(nn.Module):
 
     def check(self, query_width: int, key_width: int) -> None:
         """Raise a RegardError for widths other than those of this score."""
+        if self.same_width and query_width != key_width:
+            raise RegardError(
+                f"score {self.name!r} needs queries and keys of the same width, not {query_width} "
+                f"and {key_width}; use 'general' or 'additive'"
+            )
         own = (self.query_width or query_width, self.key_width or key_width)
         if own != (query_width, key_width):
             raise RegardError(

@@ -29,26 +29,7 @@ class Dot(InnerProduct):
     """
 
     name = "dot"
-
-    def __init__(
-        self,
-        query_width: int | None = None,
-        key_width: int | None = None,
-        *,
-        heads: int | None = None,
-        length: int | None = None,
-    ) -> None:
-        super().__init__(query_width, key_width, heads=heads, length=length)
-        if query_width is not None and key_width is not None:
-            self.check(query_width, key_width)
-
-    def check(self, query_width: int, key_width: int) -> None:
-        if query_width != key_width:
-            raise RegardError(
-                f"score {self.name!r} needs queries and keys of the same width, not {query_width} "
-                f"and {key_width}; use 'general' or 'additive'"
-            )
-        super().check(query_width, key_width)
+    same_width = True
 
 
 class ScaledDot(Dot):

@@ -7,7 +7,6 @@ from regard.attention.acceleration import Acceleration
 from regard.attention.prepared import Positions, Prepared
 from regard.attention.score import Score
 from regard.attention.tracing import on_cpu
-from regard.core.errors import RegardError
 
 NARROW = 8  # columns
 #: The largest ‖wq‖² for which u² is a product in float32: its error is then below 1e-5 for the keys
@@ -104,6 +103,7 @@ class Window(Score):
     RegardError for two different widths.
     """
 
+    same_width = True
     acceleration = WindowAcceleration()
     #: Whether K jumps at u = 1, so that the last digit of u² decides whether a key counts; such a
     #: kernel is of u² itself.
@@ -125,16 +125,6 @@ class Window(Score):
         if start is None:
             start = 1.0 if query_width is None else (4 * query_width) ** -0.5
         self.inverse_width = nn.Parameter(torch.full((heads, 1, 1) if heads else (), float(start)))
-        if query_width is not None and key_width is not None:
-            self.check(query_width, key_width)
-
-    def check(self, query_width: int, key_width: int) -> None:
-        if query_width != key_width:
-            raise RegardError(
-                f"score {self.name!r} needs queries and keys of the same width, not {query_width} "
-                f"and {key_width}; use 'general' or 'additive'"
-            )
-        super().check(query_width, key_width)
 
     def compare(self, queries: Prepared, keys: Prepared, positions: Positions) -> Tensor:
         assert isinstance(queries, Tensor)
