@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.head_spec import HeadSpec
-from regard.attention.mechanisms.recurrent import StateAttention, normalized
+from regard.attention.mechanisms.recurrent import StateAttention, Written, normalized
 from regard.attention.prepared import like
 from regard.core.errors import RegardError
 
@@ -78,9 +78,7 @@ class Retention(StateAttention):
         steps = torch.arange(spec.heads, dtype=torch.float64, device="cpu")
         self.log_decay = torch.log1p(-(2.0 ** (-5 - steps))).float()
 
-    def written(
-        self, values: Tensor, source: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def written(self, values: Tensor, source: Tensor) -> Written:
         decay = like(self.log_decay, values)[:, None, None]
         return values, decay.expand(*values.shape[:-1], 1), None
 
@@ -106,9 +104,7 @@ class GatedLinearAttention(StateAttention):
             nn.Linear(self.rank, spec.heads * self.head_width),
         )
 
-    def written(
-        self, values: Tensor, source: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def written(self, values: Tensor, source: Tensor) -> Written:
         decay = F.logsigmoid(self.decay(source)) / self.temper
         return values, decay.unflatten(-1, (self.heads, -1)).transpose(-3, -2), None
 
@@ -179,9 +175,7 @@ class DeltaNetAttention(StateAttention):
     def features(self, x: Tensor) -> Tensor:
         return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
 
-    def written(
-        self, values: Tensor, source: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def written(self, values: Tensor, source: Tensor) -> Written:
         rate = self.reach * self.rate(source).sigmoid()
         return (
             values,
@@ -203,9 +197,7 @@ class DeltaAttention(DeltaNetAttention, _Discretised):
 
     name = "delta"
 
-    def written(
-        self, values: Tensor, source: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def written(self, values: Tensor, source: Tensor) -> Written:
         values, _, rate = super().written(values, source)
         log_decay = F.pad(self.steps(source)[1].unsqueeze(-2), (0, 0, 0, self.products - 1))
         return values, log_decay.flatten(-3, -2), rate
@@ -251,9 +243,7 @@ class StateSpaceAttention(_Discretised):
         self.gain = nn.Parameter(torch.ones(spec.heads * self.head_width))
         self.skip = nn.Parameter(torch.ones(spec.heads))
 
-    def written(
-        self, values: Tensor, source: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def written(self, values: Tensor, source: Tensor) -> Written:
         step, decay = self.steps(source)
         return step * values, decay, None
 

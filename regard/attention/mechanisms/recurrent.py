@@ -25,6 +25,8 @@ from regard.attention.packing import Packing
 from regard.core.errors import RegardError
 
 State: TypeAlias = tuple[Tensor, ...]
+#: Values, the logarithms of decays and the rates of writes; None for decays and rates of 1.
+Written: TypeAlias = tuple[Tensor, Tensor | None, Tensor | None]
 TAPS = 4  # words that a short convolution sees
 TAIL = TAPS - 1
 
@@ -170,9 +172,7 @@ class StateAttention(HeadMechanism):
         """Return the features of queries or keys (*batch, heads, n, head_width)."""
         return x
 
-    def written(
-        self, values: Tensor, source: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def written(self, values: Tensor, source: Tensor) -> Written:
         """Return the values (*batch, heads, m, head_width), ln A and the rate of the writes."""
         return values, None, None
 
