@@ -75,6 +75,14 @@ class KeyValueCache:
             return stored, stored[..., self.shared], places
         return self._append(keys, values, positions)
 
+    def route(self, keys: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Append keys by which a mechanism chooses; return all of them, and their positions."""
+        if self.routing is None:
+            self.routing = KeyValueCache(fixed=self.fixed)
+        stored, _, columns = self.routing.append(keys, keys[..., :0], positions)
+        assert isinstance(stored, Tensor)
+        return stored, columns
+
     def _append(
         self, keys: Prepared, values: Tensor, positions: Tensor
     ) -> tuple[Prepared, Tensor, Tensor]:

@@ -100,6 +100,10 @@ class Attention(nn.Module):
             self.heads,
             cache,
         )
+        return self.compute(arguments)
+
+    def compute(self, arguments: Arguments) -> Attended:
+        """Compute a call; a subclass may change its arguments first."""
         if self.compress is not None:
             arguments = compressed(self.compress, arguments)
         return Computation.of(arguments).run()

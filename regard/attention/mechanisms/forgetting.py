@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.arguments import places
+from regard.attention.arguments import Arguments, places
 from regard.attention.attended import Attended
 from regard.attention.cache import KeyValueCache
 from regard.attention.head_spec import HeadSpec
@@ -81,22 +81,13 @@ class ForgettingAttention(MultiHeadAttention):
 class Forgetting(Attention):
     """Attention over keys whose last column is the logit of their gate."""
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Mask | Tensor | None = None,
-        *,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
-        cache: KeyValueCache | None = None,
-    ) -> Attended:
-        """Compute the weighted average of the values; arguments as in `Attention`."""
+    def compute(self, arguments: Arguments) -> Attended:
+        """Compute the weighted average of the values."""
+        queries, mask, cache = arguments.queries, arguments.mask, arguments.cache
         assert not isinstance(mask, Tensor)
-        keys, logits = keys.split([keys.shape[-1] - 1, 1], -1)
+        keys, logits = arguments.keys.split([arguments.keys.shape[-1] - 1, 1], -1)
         past = 0 if cache is None or cache.fixed else len(cache)
-        given = query_positions, key_positions
+        given = arguments.query_positions, arguments.key_positions
         _, columns = places(queries, keys, past + keys.shape[-2], *given)
         hidden = hidden_keys(mask, columns, past)
         lost = amounts(logits.squeeze(-1).mT, hidden)
@@ -104,15 +95,9 @@ class Forgetting(Attention):
         shared = queries.shape[-3] // keys.shape[-3]
         of_queries = digits(of_queries.repeat_interleave(shared, -1).mT)
         of_keys = digits(of_keys.mT)
-        return super().forward(
-            with_columns(queries, -of_queries, of_keys=False),
-            with_columns(keys, of_keys, of_keys=True),
-            values,
-            mask,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            cache=cache,
-        )
+        queries = with_columns(queries, -of_queries, of_keys=False)
+        keys = with_columns(keys, of_keys, of_keys=True)
+        return super().compute(arguments._replace(queries=queries, keys=keys))
 
 
 def amounts(logits: Tensor, hidden: Tensor | None) -> Tensor:

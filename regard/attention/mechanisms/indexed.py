@@ -10,9 +10,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.arguments import places
+from regard.attention.arguments import Arguments, places
 from regard.attention.attended import Attended
-from regard.attention.cache import KeyValueCache
 from regard.attention.head_spec import HeadSpec
 from regard.attention.layer import Attention
 from regard.attention.mask import WHOLE, Mask, Tile
@@ -25,7 +24,6 @@ from regard.attention.mechanisms.moba import (
 )
 from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.positions import make_score
-from regard.attention.prepared import as_tuple
 from regard.attention.tracing import readable
 from regard.core.errors import RegardError
 
@@ -89,29 +87,18 @@ class Indexed(Attention):
         position = spec.position if spec.position.startswith("rotary") else "none"
         self.product = make_score("dot", position, width, width, length=spec.length)
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Mask | Tensor | None = None,
-        *,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
-        cache: KeyValueCache | None = None,
-    ) -> Attended:
-        """Compute the weighted average of the chosen values; arguments as in `Attention`."""
+    def compute(self, arguments: Arguments) -> Attended:
+        """Compute the weighted average of the chosen values."""
+        queries, keys, mask = arguments.queries, arguments.keys, arguments.mask
+        cache = arguments.cache
         assert not isinstance(mask, Tensor)
         past = 0 if cache is None else len(cache)
-        given = query_positions, key_positions
+        given = arguments.query_positions, arguments.key_positions
         rows, columns = places(queries, keys, past + keys.shape[-2], *given)
         learning = self.training and torch.is_grad_enabled() and cache is None
         asked, weights, held = self.sides(queries.detach(), keys.detach(), rows, columns)
         if cache is not None:
-            if cache.routing is None:
-                cache.routing = KeyValueCache(fixed=cache.fixed)
-            stored, _, columns = cache.routing.append(held, held[..., :0], columns)
-            held = as_tuple(stored)[0]
+            held, columns = cache.route(held, columns)
         inputs = asked, weights, held
         with torch.no_grad():
             tables = [
@@ -120,15 +107,7 @@ class Indexed(Attention):
             ]
         table = torch.cat(tables, -2) if len(tables) > 1 else tables[0]
         among = chosen_blocks(table, torch.arange(table.shape[-1], device=table.device))
-        attended = super().forward(
-            queries,
-            keys,
-            values,
-            among if mask is None else mask & among,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            cache=cache,
-        )
+        attended = super().compute(arguments._replace(mask=among if mask is None else mask & among))
         if learning and table.numel():
             losses = self.losses(attended, inputs, table)
             attended.output = _Taught.apply(attended.output, losses)  # type: ignore[no-untyped-call]

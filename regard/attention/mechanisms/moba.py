@@ -94,10 +94,7 @@ class BlockAttention(MultiHeadAttention):
             at = over_heads(rows, self.heads), over_heads(columns, self.heads)
             queries, keys = product_sides(self.attention.score, queries, keys, *at)
             if cache is not None:
-                if cache.routing is None:
-                    cache.routing = KeyValueCache(fixed=cache.fixed)
-                stored, _, columns = cache.routing.append(keys, keys[..., :0], columns)
-                keys = as_tuple(stored)[0]
+                keys, columns = cache.route(keys, columns)
             size, top = self.blocks
             chosen = Choice.of(queries, keys, (rows, columns), mask, size, itself).best(top)
         if chosen is None or mask is None:
