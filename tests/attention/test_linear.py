@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.linear import Inputs, by_chunks, by_steps, effective_weights
+from regard.attention.kernels.linear import Inputs, by_chunks, by_steps
+from regard.attention.mechanisms.recurrent import Rows, passed, weights_of
 
 
 def drawn(n: int, *, decay: str, delta: bool, seed: int = 0, dtype: str = "float64") -> Inputs:
@@ -89,9 +90,10 @@ def test_a_state_continues_the_pass(decay: str, delta: bool) -> None:
 
 
 @over_kinds
-def test_the_effective_weights_give_the_outputs(decay: str, delta: bool) -> None:
+def test_the_weights_give_the_outputs(decay: str, delta: bool) -> None:
     inputs = drawn(20, decay=decay, delta=delta)
-    weights = effective_weights(inputs)
+    rows = Rows(inputs, inputs.queries, inputs.keys)
+    weights = weights_of(passed, rows, "causal")
     torch.testing.assert_close(weights @ inputs.values, by_steps(inputs)[0], rtol=1e-9, atol=1e-9)
     assert not weights.triu(1).any()
 

@@ -239,21 +239,6 @@ class _Decayed(torch.autograd.Function):
         return of_q, of_k, ends.flip(-2).cumsum(-2).flip(-2), None, None
 
 
-def effective_weights(inputs: Inputs) -> Float[Tensor, "*batch n n"]:
-    """Return the weights w with o = w v, for display: O(n²).
-
-    They may be negative and need not sum to 1.
-
-    >>> x = torch.ones(2, 1)
-    >>> effective_weights(Inputs(x, x, x, log_decay=torch.full((2, 1), 0.5).log())).tolist()
-    [[1.0, 0.0], [0.5, 1.0]]
-    """
-    n = inputs.values.shape[-2]
-    unit = torch.eye(n, dtype=inputs.values.dtype, device=inputs.values.device)
-    unit = unit.expand(*inputs.values.shape[:-1], n)
-    return by_chunks(inputs._replace(values=unit))[0]
-
-
 def first_state(keys: Tensor, values: Tensor) -> Tensor:
     """Return a state of zeros, (*batch, columns, width)."""
     batch = torch.broadcast_shapes(keys.shape[:-2], values.shape[:-2])
