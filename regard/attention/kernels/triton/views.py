@@ -147,23 +147,15 @@ class Views(Values):
         constant = self.value(fill)
         return Value(tuple(shape), lambda index: constant.at(()))
 
-    def op_zeros(self, node: fx.Node, shape: Sequence[int], **named: Any) -> Value:
-        return self.op_full(node, shape, zero_of(node))
+    def op_zeros(self, node: fx.Node, *given: Any, **named: Any) -> Value:
+        return self.op_full(node, node.meta["val"].shape, zero_of(node))
 
-    def op_ones(self, node: fx.Node, shape: Sequence[int], **named: Any) -> Value:
-        return self.op_full(node, shape, type(zero_of(node))(1))
+    op_new_zeros = op_zeros_like = op_zeros
 
-    def op_new_zeros(self, node: fx.Node, a: Any, shape: Sequence[int], **named: Any) -> Value:
-        return self.op_zeros(node, shape)
+    def op_ones(self, node: fx.Node, *given: Any, **named: Any) -> Value:
+        return self.op_full(node, node.meta["val"].shape, type(zero_of(node))(1))
 
-    def op_new_ones(self, node: fx.Node, a: Any, shape: Sequence[int], **named: Any) -> Value:
-        return self.op_ones(node, shape)
-
-    def op_zeros_like(self, node: fx.Node, a: Value, **named: Any) -> Value:
-        return self.op_zeros(node, a.shape)
-
-    def op_ones_like(self, node: fx.Node, a: Value, **named: Any) -> Value:
-        return self.op_ones(node, a.shape)
+    op_new_ones = op_ones_like = op_ones
 
     def op_full_like(self, node: fx.Node, a: Value, fill: Any, **named: Any) -> Value:
         return self.op_full(node, a.shape, fill)
