@@ -128,6 +128,14 @@ class HeadSpec:
                 "use multi-head or gated"
             )
 
+    def must_not_compress(self, mechanism: str, what: str) -> None:
+        """Raise a RegardError for compress, which mixes what the mechanism needs apart."""
+        if self.compress != "none":
+            raise RegardError(
+                f"attention={mechanism} {what}, which compress mixes; remove compress, or use "
+                "attention=multi-head"
+            )
+
     def must_share_memory(self, mechanism: str) -> None:
         """Raise a RegardError for values that have an input of their own."""
         if self.value_width not in (None, self.memory_width):

@@ -54,11 +54,7 @@ class ForgettingAttention(MultiHeadAttention):
     attention_last = True
 
     def build(self, spec: HeadSpec) -> None:
-        if spec.compress != "none":
-            raise RegardError(
-                "attention=forgetting reads words in order, which compress mixes; remove compress, "
-                "or use attention=multi-head"
-            )
+        spec.must_not_compress(self.name, "reads words in order")
         super().build(spec)
         self.gate = nn.Linear(spec.memory_width, self.groups)
         nn.init.zeros_(self.gate.bias)

@@ -63,11 +63,7 @@ class IndexedAttention(MultiHeadAttention):
         super().__init__(width, heads, **settings)
 
     def make_attention(self, spec: HeadSpec) -> Attention:
-        if spec.compress != "none":
-            raise RegardError(
-                "attention=dsa chooses single keys, which compress mixes; remove compress, or use "
-                "attention=multi-head"
-            )
+        spec.must_not_compress(self.name, "chooses single keys")
         return Indexed(spec, self.keys)
 
     def extra_repr(self) -> str:

@@ -69,11 +69,7 @@ class BlockAttention(MultiHeadAttention):
         self.blocks = size, top
 
     def build(self, spec: HeadSpec) -> None:
-        if spec.compress != "none":
-            raise RegardError(
-                "attention=moba chooses blocks of neighbouring keys, which compress mixes; remove "
-                "compress, or use attention=multi-head"
-            )
+        spec.must_not_compress(self.name, "chooses blocks of neighbouring keys")
         super().build(spec)
 
     def extra_repr(self) -> str:
