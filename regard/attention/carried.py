@@ -82,22 +82,16 @@ class Carried(Generic[T]):
         innermost = next(repeated(), None)
         token = self._value.set((value, innermost and innermost.state))
         mine = (object(), value)
-        self._opened(mine)
+        with LOCK:
+            self._open.append(mine)
+            self.latest = value
         try:
             yield
         finally:
             self._value.reset(token)
-            self._closed(mine)
-
-    def _opened(self, mine: tuple[object, T]) -> None:
-        with LOCK:
-            self._open.append(mine)
-            self.latest = mine[1]
-
-    def _closed(self, mine: tuple[object, T]) -> None:
-        with LOCK:
-            self._open = [block for block in self._open if block[0] is not mine[0]]
-            self.latest = self._open[-1][1] if self._open else None
+            with LOCK:
+                self._open.remove(mine)
+                self.latest = self._open[-1][1] if self._open else None
 
 
 def repeated() -> Iterator[Repeated]:
