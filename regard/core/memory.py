@@ -45,7 +45,7 @@ def trim() -> bool:
 
 def resident_mb() -> float:
     """Return the memory of the process now, in MB (10⁶ bytes)."""
-    return _of_status("VmRSS") or peak_mb()
+    return _of(STATUS, "VmRSS") or peak_mb()
 
 
 def peak_mb() -> float:
@@ -53,7 +53,7 @@ def peak_mb() -> float:
 
     Linux reports this process alone; elsewhere `getrusage` may start from the parent's peak.
     """
-    if peak := _of_status("VmHWM"):
+    if peak := _of(STATUS, "VmHWM"):
         return peak
     if sys.platform == "win32":
         return 0.0
@@ -71,7 +71,7 @@ def forget_peak() -> bool:
         RESET.write_text("5", encoding="ascii")
     except OSError:
         return False
-    return _of_status("VmHWM") > 0
+    return _of(STATUS, "VmHWM") > 0
 
 
 def free_mb(device: str = "cpu") -> float:
@@ -100,11 +100,6 @@ def _plain(path: Path, name: str) -> int:
     """Return the number of a line ``name number``; 0 where there is none."""
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     return next((int(line[1]) for line in lines if line[:1] == [name]), 0)
-
-
-def _of_status(name: str) -> float:
-    """Return a line of /proc/self/status in MB; 0 where there is none."""
-    return _of(STATUS, name)
 
 
 def _of(path: Path, name: str) -> float:

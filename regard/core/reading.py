@@ -10,6 +10,7 @@ import math
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -158,13 +159,10 @@ def checked(kind: type[T], value: Any, source: object) -> T:
 
 def parse_tensors(data: bytes, source: object) -> "dict[str, Tensor]":
     """Return the tensors of a safetensors file. Raises: it is damaged."""
-    import safetensors
     import safetensors.torch
 
-    try:
+    with _valid_tensors(source):
         return dict(safetensors.torch.load(data))
-    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise RegardError(f"{source} is not a valid safetensors file: {_why(error)}") from None
 
 
 def open_tensors(path: Path) -> "dict[str, Tensor]":
@@ -174,18 +172,18 @@ def open_tensors(path: Path) -> "dict[str, Tensor]":
     """
     import safetensors
 
+    with _valid_tensors(path), safetensors.safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _valid_tensors(source: object) -> Iterator[None]:
+    from safetensors import SafetensorError
+
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (
-        safetensors.SafetensorError,
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        RuntimeError,
-    ) as error:
-        raise RegardError(f"{path} is not a valid safetensors file: {_why(error)}") from None
+        yield
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise RegardError(f"{source} is not a valid safetensors file: {_why(error)}") from None
 
 
 @cache
