@@ -1,12 +1,25 @@
 """The interface of normalisers, which turn rows of scores into weights."""
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.twin import twin
+
+
+class Backward(NamedTuple):
+    """What the backward pass of a normaliser gets for some rows.
+
+    ``upstream`` is the gradient of the weights; ``statistics`` are those of the forward pass.
+    """
+
+    weights: Tensor
+    upstream: Tensor
+    scores: Tensor
+    statistics: tuple[Tensor, ...]
+    parameters: tuple[Tensor, ...]
 
 
 class Normalizer(nn.Module):
@@ -76,24 +89,16 @@ class Normalizer(nn.Module):
         """Compute the weights from scores and statistics."""
         return self.forward(scores)
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
         """Compute the gradients of the scores and of each parameter from that of the weights."""
-        leaves = [scores, *parameters]
         with torch.enable_grad():
-            leaves = [x.detach().requires_grad_() for x in leaves]
+            leaves = [x.detach().requires_grad_() for x in (given.scores, *given.parameters)]
             again = twin(self, leaves[1:]).forward(leaves[0])
-            partial = torch.autograd.grad(again, leaves, upstream, allow_unused=True)
+            partial = torch.autograd.grad(again, leaves, given.upstream, allow_unused=True)
         gradients = [
             torch.zeros_like(x) if g is None else g for x, g in zip(leaves, partial, strict=True)
         ]
-        gradients[0] = gradients[0].masked_fill(scores == -torch.inf, 0)
+        gradients[0] = gradients[0].masked_fill(given.scores == -torch.inf, 0)
         return tuple(gradients)
 
     def extra_repr(self) -> str:

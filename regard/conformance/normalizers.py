@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import SCORES, Normalizer, causal, lengths
+from regard.attention.normalizer import Backward
 from regard.conformance.law import (
     CLOSE,
     EXACT,
@@ -121,8 +122,9 @@ def gradient_method(subject: NormalizerSubject, keys: int = 7) -> Measurement:
     tensors = [scores, *parameters]
     slopes = slopes_of(weights, tensors, upstream)
     with torch.no_grad():
+        statistics = normalizer.statistics(scores)
         computed = normalizer.gradient(
-            weights.detach(), upstream, scores.detach(), normalizer.statistics(scores), parameters
+            Backward(weights.detach(), upstream, scores.detach(), statistics, parameters)
         )
     if len(computed) != len(tensors):
         raise BrokenError(

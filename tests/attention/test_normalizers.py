@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import NORMALIZERS, SCORES, attend, lengths, use
+from regard.attention.normalizer import Backward
 from regard.attention.normalizers import Sigmoid, Sum, TopK
 from regard.attention.normalizers.basic import largest
 from regard.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
@@ -88,7 +89,9 @@ def test_gradients_by_hand_are_those_of_the_definition(normalizer):
     with torch.no_grad():
         statistics = normalizer.statistics(scores)
         weights = normalizer.weights(scores, statistics)
-        ours = normalizer.gradient(weights, upstream.clone(), scores, statistics, parameters)
+        ours = normalizer.gradient(
+            Backward(weights, upstream.clone(), scores, statistics, parameters)
+        )
     assert len(ours) == 1 + len(parameters)
     for a, b in zip(ours, exact, strict=True):
         assert_close(a, b, atol=1e-8, rtol=1e-8)
@@ -155,7 +158,7 @@ def test_the_nearest_weigh_alike_and_have_no_gradient():
     (theirs,) = torch.autograd.grad(weights, scores, upstream)
     quick = made.weights(scores.detach(), made.statistics(scores.detach()))
     assert torch.equal(quick, weights)
-    (ours,) = made.gradient(quick, upstream, scores.detach(), (), ())
+    (ours,) = made.gradient(Backward(quick, upstream, scores.detach(), (), ()))
     assert torch.equal(ours, theirs)
     assert not ours.any()
 

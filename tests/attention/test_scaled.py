@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.attention import NORMALIZERS
+from regard.attention.normalizer import Backward
 from regard.attention.normalizers import Softmax
 from regard.attention.normalizers.sparse import Entmax15
 
@@ -66,6 +67,8 @@ def test_the_short_gradient_is_that_of_the_definition(name: str) -> None:
     expected = torch.autograd.grad(weights, [scores, *parameters], upstream)
     statistics = normalizer.statistics(HIDDEN)
     torch.testing.assert_close(normalizer.weights(HIDDEN, statistics), weights)
-    found = normalizer.gradient(weights.detach(), upstream, HIDDEN, statistics, parameters)
+    found = normalizer.gradient(
+        Backward(weights.detach(), upstream, HIDDEN, statistics, parameters)
+    )
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)

@@ -45,8 +45,8 @@ def test_all_cells() -> None:
 
 def test_what_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(Softmax):
-        def gradient(self, weights, upstream, scores, statistics, parameters):
-            (found,) = super().gradient(weights, upstream, scores, statistics, parameters)
+        def gradient(self, given):
+            (found,) = super().gradient(given)
             return (found * (1 + 1e-7),)
 
     monkeypatch.setitem(NORMALIZERS.rows, "softmax", Wrong)

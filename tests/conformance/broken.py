@@ -336,8 +336,8 @@ class WrongQuickly(Softmax):
 class WrongByHand(Softmax):
     """A gradient that forgets the mean."""
 
-    def gradient(self, weights, upstream, scores, statistics, parameters):
-        return (weights * upstream,)
+    def gradient(self, given):
+        return (given.weights * given.upstream,)
 
 
 class Positive(Softmax):

@@ -57,8 +57,8 @@ class Forgets64(Softmax):
     def weights(self, scores, statistics):
         return self.forward(scores)
 
-    def gradient(self, *given):
-        return Normalizer.gradient(self, *given)
+    def gradient(self, given):
+        return Normalizer.gradient(self, given)
 
 
 class Sharper65(Score):

@@ -41,6 +41,7 @@ from regard.attention.kernels.work import (
     work_of,
 )
 from regard.attention.mask import Tile
+from regard.attention.normalizer import Backward
 from regard.attention.prepared import repeat_kv
 from regard.attention.tracing import refuse_second_derivative
 from regard.attention.twin import twin
@@ -189,8 +190,9 @@ def backward(
         if of_weights.shape != weights.shape:  # values of more batches than the scores
             of_weights = of_weights.sum_to_size(weights.shape)
         add_product(of_values, strip, -1, work.context, used.to(gathered).mT, slope.to(gathered))
+        parameters = tuple(rest[of_score:])
         of_scores, *more = work.normalizer.gradient(
-            weights, of_weights, scores, statistics, tuple(rest[of_score:])
+            Backward(weights, of_weights, scores, statistics, parameters)
         )
         for total, part in zip(to_rest[of_score:], more, strict=True):
             total += part

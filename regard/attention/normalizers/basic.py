@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.kernels.native import PASSES, library_for, of_rows, row_by_row
-from regard.attention.normalizer import Normalizer, empty_rows
+from regard.attention.normalizer import Backward, Normalizer, empty_rows
 from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
 
@@ -36,15 +36,8 @@ class Softmax(Normalizer):
             weights = weights.masked_fill(empty_rows(scores), 0)
         return weights
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
-        return (softmax_gradient(weights, upstream),)
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        return (softmax_gradient(given.weights, given.upstream),)
 
 
 class TopK(Softmax):
@@ -85,17 +78,10 @@ class TopK(Softmax):
             return row_by_row("top", compiled, scores, numbers=(self.k, int(self.equal)))
         return super().weights(self._kept(scores, statistics), statistics)
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
         if self.equal:
-            return (torch.zeros_like(scores),)
-        return super().gradient(weights, upstream, scores, statistics, parameters)
+            return (torch.zeros_like(given.scores),)
+        return super().gradient(given)
 
     def _kept(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         if not statistics:
@@ -126,14 +112,8 @@ class Sum(Normalizer):
         weights = scores.relu()
         return weights.div_(total_of(weights))
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        weights, upstream, scores, _, _ = given
         if (compiled := library_for("rows", scores, scores.numel() * PASSES)) is not None:
             return (row_by_row("unshare", compiled, weights, upstream, scores),)
         mean = (weights * upstream).sum(-1, keepdim=True)
@@ -179,14 +159,8 @@ class SoftmaxPlusOne(Normalizer):
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         return (scores - statistics[0]).exp_()
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        weights, upstream, scores, statistics, parameters = given
         mean = (weights * upstream).sum(-1, keepdim=True)
         of_scores = (upstream - mean).mul_(weights)
         if not parameters:
@@ -244,15 +218,8 @@ class Sigmoid(Normalizer):
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         return (scores + statistics[0]).sigmoid_()
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
-        return (torch.ops.aten.sigmoid_backward(upstream, weights),)
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        return (torch.ops.aten.sigmoid_backward(given.upstream, given.weights),)
 
 
 def softmax_gradient(weights: Tensor, upstream: Tensor) -> Tensor:

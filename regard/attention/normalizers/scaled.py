@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from regard.attention.kernels.native import of_rows, row_by_row
-from regard.attention.normalizer import Normalizer
+from regard.attention.normalizer import Backward, Normalizer
 from regard.attention.normalizers.basic import Softmax
 from regard.attention.normalizers.sparse import Entmax15
 from regard.attention.twin import twin
@@ -41,22 +41,18 @@ class Scaled(Normalizer):
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         return self.inner.weights(_times(scores, statistics[0]), statistics[1:])
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
-        scaled = _times(scores, statistics[0])
-        (of_scaled,) = self.inner.gradient(weights, upstream, scaled, statistics[1:], ())
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        scores, (scale, *statistics) = given.scores, given.statistics
+        inner = given._replace(
+            scores=_times(scores, scale), statistics=tuple(statistics), parameters=()
+        )
+        (of_scaled,) = self.inner.gradient(inner)
         of_factor = (of_scaled * _less(scores)).sum(-1, keepdim=True)
         with torch.enable_grad():
-            leaves = [x.detach().requires_grad_() for x in parameters]
+            leaves = [x.detach().requires_grad_() for x in given.parameters]
             factor = twin(self, leaves).factor(_seen(scores)).to(scores.dtype)
             partial = torch.autograd.grad(factor, leaves, of_factor.expand_as(factor))
-        return of_scaled * statistics[0], *partial
+        return of_scaled * scale, *partial
 
 
 def _seen(scores: Tensor) -> Tensor:
@@ -149,14 +145,8 @@ class StickBreaking(Normalizer):
         left = taken.flip(-1).cumsum(-1).flip(-1)
         return (scores - left).exp()
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        weights, upstream, scores, _, _ = given
         if (compiled := of_rows(weights)) is not None:
             return (row_by_row("unstick", compiled, weights, upstream, scores),)
         products = weights * upstream

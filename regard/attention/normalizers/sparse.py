@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.compiled import quick, wanted
 from regard.attention.kernels.native import call, of_rows, per_row, row_by_row, rows_and_columns
-from regard.attention.normalizer import Normalizer, fill_empty_rows
+from regard.attention.normalizer import Backward, Normalizer, fill_empty_rows
 from regard.attention.tracing import on_cpu
 from regard.core.errors import RegardError
 
@@ -50,14 +50,8 @@ class Sparsemax(Normalizer):
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
         return raise_rows(scores, self.factor, self.exponent, *statistics)
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        weights, upstream, *_ = given
         if (compiled := of_rows(weights)) is None:
             return (quick(self.slope)(weights, upstream),)
         exponents = per_row(self.exponent, weights)
@@ -154,20 +148,13 @@ class Entmax(Normalizer):
         top, threshold, less = statistics
         return raise_rows(scores, less, 1 / less, top, threshold)
 
-    def gradient(
-        self,
-        weights: Tensor,
-        upstream: Tensor,
-        scores: Tensor,
-        statistics: tuple[Tensor, ...],
-        parameters: tuple[Tensor, ...],
-    ) -> tuple[Tensor, ...]:
-        less, (steepness,) = statistics[2], parameters
+    def gradient(self, given: Backward) -> tuple[Tensor, ...]:
+        weights, upstream, _, (_, _, less), (steepness,) = given
         sigma = steepness.sigmoid()
         if (compiled := of_rows(weights)) is not None:
             of_rows_alpha = weights.new_empty(*weights.shape[:-1], 1)
-            given = weights, upstream, per_row(1 / less, weights), of_rows_alpha
-            of_scores = row_by_row("slopes", compiled, *given)
+            exponents = per_row(1 / less, weights)
+            of_scores = row_by_row("slopes", compiled, weights, upstream, exponents, of_rows_alpha)
             total = of_rows_alpha.sum_to_size(steepness.shape)
             return of_scores, (total * sigma * (1 - sigma)).to(steepness.dtype)
         slope = power(weights, 1 - less)

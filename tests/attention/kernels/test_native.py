@@ -15,6 +15,7 @@ from regard.attention.kernels import additive, native
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.kernels.compiled import can_compile, compiling
 from regard.attention.kernels.linear import Inputs, by_chunks, by_steps
+from regard.attention.normalizer import Backward
 
 needs_compiler = pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
 SEARCHES = ["sparsemax", "entmax15", "entmax", "top-k", "stick-breaking"]
@@ -44,7 +45,9 @@ def test_normalisers(name, dtype, columns):
         with compiling(fast), using(ALWAYS if fast else NEVER), torch.no_grad():
             statistics = normalizer.statistics(scores)
             weights = normalizer.weights(scores, statistics)
-            slopes = normalizer.gradient(weights, upstream, scores, statistics, parameters)
+            slopes = normalizer.gradient(
+                Backward(weights, upstream, scores, statistics, parameters)
+            )
             found.append([weights, *slopes])
     tolerance = 2e-5 if dtype == torch.float32 else 1e-11
     for ours, theirs in zip(*found, strict=True):
