@@ -41,22 +41,12 @@ def quick(function: F) -> F:
 
 
 @cache
-def compile_once(function: F) -> F:
-    """Return the function compiled, once per process."""
-    return _compile(function, whole=True)
+def compile_once(function: F, *, whole: bool = True) -> F:
+    """Return a function compiled, once per process: on a CPU for inputs of all sizes.
 
-
-@cache
-def compile_leniently(function: F) -> F:
-    """Return a user's function compiled; parts that cannot be compiled run eagerly."""
-    return _compile(function, whole=False)
-
-
-def _compile(function: F, *, whole: bool) -> F:
-    """Return a function compiled: on a CPU for inputs of all sizes.
-
-    On a GPU it is compiled for the first shapes that it gets, which strips of one call share, and
-    again for all sizes when others follow.
+    Without ``whole``, for a user's function, parts that cannot be compiled run eagerly. On a GPU it
+    is compiled for the first shapes that it gets, which strips of one call share, and again for all
+    sizes when others follow.
     """
     dynamic = None if torch.cuda.is_available() else True
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.attention.acceleration import Acceleration
 from regard.attention.call import Call
 from regard.attention.kernels.choose import Plan
-from regard.attention.kernels.compiled import compile_leniently, wanted
+from regard.attention.kernels.compiled import compile_once, wanted
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.strips import (
     Sizes,
@@ -202,9 +202,10 @@ def compared(score: Score, queries: Prepared, keys: Prepared, positions: Positio
     try:
         if fast is Acceleration.fast_compare:  # compiled once for each class of scores
             fast = type(score).compare
-            scores: Tensor = compile_leniently(fast)(score, queries, keys, positions)
+            scores: Tensor = compile_once(fast, whole=False)(score, queries, keys, positions)
         else:
-            scores = compile_leniently(fast)(acceleration, score, queries, keys, positions)
+            compiled = compile_once(fast, whole=False)
+            scores = compiled(acceleration, score, queries, keys, positions)
     except Exception as error:
         if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             raise
