@@ -84,9 +84,14 @@ def network(sizes: dict[str, int]) -> nn.Module:
     return build_network(config, vocabulary=WORDS, labels=0)
 
 
+def settings_of(**values: Any) -> TrainingSettings:
+    """Return the settings of a training, by default the usual ones."""
+    return TrainingSettings(**values)
+
+
 def losses(job: dict[str, Any]) -> dict[str, Any]:
     """Train the tiny network in float64; return the loss of each step."""
-    settings = TrainingSettings(
+    settings = settings_of(
         threads=1, seed=1, batch_tokens=8 * TINY["length"], learning_rate=3e-3, steps=50,
         evaluate_every=1000, save_every=10, strategy=job["strategy"],
     )  # fmt: skip
@@ -105,7 +110,7 @@ def losses(job: dict[str, Any]) -> dict[str, Any]:
 
 def speed(job: dict[str, Any]) -> dict[str, Any]:
     """Time steps of the small network, then trace some of them."""
-    settings = TrainingSettings(
+    settings = settings_of(
         threads=job["threads"], batch_tokens=16 * SMALL["length"], steps=10_000,
         strategy=job["strategy"], batch_size=16,
     )  # fmt: skip
