@@ -47,7 +47,7 @@ def of_score(name: str) -> float:
     q, k, v = (torch.randn(BATCH, *x, dtype=torch.float64, requires_grad=True) for x in shapes)
     seen = torch.tensor([[7, 3, 0, 1, 5], [2, 7, 4, 6, 1]])
     ours = attend(q, k, v, score, lengths_per_query(seen)).output
-    parameters = dict(score.named_parameters())
+    parameters: dict[str, Tensor] = {**dict(score.named_parameters())}
     theirs, _ = plain_loop.attention(
         q[:, None],
         k[:, None],
