@@ -209,6 +209,11 @@ class Task(Learnable[B]):
         """
         raise RegardError("this run gives one answer per text; leave out best")
 
+    def decode(self, ids: Iterable[int]) -> str:
+        """Decode ids to a text, without symbols."""
+        known = len(self.tokenizer)
+        return str(self.tokenizer.decode([i for i in ids if i < known]))
+
     @property
     def end(self) -> int | None:
         """Return the id of the symbol that ends a written text; None if texts are not written."""
@@ -318,9 +323,9 @@ class Task(Learnable[B]):
             return attributed(model, self.explainable(model, text), choice)
 
     @property
-    @abstractmethod
     def room(self) -> int:
-        """Return the maximum number of tokens read from a text."""
+        """Return the maximum number of tokens read from a text; by default the setting `length`."""
+        return int(self.settings.length)
 
     @abstractmethod
     def whole(self, text: str) -> Sequence[Any] | NDArray[np.integer]:

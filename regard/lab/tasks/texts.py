@@ -343,11 +343,6 @@ class TextTask(Task[Batch]):
         framing = self.tokenizer if isinstance(self.tokenizer, EncoderTokenizer) else model
         return list(framing.framed(tokens))
 
-    @property
-    def room(self) -> int:
-        """Return the maximum number of tokens read from a text."""
-        return self.settings.length
-
     def whole(self, text: str) -> list[int]:
         """Return all tokens of a text, before truncation."""
         (parts,) = self._parts([text])

@@ -298,10 +298,6 @@ class Answers(Writes[QuestionBatch]):
         """Return the readable token of each id; ⁇ for the mask symbol."""
         return self.tokenizer.tokens(ids, lambda i: MASK_CHARACTER)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids to a text, without symbols."""
-        return self.tokenizer.decode([i for i in ids if i < len(self.tokenizer)])
-
     def batch(self, split: Split, indexes: NDArray[np.integer]) -> QuestionBatch:
         """Return the questions at these indexes with their answers as tensors."""
         chosen = [self.split(split).questions[i] for i in indexes]

@@ -167,10 +167,6 @@ class Pretraining(Task[B], Generic[B]):
 
         return self.tokenizer.tokens(ids, symbol)
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Decode ids to a text, without symbols."""
-        return self.tokenizer.decode([i for i in ids if i < len(self.tokenizer)])
-
     def piece(self, split: Split, index: int) -> str:
         """Return the text of an example."""
         return self.split(split).texts[index]
@@ -189,11 +185,6 @@ class Pretraining(Task[B], Generic[B]):
         """Return x and y of the first ``count`` training examples in the first epoch."""
         indexes = range(min(count, len(self.lengths("train", seed, 0))))
         return [self.shown("train", (seed, 0, index)) for index in indexes]
-
-    @property
-    def room(self) -> int:
-        """Return the maximum number of tokens read from a text."""
-        return self.settings.length
 
     def whole(self, text: str) -> NDArray[np.int32]:
         """Return all tokens of a text, before truncation, including named symbols."""

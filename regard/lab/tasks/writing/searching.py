@@ -148,10 +148,6 @@ class Writes(Task[B], Generic[B]):
     def names(self, ids: Sequence[int]) -> list[str]:
         """Return the readable token of each id."""
 
-    @abstractmethod
-    def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids to a text."""
-
     def write(
         self, model: nn.Module, texts: Sequence[str], search: Search | None = None
     ) -> list[list[Written]]:

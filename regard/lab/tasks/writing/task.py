@@ -97,11 +97,6 @@ class Sequences(Writes[PairBatch]):
             self.splits[name] = encoded
         return self.splits[name]
 
-    @property
-    def room(self) -> int:
-        """Return the maximum number of tokens read from a text."""
-        return self.settings.length
-
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.integer]]:
         """Return at most `length` token ids of each text, without surrounding whitespace."""
         return [ids[: self.room] for ids in self.tokenizer.arrays(map(str.strip, texts))]
@@ -198,10 +193,6 @@ class Sequences(Writes[PairBatch]):
     def names(self, ids: Sequence[int]) -> list[str]:
         """Return the readable token of each id."""
         return self.tokenizer.tokens(ids)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Decode ids to a text."""
-        return self.tokenizer.decode(ids)
 
     def answer(self, model: Any) -> Evaluation:
         """Return the evaluation of the model on the test split.
