@@ -9,6 +9,7 @@ version with invented people (`regard.lab.data.biographies`); or your own questi
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -41,8 +42,17 @@ class Birthplaces:
     texts: Sequence[str]
     train: Sequence[Pair]
     dev: Sequence[Pair]
-    fingerprint: str
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a sha256 over all texts, questions and answers, in order."""
+        digest = hashlib.sha256()
+        for text in self.texts:
+            digest.update(f"{len(text)} {text}\n".encode())
+        for pair in (*self.train, *self.dev):
+            digest.update(f"{len(pair.source)} {pair.source}\t{pair.target}\n".encode())
+        return digest.hexdigest()
 
 
 def counted(texts: Sequence[str], symbols: str = "") -> str:
@@ -96,15 +106,8 @@ def load_birthplaces(
             f"{data}: all {len(every)} questions also occur in {paths['dev'].name}, so none is "
             "left to train on; add other questions"
         )
-    lines = read_lines(paths["texts"])
-    return Birthplaces(
-        data if data == "birthplaces" else Path(data).name,
-        lines,
-        train,
-        dev,
-        _fingerprint(lines, train, dev),
-        tuple(notes),
-    )
+    name = data if data == "birthplaces" else Path(data).name
+    return Birthplaces(name, read_lines(paths["texts"]), train, dev, tuple(notes))
 
 
 def placed(path: Path) -> Path:
@@ -155,21 +158,4 @@ def _biographies() -> Birthplaces:
         for row, person in enumerate(everyone, 1)
     ]
     half = len(pairs) // 2
-    texts = passages()
-    return Birthplaces(
-        "biographies",
-        texts,
-        pairs[:half],
-        pairs[half:],
-        _fingerprint(texts, pairs[:half], pairs[half:]),
-    )
-
-
-def _fingerprint(texts: Sequence[str], *parts: Sequence[Pair]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(f"{len(text)} {text}\n".encode())
-    for part in parts:
-        for pair in part:
-            digest.update(f"{len(pair.source)} {pair.source}\t{pair.target}\n".encode())
-    return digest.hexdigest()
+    return Birthplaces("biographies", passages(), pairs[:half], pairs[half:])
