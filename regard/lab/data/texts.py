@@ -82,11 +82,9 @@ def load_texts(source: DataSource | Path | str = "pydoc") -> TextCorpus:
     data, seed, examples = source.name, source.splits.seed, source.limits.examples
     texts, notes = read_texts(source)
     if source.without:
-        known, before = labelled_texts(source.without), len(texts)
-        texts = [text for text in texts if likeness(text) not in known]
-        count = before - len(texts)
-        others = Path(source.without.name).name
-        notes.append(f"{count:,} texts excluded that also occur in {others}")
+        known, others = labelled_texts(source.without), Path(source.without.name).name
+        texts, more = _excluding(texts, known, others)
+        notes += more
     order = chosen(examples, len(texts), seed)
     if order is not None:
         texts = [texts[i] for i in order]
@@ -153,13 +151,13 @@ def labelled_texts(source: DataSource) -> set[str]:
 def imdb_texts(place: Path) -> tuple[list[str], list[str]]:
     """Return all reviews outside the test part, without duplicates of test, and a note."""
     train, test = ([example.text for example in part] for part in load(place))
-    known, dropped, texts = {likeness(text) for text in test}, 0, []
-    for text in (*train, *_unlabelled(place)):
-        if likeness(text) in known:
-            dropped += 1
-        else:
-            texts.append(text)
-    return texts, [f"{dropped:,} texts excluded that also occur in test"]
+    return _excluding([*train, *_unlabelled(place)], {likeness(text) for text in test}, "test")
+
+
+def _excluding(texts: list[str], known: set[str], others: str) -> tuple[list[str], list[str]]:
+    """Return the texts whose `likeness` is not ``known``, as that of ``others`` is, and a note."""
+    kept = [text for text in texts if likeness(text) not in known]
+    return kept, [f"{len(texts) - len(kept):,} texts excluded that also occur in {others}"]
 
 
 def _unlabelled(place: Path) -> Iterator[str]:
