@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,23 @@ class LayerAttention(NamedTuple):
 
     def _repr_html_(self) -> str:
         return shown(self)
+
+    @property
+    def received(self) -> NDArray[np.float32]:
+        """Return the weight that each token receives, the mean over heads and queries."""
+        return np.asarray(self.weights.mean((0, 1)))
+
+    def json(self, number: int) -> dict[str, Any]:
+        """Return the weights of the layer with this number as plain values."""
+        asking = {} if self.asking is None else {"asking": self.asking}
+        return {
+            "layer": number,
+            "name": self.layer,
+            "tokens": self.tokens,
+            **asking,
+            "received": self.received.tolist(),
+            "weights": self.weights.tolist(),
+        }
 
 
 def looked(recording: Recording, tokens: Sequence[str]) -> list[LayerAttention]:

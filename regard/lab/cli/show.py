@@ -13,9 +13,6 @@ from regard.lab.cli.console import Browse, Json, RunFolder, browse, emit_json, o
 from regard.lab.cli.predict import FeatureValues, inputs_of
 
 if TYPE_CHECKING:
-    from numpy import floating
-    from numpy.typing import NDArray
-
     from regard.analysis.interventions import Head
     from regard.analysis.layer_attention import LayerAttention
     from regard.lab.reports.markup import Html
@@ -133,7 +130,7 @@ def show(
                 **input_json(text),
                 **answer.json(),
                 **({} if whole is None else {"without_heads": without, "before": whole.json()}),
-                "layers": [as_json(number, attention) for number, attention in chosen],
+                "layers": [attention.json(number) for number, attention in chosen],
             }
         )
         return
@@ -305,25 +302,6 @@ def narrowed(attention: "LayerAttention", head: int | None) -> "LayerAttention":
     return attention._replace(weights=attention.weights[head - 1 : head])
 
 
-def as_json(number: int, attention: "LayerAttention") -> dict[str, Any]:
-    """Return a layer as JSON values."""
-    asking = {} if attention.asking is None else {"asking": attention.asking}
-    return {
-        "layer": number,
-        "name": attention.layer,
-        "tokens": attention.tokens,
-        **asking,
-        "received": received(attention).tolist(),
-        "weights": attention.weights.tolist(),
-    }
-
-
-def received(attention: "LayerAttention") -> "NDArray[floating[Any]]":
-    """Return the weight that each token receives, (tokens,): the mean over heads and queries."""
-    mean: NDArray[floating[Any]] = attention.weights.mean((0, 1))
-    return mean
-
-
 def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
     """Print a layer: the coloured text, its top words and the strongest pairs."""
     from regard.analysis.attribution import apart
@@ -336,7 +314,7 @@ def draw(number: int, attention: "LayerAttention", head: int | None) -> None:
     if attention.asking is not None:
         align(attention.asking, attention.tokens, attention.weights.mean(0).tolist())
         return
-    shares = received(attention)
+    shares = attention.received
     out.print(coloured(attention.tokens, shares.tolist()))
     words = apart(attention.tokens)
     order = (-shares).argsort(kind="stable")[:TOP]

@@ -76,7 +76,10 @@ class Answers:
         size = sum(each.weights.size for _, each in chosen)
         if size > self.limits.numbers:
             raise over("numbers", self.limits.numbers, size)
-        return [_plain(number, each) for number, each in chosen]
+        return [
+            each._replace(weights=np.nan_to_num(each.weights)).json(number)
+            for number, each in chosen
+        ]
 
     def look(self, name: str, text: str, written: Written = None) -> dict[str, Any]:
         """Return the answer to a text and its attention, packed for the page.
@@ -160,16 +163,3 @@ def _one_head(layer: LayerAttention, head: int | None) -> LayerAttention:
     if head > len(layer.weights):
         raise RegardError(f"head {head}: {layer.layer} has heads 1 to {len(layer.weights)}")
     return layer._replace(weights=layer.weights[head - 1 : head])
-
-
-def _plain(number: int, layer: LayerAttention) -> dict[str, Any]:
-    asking = {} if layer.asking is None else {"asking": layer.asking}
-    weights = np.nan_to_num(layer.weights)
-    return {
-        "layer": number,
-        "name": layer.layer,
-        "tokens": layer.tokens,
-        **asking,
-        "received": weights.mean((0, 1)).tolist(),
-        "weights": weights.tolist(),
-    }
