@@ -1,10 +1,12 @@
-"""Memory and processors of this process, and settings of glibc's allocator."""
+"""Memory, processors and parent of this process, and settings of glibc's allocator."""
 
 import ctypes
 import gc
 import os
 import platform
+import signal
 import sys
+import threading
 from pathlib import Path
 
 FREE = Path("/proc/meminfo")
@@ -110,6 +112,21 @@ def _of(path: Path, name: str) -> float:
         return 0.0
     fields = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:")]
     return int(fields[0]) * 1024 / MEGABYTE if fields else 0.0
+
+
+def follow_parent() -> None:
+    """Leave Ctrl-C to the parent of this worker process, and exit when the parent dies."""
+    from multiprocessing import connection, parent_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def cores() -> int:

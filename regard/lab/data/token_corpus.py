@@ -5,17 +5,14 @@ shards.
 """
 
 import multiprocessing
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection, parent_process
+from multiprocessing import connection
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
 from regard.core.errors import RegardError
-from regard.core.memory import cores
+from regard.core.memory import cores, follow_parent
 from regard.lab.data.data_source import DataSource
 from regard.lab.data.fetch import Show, progress_lines
 from regard.lab.data.text_files import files_at
@@ -232,8 +229,7 @@ def _must_do_well(workers: Sequence[Any], errors: Any) -> None:
 
 def _serve(folder: str, todo: Sequence[int], taken: Any, reached: Any, errors: Any) -> None:
     """Tokenise one file after another, in a worker process."""
-    signal(SIGINT, SIG_IGN)  # the parent handles Ctrl-C and ends this process
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    follow_parent()
     try:
         work = Tokenising(Path(folder))
         while True:
@@ -249,10 +245,3 @@ def _serve(folder: str, todo: Sequence[int], taken: Any, reached: Any, errors: A
             reached[2 * place] = work.recipe.sources[todo[place]].size
     except RegardError as error:
         errors.put(str(error))
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)

@@ -6,16 +6,16 @@ memory) takes only its own job with it; a new process replaces it.
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.core.errors import LockedError, RegardError
+from regard.core.memory import follow_parent
 from regard.lab.studies.launch import Job, Work
 from regard.lab.studies.pool import Answer, PoolLauncher
 from regard.lab.studies.progress import ProgressWriter
@@ -119,7 +119,7 @@ class Processes(Executor):
 def _start() -> ProcessPoolExecutor:
     """Start a process without waiting for it, so that several start at once."""
     with environment(ONE_THREAD):
-        pool = ProcessPoolExecutor(1, get_context("spawn"), _begin_worker)
+        pool = ProcessPoolExecutor(1, get_context("spawn"), follow_parent)
         pool.submit(int)  # starts the process, which inherits the current environment
     return pool
 
@@ -152,15 +152,3 @@ def run(work: Work, task: Any, progress: str) -> Answer:
         return None, str(error), True
     except Exception as error:
         return None, f"{type(error).__name__}: {error}", False
-
-
-def _begin_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
