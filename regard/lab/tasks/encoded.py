@@ -19,18 +19,10 @@ Trees = list[NDArray[np.int32]] | None  # None: texts without trees
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """A split as truncated token ids (int32), with label numbers and the original examples.
-
-    ``trees``: for parsed sentences, the index of each word's head, −1 for a root. ``features``:
-    the numbers of further columns.
-    """
+class TokenIds:
+    """Texts as token ids (int32)."""
 
     ids: list[NDArray[np.int32]]
-    labels: NDArray[Any]
-    examples: list[Example]
-    trees: Trees = None
-    features: Float[np.ndarray, "texts numbers"] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -39,6 +31,20 @@ class Encoded:
     def lengths(self) -> NDArray[np.int64]:
         """Return the number of tokens of each text."""
         return np.array([len(ids) for ids in self.ids], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Encoded(TokenIds):
+    """A split as truncated token ids, with label numbers and the original examples.
+
+    ``trees``: for parsed sentences, the index of each word's head, −1 for a root. ``features``:
+    the numbers of further columns.
+    """
+
+    labels: NDArray[Any]
+    examples: list[Example]
+    trees: Trees = None
+    features: Float[np.ndarray, "texts numbers"] | None = None
 
 
 @dataclass(frozen=True)

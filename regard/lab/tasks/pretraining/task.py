@@ -24,6 +24,7 @@ from regard.lab.data.examples import Example
 from regard.lab.data.records import table_kind
 from regard.lab.data.texts import TextCorpus, load_texts, read_texts
 from regard.lab.data.tokenizers import Tokenizer, must_be_known
+from regard.lab.tasks.encoded import TokenIds
 from regard.lab.tasks.evaluation import Evaluation
 from regard.lab.tasks.pretraining.evaluation import (
     TokenLosses,
@@ -61,19 +62,10 @@ B = TypeVar("B", bound=PredictionBatch)
 
 
 @dataclass(frozen=True)
-class Documents:
-    """The documents of a split as token ids (int32), with their texts."""
+class Documents(TokenIds):
+    """The documents of a split as token ids, with their texts."""
 
-    ids: list[NDArray[np.int32]]
     texts: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Return the number of tokens of each document."""
-        return np.array([len(ids) for ids in self.ids], dtype=np.int64)
 
 
 class Targets(NamedTuple):
