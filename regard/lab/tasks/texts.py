@@ -28,7 +28,7 @@ from regard.lab.data.features import Features, matrix
 from regard.lab.data.named import is_own
 from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import Corpus, load_corpus
-from regard.lab.data.splits import hold_out
+from regard.lab.data.splits import chosen, hold_out
 from regard.lab.data.text_rows import parsed_sentences
 from regard.lab.data.tokenizers import (
     LEARN,
@@ -453,22 +453,18 @@ class TextTask(Task[Batch]):
 
     @cached_property
     def _split_examples(self) -> tuple[list[Example], list[Example]]:
-        train, share = self._capped(self.corpus.train), self.settings.validation
+        train, share, seed = self.corpus.train, self.settings.validation, self.settings.split_seed
+        order = chosen(self.settings.examples, len(train), seed)
+        train = train if order is None else [train[index] for index in order]
         if self.corpus.validation is not None or isinstance(share, str):
             return train, self.corpus.validation or []
-        train, validation = hold_out(train, share, self.settings.split_seed)
+        train, validation = hold_out(train, share, seed)
         if not train or not validation:
             raise RegardError(
                 f"validation={self.settings.validation} leaves one side of {len(self.corpus.train)}"
                 " texts empty; give more texts or another fraction"
             )
         return train, validation
-
-    def _capped(self, examples: list[Example]) -> list[Example]:
-        if not self.settings.examples or len(examples) <= self.settings.examples:
-            return examples
-        order = np.random.default_rng(self.settings.split_seed).permutation(len(examples))
-        return [examples[index] for index in np.sort(order[: self.settings.examples])]
 
 
 def outputs_of(
