@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.analysis.layer_attention import LayerAttention
 from regard.lab.reports.evidence import Answer, Arm
 from regard.lab.reports.figures import histogram
 from regard.lab.reports.findings import Figure
@@ -22,32 +22,26 @@ CLS = "[CLS]"
 POSITIONS = 128
 
 
-@dataclass(frozen=True)
-class Layer:
-    """The weights of one attention layer on one text, (heads, queries, keys)."""
+Layers = Sequence[LayerAttention]
 
-    name: str
-    tokens: Sequence[str]
-    weights: NDArray[np.float64]
 
-    @property
-    def received(self) -> NDArray[np.float64]:
-        """Return the weight of each key, (keys,), as a mean over heads and queries.
+def received(layer: LayerAttention) -> NDArray[np.float64]:
+    """Return the weight of each key, (keys,), as a mean over heads and queries.
 
-        With a [CLS] token only its query counts.
-        """
-        queries = self.weights[:, :1] if self.tokens[:1] == [CLS] else self.weights
-        return np.asarray(queries.mean((0, 1)), dtype=np.float64)
+    With a [CLS] token only its query counts.
+    """
+    queries = layer.weights[:, :1] if layer.tokens[:1] == [CLS] else layer.weights
+    return np.asarray(queries.mean((0, 1), dtype=np.float64))
 
-    @property
-    def entropy(self) -> NDArray[np.float64]:
-        """Return the entropy of each query's weights over that of uniform weights.
 
-        Shape (heads · queries,); 0 is a single key, 1 uniform attention.
-        """
-        logs = np.log(self.weights, where=self.weights > 0, out=np.zeros_like(self.weights))
-        entropy = -(self.weights * logs).sum(-1).ravel()
-        return np.asarray(entropy / np.log(max(self.weights.shape[-1], 2)), dtype=np.float64)
+def entropy(layer: LayerAttention) -> NDArray[np.float64]:
+    """Return the entropy of each query's weights over that of uniform weights.
+
+    Shape (heads · queries,); 0 is a single key, 1 uniform attention.
+    """
+    weights = layer.weights.astype(np.float64)
+    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
+    return np.asarray(-(weights * logs).sum(-1).ravel() / np.log(max(weights.shape[-1], 2)))
 
 
 def section(arms: Sequence[Arm]) -> list[Html]:
@@ -80,16 +74,9 @@ def choose(arms: Sequence[Arm]) -> list[Answer]:
     return [answers[i] for i in ranked[:SAMPLED]]
 
 
-def _attention(arm: Arm, answers: Sequence[Answer]) -> list[list[Layer]]:
+def _attention(arm: Arm, answers: Sequence[Answer]) -> list[Layers]:
     """Return the attention of the arm's first loadable run on each text; empty without one."""
-    return arm.from_run(
-        lambda run: [[_layer(*layer[:3]) for layer in run.attention(a.text)] for a in answers]
-    )
-
-
-def _layer(name: str, tokens: Sequence[str], weights: object) -> Layer:
-    values = np.asarray(weights, dtype=np.float64)
-    return Layer(plain_name(name), list(tokens), values.reshape(-1, *values.shape[-2:]))
+    return arm.from_run(lambda run: [run.attention(answer.text) for answer in answers])
 
 
 def plain_name(path: str) -> str:
@@ -109,7 +96,7 @@ def plain_name(path: str) -> str:
 
 
 def _text(
-    answer: Answer, index: int, arms: Sequence[Arm], attention: Mapping[str, list[list[Layer]]]
+    answer: Answer, index: int, arms: Sequence[Arm], attention: Mapping[str, list[Layers]]
 ) -> Html:
     predictions = {arm.name: arm.answers[answer.index] for arm in arms
                    if len(arm.answers) > answer.index}  # fmt: skip
@@ -126,8 +113,8 @@ def _text(
             sign, look = ("✓", "right") if prediction.right else ("✗", "wrong")
             answered = prediction.in_words(prediction.predicted)
             words.append(tag("span", f"{sign} {answered}", class_=look))
-        words.append(tag("span", last.name, class_="soft"))
-        strip = attention_strip(last.tokens, last.received)
+        words.append(tag("span", plain_name(last.layer), class_="soft"))
+        strip = attention_strip(last.tokens, received(last))
         rungs.append(tag("div", tag("p", *words), strip, class_="rung"))
         if last.weights.shape[1] > 1 and len(last.tokens) <= SMALL:
             small.append(_matrix(name, last))
@@ -137,19 +124,20 @@ def _text(
     return tag("section", head, *rungs)
 
 
-def _matrix(name: str, layer: Layer) -> Html:
+def _matrix(name: str, layer: LayerAttention) -> Html:
     chart = heat_map(
-        f"{name}, {layer.name}: attention weights", layer.weights.mean(0), rows=layer.tokens,
-        columns=layer.tokens, x_label="key", y_label="query",
+        f"{name}, {plain_name(layer.layer)}: attention weights",
+        layer.weights.mean(0, dtype=np.float64), rows=layer.tokens, columns=layer.tokens,
+        x_label="key", y_label="query",
     )  # fmt: skip
     return Figure(chart).html()
 
 
-def _entropies(attention: Mapping[str, list[list[Layer]]]) -> list[Html]:
+def _entropies(attention: Mapping[str, list[Layers]]) -> list[Html]:
     edges = np.linspace(0, 1, BINS + 1)
     shares = {}
     for name, texts in attention.items():
-        entropies = [layer.entropy for layers in texts for layer in layers]
+        entropies = [entropy(layer) for layers in texts for layer in layers]
         if entropies and sum(map(len, entropies)):
             counts, _ = np.histogram(np.clip(np.concatenate(entropies), 0, 1), edges)
             shares[name] = counts / counts.sum()

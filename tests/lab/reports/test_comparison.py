@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import regard
+from regard.analysis.layer_attention import LayerAttention
 from regard.core.errors import RegardError
 from regard.lab.reports import attended
 from regard.lab.reports.answer import answer, post_hoc
-from regard.lab.reports.attended import Layer, choose
+from regard.lab.reports.attended import choose, entropy
 from regard.lab.reports.comparison import write_report
 from regard.lab.reports.evidence import arms_of, confusion_of
 from regard.lab.reports.mistakes import confident_mistakes
@@ -30,11 +31,11 @@ class Looking:
         if "nb-svm" in str(folder):
             raise RegardError("no network")
 
-    def attention(self, text: str) -> list[tuple[str, list[str], Any]]:
+    def attention(self, text: str) -> list[LayerAttention]:
         tokens = text.split()
-        weights = np.full((2, len(tokens), len(tokens)), 0.0)
+        weights = np.zeros((2, len(tokens), len(tokens)), np.float32)
         weights[..., 0] = 1.0
-        return [("blocks.0.attention", tokens, weights)]
+        return [LayerAttention("blocks.0.attention", tokens, weights)]
 
     def evaluate(self) -> None:
         raise RegardError("no predictions")
@@ -186,11 +187,11 @@ def test_texts_that_divide_the_arms_are_looked_at_first(made: Make) -> None:
 
 
 def test_entropy_is_nought_for_one_word_and_one_for_all() -> None:
-    sharp = np.zeros((1, 1, 5))
+    sharp = np.zeros((1, 1, 5), np.float32)
     sharp[..., 2] = 1
-    assert Layer("a", list("abcde"), sharp).entropy.tolist() == [0.0]
-    even = Layer("a", list("abcde"), np.full((1, 1, 5), 0.2))
-    assert even.entropy.tolist() == [pytest.approx(1.0)]
+    assert entropy(LayerAttention("a", list("abcde"), sharp)).tolist() == [0.0]
+    even = LayerAttention("a", list("abcde"), np.full((1, 1, 5), 0.2, np.float32))
+    assert entropy(even).tolist() == [pytest.approx(1.0)]
 
 
 def test_the_position_map_follows_the_arm(made: Make) -> None:
