@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.analysis.attribution import Explainable, Forward, Scalar
 from regard.core.errors import RegardError
-from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words
+from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words, word_ids
 from regard.lab.data.data_source import NAMED, Columns, refuse
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
@@ -159,10 +159,8 @@ class Tagging(TextTask):
         """
         kind = self.tokenizer.kind
         spaced = kind in WHOLE or isinstance(self.tokenizer, EncoderTokenizer)
-        if kind == "words":
-            lower = self.tokenizer.inner.normalizer.normalize_str
-            ids = (self.tokenizer.inner.token_to_id(lower(word)) for word in words)
-            return [[UNKNOWN if number is None else number] for number in ids]
+        if isinstance(self.tokenizer, Tokenizer) and kind == "words":
+            return [[number] for number in word_ids(self.tokenizer, words)]
         texts = [f" {word}" if i and spaced else word for i, word in enumerate(words)]
         special, unknown = self.tokenizer.special_tokens, self.tokenizer.unknown
         empty = unknown if unknown is not None else special.mask if special is not None else UNKNOWN
