@@ -1,6 +1,6 @@
-"""Quality of generated texts: by source length, by decoding method, and the worst texts."""
+"""Quality of generated texts: by source length, and the worst texts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from regard.lab.reports.evidence import Answer, Arm
 from regard.lab.reports.figures import Series, line_chart
-from regard.lab.reports.findings import Cell, Figure, Table
+from regard.lab.reports.findings import Figure
 from regard.lab.reports.markup import Html, shorten, tag
 from regard.lab.tasks import unit_of
 
@@ -21,29 +21,6 @@ LENGTH = 400  # characters of a text; longer ones are truncated
 def section(arms: Sequence[Arm]) -> list[Html]:
     """Return the quality by source length of every arm, and the worst texts of the best arm."""
     return [*_by_length(arms), *_worst(arms)]
-
-
-def searches(results: Sequence[Mapping[str, Any]], metric: str) -> Table:
-    """Return a table of one run's greedy and beam search results on the same texts."""
-    rows: list[list[Cell]] = [
-        [
-            str(row["search"]),
-            round(100 * row["value"], 1),
-            round(row["log_probability"], 2),
-            round(row["length"], 3),
-            round(1000 * row["seconds"], 1),
-        ]
-        for row in results
-    ]
-    heads = ["search", unit_of(metric).heading(metric), "mean ln p", "length ratio"]
-    return Table("Beam search against greedy decoding", [*heads, "ms per text"], rows, SEARCH)
-
-
-SEARCH = (
-    "Mean ln p: mean log-probability of the generated texts; a wider beam finds more probable "
-    "texts, which need not be better. Length ratio: characters generated over characters of the "
-    "reference."
-)
 
 
 def _by_length(arms: Sequence[Arm]) -> list[Html]:

@@ -10,7 +10,7 @@ import numpy as np
 from regard.lab.labs.running import load_complete
 from regard.lab.reports.evidence import Arm
 from regard.lab.reports.findings import Cell, Table
-from regard.lab.reports.written import searches
+from regard.lab.tasks import unit_of
 from regard.lab.tasks.writing.metrics import Aligned, alignment_error
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 TEXTS = 200  # test texts, decoded by each search
 BEAMS = (1, 2, 5, 10)
 HEADS_TEXTS = 200  # test texts whose alignment is measured by head
+SEARCH = (
+    "Mean ln p: mean log-probability of the generated texts; a wider beam finds more probable "
+    "texts, which need not be better. Length ratio: characters generated over characters of the "
+    "reference."
+)
 
 
 def best_of(found: Sequence[Arm]) -> Arm | None:
@@ -34,7 +39,7 @@ def search_table(run: "Run") -> Table:
     evaluation = run.evaluate()
     examples = [evaluation.examples[i] for i in spread(evaluation.n, TEXTS)]
     wanted = sum(len(example.label) for example in examples)
-    rows = []
+    rows: list[list[Cell]] = []
     run.predict(examples[0].text)  # loads the network, outside of the measured time
     for size in BEAMS:
         begun = time.perf_counter()
@@ -42,17 +47,18 @@ def search_table(run: "Run") -> Table:
         candidates = run.best([example.text for example in examples], plan)
         seconds = time.perf_counter() - begun
         first = [texts[0] for texts in candidates]
-        scores = run.task.evaluation(examples, first)
         rows.append(
-            {
-                "search": "greedy" if size == 1 else f"beam {size}",
-                "value": scores.value,
-                "log_probability": float(np.mean([text.log_probability for text in first])),
-                "length": sum(len(text.text) for text in first) / max(wanted, 1),
-                "seconds": seconds / len(examples),
-            }
+            [
+                "greedy" if size == 1 else f"beam {size}",
+                round(100 * run.task.evaluation(examples, first).value, 1),
+                round(float(np.mean([text.log_probability for text in first])), 2),
+                round(sum(len(text.text) for text in first) / max(wanted, 1), 3),
+                round(1000 * (seconds / len(examples)), 1),
+            ]
         )
-    return searches(rows, run.task.metric)
+    value = unit_of(run.task.metric).heading(run.task.metric)
+    heads = ["search", value, "mean ln p", "length ratio", "ms per text"]
+    return Table("Beam search against greedy decoding", heads, rows, SEARCH)
 
 
 def head_table(found: Sequence[Arm]) -> tuple[tuple[list[str], list[list[Cell]]], float] | None:
