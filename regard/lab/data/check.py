@@ -43,7 +43,7 @@ from regard.lab.data.sources import (
     separated,
     split_test,
 )
-from regard.lab.data.spelling import counted, likeness, meaningless
+from regard.lab.data.spelling import aligned, counted, likeness, meaningless
 from regard.lab.data.splits import hold_out
 from regard.lab.data.tagged import load_tagged, read_tagged, tags_by_name
 from regard.lab.data.titles import OtherFileError, listed
@@ -118,7 +118,7 @@ class Findings:
     def lines(self) -> list[str]:
         """Return a text report: a table, the problems, then their locations."""
         titles = ["", *(part.name for part in self.parts)]
-        body = [f"{self.name}", "", *_table([titles, *self._rows()]), ""]
+        body = [f"{self.name}", "", *aligned([titles, *self._rows()]), ""]
         body += [f"! {problem}" for problem in self.problems] or ["no problems found"]
         body += [f"note: {sentence}" for sentence in (*self.remarks, *self.uneven)]
         body += [f"      {ADVICE}"] if self.uneven else []
@@ -488,14 +488,3 @@ def _odd_kinds(odd: dict[str, list[str]]) -> dict[str, list[str]]:
 
 def _empty(bad: Iterable[BadRow]) -> int:
     return sum(row.empty for row in bad)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

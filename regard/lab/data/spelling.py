@@ -72,3 +72,15 @@ def repeats(row: Sequence[str], header: Sequence[str]) -> bool:
 def counted(count: int, what: str) -> str:
     """Return a number and a noun: "1 row", "2 rows"."""
     return f"{count:,} {what}" + ("s" if count != 1 else "")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, the first column left-aligned, the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

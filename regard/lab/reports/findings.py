@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.atomic_io import write_bytes
+from regard.lab.data.spelling import aligned
 from regard.lab.reports.markup import Html, shorten, tag
 from regard.lab.reports.page import LIMIT, page
 from regard.lab.reports.scales import number
@@ -45,12 +46,7 @@ class Table:
         Long cells are cut.
         """
         rows = [list(self.columns), *([_as_text(v) for v in row] for row in self.rows[:most])]
-        wide = [max(len(row[i]) for row in rows) for i in range(len(self.columns))]
-        lines = [
-            "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in
-                      enumerate(zip(row, wide, strict=True))).rstrip()
-            for row in rows
-        ]  # fmt: skip
+        lines = aligned(rows)
         if len(self.rows) > most:
             lines.append(f"… and {len(self.rows) - most} more rows in the report")
         return "\n".join(lines)
