@@ -7,14 +7,7 @@ from dataclasses import replace
 from regard.lab.labs import Show
 from regard.lab.labs.lab import Findings
 from regard.lab.labs.softmax_gradient.gaussian import Saturation
-from regard.lab.labs.softmax_gradient.saturation import (
-    DEAD,
-    Found,
-    Mean,
-    Slope,
-    fit,
-    sorted_weights,
-)
+from regard.lab.labs.softmax_gradient.saturation import DEAD, Found, Mean, fit, sorted_weights
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Cell, film
 from regard.lab.reports.markup import Html
@@ -28,7 +21,7 @@ AIM = 0.02  # how far the slope of the variance may be from 1
 def variance(found: Found) -> Findings:
     """Return row S3: the variance of q·k over d."""
     widths, means = found.widths, [found.products[d] for d in found.widths]
-    logs, straight = slope_of_logs(found), fit(widths, means)
+    logs, straight = fit(widths, means, logs=True), fit(widths, means)
     at, scaled = found.many("scaled-dot", "variance")
     worst = max(scaled, key=lambda mean: abs(mean.value - 1))
     over = [
@@ -77,11 +70,6 @@ def variance(found: Found) -> Findings:
             "variances": (columns, rows),
         },
     )
-
-
-def slope_of_logs(found: Found) -> Slope:
-    """Return the exponent of d in the variance of q·k."""
-    return fit(found.widths, [found.products[d] for d in found.widths], logs=True)
 
 
 def saturation(found: Found) -> Findings:
