@@ -237,6 +237,11 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         return
 
 
+def last_row(folder: Path) -> dict[str, Any]:
+    """Return the last row of a run's metrics.jsonl, or an empty one without any."""
+    return next(reversed([*read_lines(folder / "metrics.jsonl")]), {})
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return a JSON object, or an empty one if it cannot be read."""
     with suppress(RegardError):

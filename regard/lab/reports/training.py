@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import RegardError
-from regard.lab.reports.evidence import read_json, read_lines
+from regard.lab.reports.evidence import last_row, read_json
 from regard.lab.reports.findings import Table
 from regard.lab.reports.scales import number
 from regard.lab.runs.config import Config
@@ -37,7 +37,7 @@ def _cells(folders: Sequence[Path]) -> list[str]:
     size += f", {tokens:,} tokens" if tokens else ""
     if config.entry.baseline:
         return [size, UNKNOWN, UNKNOWN, UNKNOWN]
-    ends = [last for folder in folders if _count((last := _last(folder)).get("step"))]
+    ends = [last for folder in folders if _count((last := last_row(folder)).get("step"))]
     if not ends:
         return [size, UNKNOWN, UNKNOWN, _rate(config)]
     steps = sorted({int(last["step"]) for last in ends})
@@ -70,10 +70,3 @@ def _batch(last: dict[str, Any], examples: int, unit: str) -> str:
 
 def _rate(config: Config) -> str:
     return f"{number(config.training.learning_rate)}, {config.training.schedule}"
-
-
-def _last(folder: Path) -> dict[str, Any]:
-    last: dict[str, Any] = {}
-    for row in read_lines(folder / "metrics.jsonl"):
-        last = row
-    return last

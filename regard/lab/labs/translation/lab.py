@@ -21,11 +21,10 @@ from regard.lab.labs.translation.looks import (
 )
 from regard.lab.labs.translation.presets import ARMS, NEXT, PRESETS, REFERENCE
 from regard.lab.reports.evidence import Arm as Evidence
-from regard.lab.reports.evidence import read_lines
+from regard.lab.reports.evidence import last_row
 from regard.lab.reports.findings import Cell
 from regard.lab.tasks import unit_of
 
-METRICS = "metrics.jsonl"
 NAN = math.nan
 #: Seen: 35 to 81 % of the dates, by seed and processor; without attention 0.3 to 1.0 %.
 TRANSFORMER_LEADS = 0.15
@@ -53,9 +52,7 @@ def budgets(arms: Sequence[Evidence]) -> Findings:
     rows: list[list[Cell]] = []
     ended = set()
     for arm in arms:
-        last = next((row for folder in arm.folders for row in [*read_lines(folder / METRICS)][-1:]),
-                    None)  # fmt: skip
-        if last is not None:
+        if last := next(filter(None, map(last_row, arm.folders)), None):
             counts = (last.get(key) for key in ("step", "tokens", "epoch"))
             steps, tokens, epochs = (n if isinstance(n, int | float) else NAN for n in counts)
             rows.append([arm.name, steps, tokens, round(float(epochs), 2)])
