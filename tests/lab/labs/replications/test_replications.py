@@ -20,6 +20,7 @@ from regard.lab.labs.replications.outcomes import (
     COLUMNS,
     DISAGREES,
     EQUAL,
+    OPEN,
     UNDECIDED,
     UNTRAINED,
     Judge,
@@ -325,7 +326,7 @@ def test_one_finding_from_end_to_end(tmp_path: Path) -> None:
     lines: list[str] = []
     request = LabRequest(out=tmp_path, workers=2, overrides=["only=max-retrieval", *settings])
     record = lab.run(request, lines.append, lambda *given: None)
-    assert [row[-1] for row in record["tables"][0]["rows"]] == [UNDECIDED, UNDECIDED]
+    assert {row[-1] for row in record["tables"][0]["rows"]} <= {*OPEN}
     assert record["claims"] == []
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "The maximum of more items" in html
