@@ -162,34 +162,6 @@ static void top(const T* scores, T* weights, long rows, long columns, long k, lo
     });
 }
 
-// The sum of the positive scores, 1 in place of 0.
-template <class T> static T positive(const T* s, long columns) {
-    T total = 0;
-#pragma omp simd reduction(+ : total)
-    for (long c = 0; c < columns; c++) total += std::max(s[c], T(0));
-    return total == 0 ? T(1) : total;
-}
-// w_j = max(s_j, 0) / Σ max(s_k, 0), and its gradient.
-template <class T> static void share(const T* scores, T* weights, long rows, long columns) {
-    each(rows, [=](long r) {
-        const T *s = scores + r * columns, total = positive(s, columns);
-        T* w = weights + r * columns;
-        for (long c = 0; c < columns; c++) w[c] = std::max(s[c], T(0)) / total;
-    });
-}
-template <class T>
-static void unshare(const T* weights, const T* upstream, const T* scores, T* of_scores, long rows,
-                    long columns) {
-    each(rows, [=](long r) {
-        const T *w = weights + r * columns, *g = upstream + r * columns, *s = scores + r * columns;
-        T *out = of_scores + r * columns, mean = 0;
-#pragma omp simd reduction(+ : mean)
-        for (long c = 0; c < columns; c++) mean += w[c] * g[c];
-        const T total = positive(s, columns);
-        for (long c = 0; c < columns; c++) out[c] = s[c] <= 0 ? T(0) : (g[c] - mean) / total;
-    });
-}
-
 // w_j = exp(s_j − Σ_{k ≥ j} ln(1 + exp(s_k))), and its gradient.
 template <class T> static void stick(const T* scores, T* weights, long rows, long columns) {
     each(rows, [=](long r) {
@@ -263,10 +235,6 @@ static void turn(const T* x, const T* cos, const T* sin, T* y, long texts, long 
     }                                                                                             \
     void top_##T(const T* s, T* w, long rows, long columns, long k, long equal) {                 \
         top<T>(s, w, rows, columns, k, equal);                                                    \
-    }                                                                                             \
-    void share_##T(const T* s, T* w, long rows, long columns) { share<T>(s, w, rows, columns); }  \
-    void unshare_##T(const T* w, const T* g, const T* s, T* out, long rows, long columns) {       \
-        unshare<T>(w, g, s, out, rows, columns);                                                  \
     }                                                                                             \
     void stick_##T(const T* s, T* w, long rows, long columns) { stick<T>(s, w, rows, columns); }  \
     void unstick_##T(const T* w, const T* g, const T* s, T* out, long rows, long columns) {       \

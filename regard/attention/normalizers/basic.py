@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.native import PASSES, library_for, of_rows, row_by_row
+from regard.attention.kernels.native import of_rows, row_by_row
 from regard.attention.normalizer import Backward, Normalizer, empty_rows
 from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
@@ -106,16 +106,11 @@ class Sum(Normalizer):
         return scores.relu() / total_of(scores.relu())
 
     def weights(self, scores: Tensor, statistics: tuple[Tensor, ...]) -> Tensor:
-        # It searches nothing, so that a plan asks for no compiled kernel: the strip decides.
-        if (compiled := library_for("rows", scores, scores.numel() * PASSES)) is not None:
-            return row_by_row("share", compiled, scores)
         weights = scores.relu()
         return weights.div_(total_of(weights))
 
     def gradient(self, given: Backward) -> tuple[Tensor, ...]:
         weights, upstream, scores, _, _ = given
-        if (compiled := library_for("rows", scores, scores.numel() * PASSES)) is not None:
-            return (row_by_row("unshare", compiled, weights, upstream, scores),)
         mean = (weights * upstream).sum(-1, keepdim=True)
         # Computed again: small tensors kept between large temporary blocks fragment the heap of
         # the C library (1.4 GB at 2,000 × 100,000).

@@ -38,15 +38,15 @@ class WindowAcceleration(Acceleration):
         with torch.autocast("cpu", enabled=False):
             width: Tensor = score.inverse_width
             asking = width * queries
-            x = squared_distances(asking, width * keys, score.affine)
+            squares = squared_distances(asking, width * keys)
             far = asking.detach().square().sum(-1, keepdim=True) > NEAR
-            if x.dtype != torch.float64 and bool(far.any()):
+            if squares.dtype != torch.float64 and bool(far.any()):
                 q, k, width = queries.double(), keys.double(), width.double()
-                finer = squared_distances(width * q, width * k, score.affine)
-                x = torch.where(far, finer.to(x.dtype), x)
+                finer = squared_distances(width * q, width * k).to(squares.dtype)
+                squares = torch.where(far, finer, squares)
             if score.jumps:
-                settle(x.detach(), queries.detach(), keys.detach(), width.detach())
-            return score.kernel(x)
+                settle(squares.detach(), queries.detach(), keys.detach(), width.detach())
+            return score.kernel(squares)
 
     def traced_compare(
         self,
@@ -58,7 +58,7 @@ class WindowAcceleration(Acceleration):
         assert isinstance(queries, Tensor)
         assert isinstance(keys, Tensor)
         squares = (queries[..., :, None, :] - keys[..., None, :, :]).square().sum(-1)
-        return score.of_squares(score.inverse_width.square() * squares)
+        return score.kernel(score.inverse_width.square() * squares)
 
     def numbers_per_pair(self, score: Score, keys: Prepared) -> int:
         # A CPU has a product, or too few columns for compiling to pay.
@@ -72,12 +72,10 @@ class WindowAcceleration(Acceleration):
         return queries.dtype in (torch.float16, torch.bfloat16)
 
 
-def squared_distances(q: Tensor, k: Tensor, affine: tuple[float, float]) -> Tensor:
-    """Return a ‖qᵢ − kⱼ‖² + b of rows (…, n, width) and (…, m, width), by one product."""
-    a, b = affine
+def squared_distances(q: Tensor, k: Tensor) -> Tensor:
+    """Return ‖qᵢ − kⱼ‖² of rows (…, n, width) and (…, m, width), by one product."""
     of_q, of_k = (x.square().sum(-1, keepdim=True) for x in (q, k))
-    one = [-2 * a * q, torch.full_like(of_q, a), a * of_q + b]
-    two = [k, of_k, torch.ones_like(of_k)]
+    one, two = [-2 * q, torch.ones_like(of_q), of_q], [k, of_k, torch.ones_like(of_k)]
     return torch.cat(one, -1) @ torch.cat(two, -1).mT
 
 
@@ -103,13 +101,10 @@ class Window(Score):
     RegardError for two different widths.
     """
 
-    same_width = True
     acceleration = WindowAcceleration()
-    #: Whether K jumps at u = 1, so that the last digit of u² decides whether a key counts; such a
-    #: kernel is of u² itself.
+    same_width = True
+    #: Whether K jumps at u = 1, so that the last digit of u² decides whether a key counts.
     jumps = False
-    #: K(u) is `kernel` of a u² + b, which one product gives; a and b.
-    affine = (1.0, 0.0)
 
     def __init__(
         self,
@@ -137,16 +132,11 @@ class Window(Score):
             for q, k in zip(queries.unbind(-1), keys.unbind(-1), strict=True)
         )
         squares = sum((x.square() for x in differences), start=queries.new_zeros(()))
-        return self.of_squares(self.inverse_width.square() * squares)
+        return self.kernel(self.inverse_width.square() * squares)
 
-    def of_squares(self, squares: Tensor) -> Tensor:
+    def kernel(self, squares: Tensor) -> Tensor:
         """Return K(u) from u²."""
-        a, b = self.affine
-        return self.kernel(squares if self.affine == (1.0, 0.0) else a * squares + b)
-
-    def kernel(self, x: Tensor) -> Tensor:
-        """Return K(u) from a u² + b."""
-        raise NotImplementedError(f"{type(self).__name__} has no kernel(x)")
+        raise NotImplementedError(f"{type(self).__name__} has no kernel(squares)")
 
 
 class Epanechnikov(Window):
@@ -159,10 +149,9 @@ class Epanechnikov(Window):
     """
 
     name = "epanechnikov"
-    affine = (-0.75, 0.75)
 
-    def kernel(self, x: Tensor) -> Tensor:
-        return x.relu()
+    def kernel(self, squares: Tensor) -> Tensor:
+        return 0.75 * (1 - squares).relu()
 
 
 class Boxcar(Window):
@@ -180,5 +169,5 @@ class Boxcar(Window):
     name = "boxcar"
     jumps = True
 
-    def kernel(self, x: Tensor) -> Tensor:
-        return 0.5 * (x <= 1).to(x.dtype).masked_fill(x.isnan(), torch.nan)
+    def kernel(self, squares: Tensor) -> Tensor:
+        return 0.5 * (squares <= 1).to(squares.dtype).masked_fill(squares.isnan(), torch.nan)
