@@ -18,7 +18,7 @@ def bare_machine(monkeypatch, tmp_path_factory):
 @pytest.fixture
 def real():
     """The folder of the real data sets, or the test is skipped."""
-    folder = Path(GIVEN) if GIVEN else HERE.parents[3] / "shared" / "data"
+    folder = Path(GIVEN) if GIVEN else HERE.parents[4] / "shared" / "data"
     if not (folder / "imdb" / "train.jsonl.gz").is_file():
         pytest.skip("no real data: REGARD_DATA is not set and ../shared/data is not there")
     return folder

@@ -6,7 +6,15 @@ import pytest
 
 from regard.core.errors import RegardError
 from regard.lab.data import biographies
-from regard.lab.data.birthplaces import FILES, load_birthplaces, read_answers, read_lines
+from regard.lab.data.birthplaces import (
+    FILES,
+    MASK_CHARACTER,
+    PAD_CHARACTER,
+    counted,
+    load_birthplaces,
+    read_answers,
+    read_lines,
+)
 from regard.lab.data.fetch import present
 
 
@@ -72,7 +80,8 @@ def test_a_question_in_other_letters_is_the_same(tmp_path):
 
 def test_namedata_counts_as_the_assignment_prints(folder):
     found = load_birthplaces("birthplaces", data_dir=folder)
-    assert found.counted == "data has 418352 characters, 256 unique."
+    told = counted(found.texts, MASK_CHARACTER + PAD_CHARACTER)
+    assert told == "data has 418352 characters, 256 unique."
     assert (len(found.texts), len(found.train), len(found.dev)) == (2_937, 1_999, 500)
     assert found.notes == ("1 pair of train dropped: question also in validation",)
     assert sum(pair.target == "London" for pair in found.dev) == 25
