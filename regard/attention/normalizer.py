@@ -10,7 +10,7 @@ from regard.attention.twin import twin
 
 
 class Backward(NamedTuple):
-    """What the backward pass of a normaliser gets for some rows.
+    """The argument of `Normalizer.gradient`, for some rows.
 
     ``upstream`` is the gradient of the weights; ``statistics`` are those of the forward pass.
     """

@@ -59,3 +59,9 @@ def like(constant: Tensor, x: Tensor) -> Tensor:
     empty after ``to_empty``, and rounded by ``to``. The copy to a GPU waits for nothing.
     """
     return constant.to(x.device, non_blocking=True).to(x.dtype)
+
+
+def distance(positions: Positions) -> Int[Tensor, "... queries keys"]:
+    """Return j − i for every pair of positions, (…, queries, keys)."""
+    rows, columns = positions
+    return columns[..., None, :] - rows[..., :, None]

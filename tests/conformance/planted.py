@@ -15,7 +15,8 @@ from torch import nn
 from regard.attention import KeyValueCache, MultiHeadAttention, Normalizer, Score
 from regard.attention.mask import as_mask
 from regard.attention.normalizers import Softmax
-from regard.attention.scores.wrapper import Wrapper, distance
+from regard.attention.prepared import distance
+from regard.attention.scores.wrapper import Wrapper
 from regard.conformance import conform
 from tests.conformance.right import RIGHT, Plain
 

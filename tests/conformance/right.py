@@ -9,8 +9,9 @@ from torch.nn import functional as F
 from regard.attention import Mask, MultiHeadAttention, Normalizer, Score, window
 from regard.attention.mask import as_mask
 from regard.attention.mechanism import Mechanism, both_sides
+from regard.attention.prepared import distance
 from regard.attention.score import InnerProduct
-from regard.attention.scores.wrapper import Wrapper, distance
+from regard.attention.scores.wrapper import Wrapper
 
 
 class Plain(Mechanism):

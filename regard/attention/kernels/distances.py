@@ -1,7 +1,7 @@
-"""What is added to scores by distance, in C++ on a CPU: biases, learned functions, products.
+"""Biases of distance, the function of FIRE, and products of clipped distances, in C++ on a CPU.
 
-Biases are one number for each diagonal, FIRE a function of a number, and relative keys a product of
-each query with the key of every distance.
+A bias has one number for each diagonal. Relative keys multiply each query with the key of every
+distance once.
 """
 
 import math
@@ -13,12 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.kernels.native import PASSES, call, library_for
-from regard.attention.prepared import Consecutive, Positions
+from regard.attention.prepared import Consecutive, Positions, distance
 from regard.attention.tracing import on_cpu, refuse_second_derivative, transformed
 
 #: Numbers of hidden units in memory at once, without C++: half a MB of float32; 256 MB on a GPU.
 HIDDEN, HIDDEN_ON_GPU = 2**17, 2**26
-#: Numbers of which one sum is made in C++, which gets it as an argument.
+#: Numbers per partial sum in C++, an argument of `unpieces`.
 CHUNK = 2**14
 
 
@@ -118,7 +118,7 @@ def clipped(
             how = len(rows), len(columns), int(columns[0] - rows[0]), side == -1, of
             y: Tensor = _Clipped.apply(products, *how)  # type: ignore[no-untyped-call]
             return y
-    return picked(products, columns[..., None, :] - rows[..., :, None], side)
+    return picked(products, distance(positions), side)
 
 
 def picked(

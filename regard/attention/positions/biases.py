@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from regard.attention.kernels.distances import diagonals, hidden, in_steps
-from regard.attention.prepared import Positions, Prepared, as_tuple, like, repeat_kv
+from regard.attention.prepared import Positions, Prepared, as_tuple, distance, like, repeat_kv
 from regard.attention.score import Score
 from regard.attention.scores.wrapper import (
     ProductWrapper,
     ProductWrapperAcceleration,
     Wrapper,
     WrapperAcceleration,
-    distance,
 )
 from regard.attention.tracing import readable
 from regard.core.errors import RegardError

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from regard.attention.carried import Carried
 from regard.attention.kernels.distances import picked
 from regard.attention.positions.sines import sinusoidal
-from regard.attention.prepared import Positions, Prepared, alone, as_tuple, per_positions
-from regard.attention.scores.wrapper import DistanceKeys, distance
+from regard.attention.prepared import Positions, Prepared, alone, as_tuple, distance, per_positions
+from regard.attention.scores.wrapper import DistanceKeys
 from regard.attention.tracing import readable, without_numbers
 from regard.core.errors import RegardError
 

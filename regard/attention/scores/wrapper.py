@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.attention.acceleration import Acceleration
@@ -196,9 +195,3 @@ class DistanceKeys(Wrapper):
 def plus(one: Tensor, two: Tensor | None) -> Tensor:
     """Return one + two, or one if two is None."""
     return one if two is None else one + two
-
-
-def distance(positions: Positions) -> Int[Tensor, "... queries keys"]:
-    """Return j − i for every pair of positions, (…, queries, keys)."""
-    rows, columns = positions
-    return columns[..., None, :] - rows[..., :, None]
