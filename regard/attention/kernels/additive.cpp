@@ -18,6 +18,7 @@ constexpr int BYTES = 32;
 #endif
 constexpr int BLOCK = 64;  // keys
 constexpr int ROWS = 4;    // rows that share a loaded key
+constexpr int TURNED = 8;  // keys that are transposed together
 constexpr int PAIR = 2;    // the same backward
 constexpr int GROUP = 2;   // registers of hidden units whose sums stay in registers
 
@@ -26,21 +27,19 @@ template <class T> struct Vector {
     static constexpr int size = BYTES / sizeof(T);
 };
 
-// w / x. On a processor with AVX2 it is an estimate and one step of Newton's method, exact to the
-// last digit or two; every other quotient is one, so that divider and multipliers work side by side.
-template <class T>
-static inline typename Vector<T>::type over(T w, typename Vector<T>::type x) {
-    return w / x;
+// The smaller of x and a number whose square is finite: terms of a sum of quotients w / (1 + x) are
+// added in pairs, (w y + v x) / (x y), with one division.
+template <class T> static inline typename Vector<T>::type bounded(typename Vector<T>::type x) {
+    const auto most = (sizeof(T) == 4 ? T(1e18) : T(1e150)) - typename Vector<T>::type{};
+    return x < most ? x : most;
 }
 #if defined(__AVX512F__)
-template <> inline Vector<float>::type over<float>(float w, Vector<float>::type x) {
-    const __m512 y = _mm512_min_ps((__m512)x, _mm512_set1_ps(1e30f)), guess = _mm512_rcp14_ps(y);
-    return w * (guess * (2.0f - y * guess));
+template <> inline Vector<float>::type bounded<float>(Vector<float>::type x) {
+    return (Vector<float>::type)_mm512_min_ps((__m512)x, _mm512_set1_ps(1e18f));
 }
 #elif defined(__AVX2__)
-template <> inline Vector<float>::type over<float>(float w, Vector<float>::type x) {
-    const __m256 y = _mm256_min_ps((__m256)x, _mm256_set1_ps(1e30f)), guess = _mm256_rcp_ps(y);
-    return w * (guess * (2.0f - y * guess));
+template <> inline Vector<float>::type bounded<float>(Vector<float>::type x) {
+    return (Vector<float>::type)_mm256_min_ps((__m256)x, _mm256_set1_ps(1e18f));
 }
 #endif
 
@@ -59,43 +58,49 @@ static void forward(const T* queries, const T* keys, const T* weights, T* scores
                     long rows, long columns, long hidden, T most, T beyond) {
     typedef typename Vector<T>::type V;
     constexpr int N = Vector<T>::size;
-    const long blocks = (columns + BLOCK - 1) / BLOCK;
+    const long blocks = (columns + BLOCK - 1) / BLOCK, even = hidden + hidden % 2;
 #pragma omp parallel
     {
         // Here a register holds neighbouring keys, so that no sum crosses one.
-        std::vector<T> q((rows + ROWS) * hidden), k(BLOCK * hidden), turned(hidden * BLOCK);
+        std::vector<T> q((rows + ROWS) * even), k(BLOCK * even), turned(even * BLOCK), w(even);
         long before = -1;
 #pragma omp for schedule(static)
         for (long task = 0; task < slices * blocks; task++) {
             const long slice = task / blocks, first = task % blocks * BLOCK;
             const long width = std::min<long>(BLOCK, columns - first);
-            const T* weight = weights + slice * hidden;
+            std::copy_n(weights + slice * hidden, hidden, w.data());
             T total = 0;
-            for (long h = 0; h < hidden; h++) total += weight[h];
+            for (long h = 0; h < hidden; h++) total += w[h];
             if (slice != before)
-                exponentials(queries + slice * rows * hidden, q.data(), rows, hidden, hidden, most);
+                exponentials(queries + slice * rows * hidden, q.data(), rows, hidden, even, most);
             before = slice;
-            exponentials(keys + (slice * columns + first) * hidden, k.data(), width, hidden, hidden,
+            exponentials(keys + (slice * columns + first) * hidden, k.data(), width, hidden, even,
                          beyond);
-            for (long h = 0; h < hidden; h++)
-                for (long c = 0; c < width; c++) turned[h * BLOCK + c] = k[c * hidden + h];
+            for (long c = 0; c < BLOCK; c += TURNED)
+                for (long h = 0; h < even; h++)
+                    for (long i = c; i < c + TURNED; i++) turned[h * BLOCK + i] = k[i * even + h];
             for (long r = 0; r < rows; r += ROWS) {
                 T* out = scores + (slice * rows + r) * columns + first;
                 for (long c = 0; c < width; c += 2 * N) {
                     V sum[ROWS][2] = {};
-                    for (long h = 0; h < hidden; h++) {
-                        const V one = *(const V*)&turned[h * BLOCK + c];
-                        const V two = *(const V*)&turned[h * BLOCK + c + N];
-                        const V w = weight[h] - V{};
+                    for (long h = 0; h < even; h += 2) {
+                        const V *one = (const V*)&turned[h * BLOCK + c], *two = one + BLOCK / N;
                         for (int i = 0; i < ROWS; i++) {
-                            const T query = q[(r + i) * hidden + h];
-                            sum[i][0] += w / (1 + query * one);
-                            sum[i][1] += over<T>(weight[h], 1 + query * two);
+                            const T* query = &q[(r + i) * even + h];
+                            for (int j = 0; j < 2; j++) {
+                                const V x = bounded<T>(1 + query[0] * one[j]);
+                                const V y = bounded<T>(1 + query[1] * two[j]);
+                                sum[i][j] += (w[h] * y + w[h + 1] * x) / (x * y);
+                            }
                         }
                     }
-                    for (int i = 0; i < ROWS && r + i < rows; i++)
-                        for (long n = 0; n < std::min<long>(2 * N, width - c); n++)
-                            out[i * columns + c + n] = total - 2 * sum[i][n / N][n % N];
+                    for (int i = 0; i < ROWS && r + i < rows; i++) {
+                        for (int j = 0; j < 2; j++) sum[i][j] = total - 2 * sum[i][j];
+                        if (c + 2 * N <= width)
+                            for (int j = 0; j < 2; j++) ((V*)(out + i * columns + c))[j] = sum[i][j];
+                        else
+                            for (long n = c; n < width; n++) out[i * columns + n] = sum[i][(n - c) / N][(n - c) % N];
+                    }
                 }
             }
         }

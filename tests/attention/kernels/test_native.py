@@ -83,6 +83,19 @@ def test_additive_scores(sizes, dtype):
 
 
 @needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_additive_scores_of_saturated_units(dtype):
+    # The product of two such terms is beyond the range of the dtype.
+    edge = additive.RANGE[dtype][0]
+    q = edge * torch.tensor([[1.0, 1.0, -1.0], [1.0, 0.0, 1.0]], dtype=dtype)[None]
+    k = edge * torch.tensor([[2.0, 2.0, 2.0], [-1.0, 2.0, -1.0]], dtype=dtype)[None]
+    w = torch.tensor([1.0, -2.0, 4.0], dtype=dtype)[None, :, None]
+    with compiling(True):
+        scores = additive.scores(q, k, w)
+    assert_close(scores, torch.tensor([[[3.0, -6.0], [3.0, -2.0]]], dtype=dtype))
+
+
+@needs_compiler
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 129])
 @pytest.mark.parametrize("strong", [1.0, 30.0])
 @pytest.mark.parametrize("with_rate", [False, True])
