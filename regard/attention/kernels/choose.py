@@ -42,8 +42,8 @@ class Constants:
     #: Maximum queries × keys for which torch's fused kernel gets a mask of pairs as a table. Beyond
     #: it gets strips of rows, each without the keys that the mask hides from it.
     fused_pairs: int = 2**16
-    #: Numbers in a strip of scores: 4 MB of float32, enough rows for efficient matrix products.
-    strip_numbers: int = 2**20
+    #: Numbers in a strip of scores: 8 MB of float32, enough rows for efficient matrix products.
+    strip_numbers: int = 2**21
     #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
     #: compiling pays; 0 = never compile.
     compile_hidden: int = 2**27
@@ -82,7 +82,7 @@ SIZES = Sizes()
 SEARCH = 32
 #: Minimum rows of a strip: what each strip computes from its keys and reads from tables dominates
 #: if there are few.
-ROWS = 64
+ROWS = 128
 
 #: Normalisers with another term in the sum of softmax, that of their `sink_score`.
 SINKS = ("softmax-plus-one", "sink")

@@ -26,8 +26,6 @@ from regard.attention.kernels.tiled import Graph, refuse_captured
 from regard.attention.kernels.work import Space, Work, allowed_in, work_of
 from regard.attention.tracing import refuse_second_derivative
 
-#: Minimum rows of a strip, with which the kernel's own products are large enough.
-LEAST_ROWS = 128
 #: On a GPU rows of a table begin at multiples of this, widths are multiples of 8, and there is an L
 #: for each row of full groups of 32.
 ALIGNED, EIGHT, GROUP = 16, 8, 32
@@ -160,7 +158,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
         numbers = plan.sizes.numbers
     elif len(batch) == 2:
         numbers *= batch[0]
-    plan = replace(plan, sizes=replace(plan.sizes, numbers=numbers, least=LEAST_ROWS))
+    plan = replace(plan, sizes=replace(plan.sizes, numbers=numbers))
     if causal:
         call = replace(call, context=replace(call.context, mask=None, kind=None))
     work, prepared, others = work_of(call, plan, split=False)

@@ -117,7 +117,7 @@ def test_a_strip_has_rows_enough_for_what_each_key_costs():
     call = {"inner_product": False, "normalize": "softmax", "shape": shape}
     plain, long = plan(Properties(**call)), plan(Properties(**call, **additive))
     assert plain.kernel == long.kernel == "tiled"
-    assert plain.sizes.least == long.sizes.least == 64
+    assert plain.sizes.least == long.sizes.least == 128
     assert 100 < long.megabytes < 1_000
     given = inputs(70, 50)
     call = Computation.of(Arguments(*given, score_of("additive"))).call
