@@ -283,7 +283,6 @@ def test_late_generalisation_is_a_ratio_of_steps() -> None:
     verdicts = [verdict("no weight decay", "weight decay 1", -0.8, 0.001)]
     measured = {"weight decay 1": curves, "no weight decay": curves}
     (first, second), _ = outcomes(findings.GROKKING, arms, verdicts, measured)
-    assert first["finding"].endswith("(40 %)")
     assert "after 4.0 (4.0 to 4.0) times the steps of memorising" in first["here"]
     assert (first["verdict"], second["verdict"]) == (AGREES, AGREES)
 
