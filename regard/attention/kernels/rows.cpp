@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "functions.h"
 
@@ -10,8 +11,6 @@ template <class T> static inline T power(T x, T p) {
     const T tiny = sizeof(T) == 4 ? T(1e-36) : T(1e-300);
     return x <= tiny ? T(0) : exp_of(p * log_of(std::max(x, tiny))) + (x - x);  // NaN stays
 }
-
-constexpr long GROUP = 8;  // numbers of which one is the maximum
 
 #define SUM _Pragma("omp simd reduction(+ : one, two)")
 #define MAXIMUM _Pragma("omp simd reduction(max : highest)")
@@ -112,27 +111,38 @@ static void slopes(const T* weights, const T* upstream, const T* exponent, T* of
     });
 }
 
-// The k-th largest number of a row. The k-th largest maximum of groups is a lower bound, and few
-// numbers are above it. The groups are spaced, so that a vector holds the maxima of several.
-template <class T> static T largest(const T* s, T* space, long columns, long k) {
-    const long groups = columns / GROUP;
-    long count = columns;
-    if (groups >= 2 * k) {
-        std::copy_n(s, groups, space);
-        for (long i = 1; i < GROUP; i++)
-            for (long j = 0; j < groups; j++) space[j] = std::max(space[j], s[i * groups + j]);
-        std::nth_element(space, space + k - 1, space + groups, std::greater<T>());
-        const T bound = space[k - 1];
-        count = 0;
-        for (long c = 0; c < columns; c++) {
-            space[count] = s[c];
-            count += s[c] >= bound;
-        }
-    } else {
-        std::copy_n(s, columns, space);
+// The places of numbers that include the k largest of a row, without NaN, and few others. The k-th
+// largest maximum of groups is a lower bound. The groups are spaced, so that a vector holds the
+// maxima of several.
+template <class T>
+static const std::vector<long>& candidates(const T* s, long columns, long k) {
+    static thread_local std::vector<long> places;
+    static thread_local std::vector<T> maxima, sorted;
+    const long groups = 4 * k, size = columns / groups;
+    places.clear();
+    if (size < 2) {
+        for (long c = 0; c < columns; c++) places.push_back(c);
+        return places;
     }
-    std::nth_element(space, space + k - 1, space + count, std::greater<T>());
-    return space[k - 1];
+    maxima.assign(s, s + groups);
+    T* most = maxima.data();
+    for (long i = 1; i < size; i++)
+        for (long j = 0; j < groups; j++) most[j] = std::max(most[j], s[i * groups + j]);
+    sorted = maxima;
+    std::nth_element(sorted.begin(), sorted.begin() + k - 1, sorted.end(), std::greater<T>());
+    const T bound = sorted[k - 1];
+    for (long j = 0; j < groups; j++)
+        if (most[j] >= bound)
+            for (long c = j; c < size * groups; c += groups)
+                if (s[c] >= bound) places.push_back(c);
+    for (long c = size * groups; c < columns; c++)
+        if (s[c] >= bound) places.push_back(c);
+    return places;
+}
+template <class T> static bool unknown(const T* s, long columns) {  // NaN cannot be sorted
+    int found = 0;
+    for (long c = 0; c < columns; c++) found |= s[c] == s[c] ? 0 : 1;
+    return found;
 }
 
 // Softmax of the k largest scores of each row and those equal to the last of them.
@@ -141,24 +151,45 @@ static void top(const T* scores, T* weights, long rows, long columns, long k, lo
     each(rows, [=](long r) {
         const T* s = scores + r * columns;
         T* w = weights + r * columns;
-        bool unknown = false;
-        for (long c = 0; c < columns; c++) unknown |= s[c] != s[c];
-        if (unknown) {  // which cannot be sorted
+        if (unknown(s, columns)) {
             std::fill_n(w, columns, T(NAN));
             return;
         }
-        const T least = k < columns ? largest(s, w, columns, k) : T(-INFINITY);
-        T highest = -INFINITY, one = 0, two = 0;
-        MAXIMUM for (long c = 0; c < columns; c++) highest = std::max(highest, s[c]);
-        const bool none = highest == T(-INFINITY);
-        for (long c = 0; c < columns; c++) {
-            const bool in = !none && s[c] >= least && s[c] > T(-INFINITY);
-            w[c] = in ? (equal ? T(1) : exp_of(s[c] - highest)) : T(0);
+        const std::vector<long>& places = candidates(s, columns, k);
+        T least = -INFINITY, highest = -INFINITY, total = 0;
+        long count = 0;
+        for (long c : places) highest = std::max(highest, w[count++] = s[c]);
+        if (k < count) {
+            std::nth_element(w, w + k - 1, w + count, std::greater<T>());
+            least = w[k - 1];
         }
-        SUM for (long c = 0; c < columns; c++) one += w[c];
-        const T by = none ? T(0) : 1 / one;
-        for (long c = 0; c < columns; c++) w[c] *= by;
-        (void)two;
+        std::fill_n(w, columns, T(0));
+        for (long c : places)
+            if (s[c] >= least && s[c] > T(-INFINITY))
+                total += w[c] = equal ? T(1) : exp_of(s[c] - highest);
+        for (long c : places)
+            if (w[c] > 0) w[c] /= total;
+    });
+}
+
+// The k largest numbers of each row in descending order, and their places.
+template <class T>
+static void largest(const T* x, T* values, T* at, long rows, long columns, long k) {
+    each(rows, [=](long r) {
+        const T* s = x + r * columns;
+        if (unknown(s, columns)) {
+            std::fill_n(values + r * k, k, T(NAN));
+            std::fill_n(at + r * k, k, T(0));
+            return;
+        }
+        std::vector<long> places = candidates(s, columns, k);
+        std::partial_sort(places.begin(), places.begin() + k, places.end(), [s](long a, long b) {
+            return s[a] > s[b] || (s[a] == s[b] && a < b);
+        });
+        for (long i = 0; i < k; i++) {
+            values[r * k + i] = s[places[i]];
+            at[r * k + i] = T(places[i]);
+        }
     });
 }
 
@@ -235,6 +266,9 @@ static void turn(const T* x, const T* cos, const T* sin, T* y, long texts, long 
     }                                                                                             \
     void top_##T(const T* s, T* w, long rows, long columns, long k, long equal) {                 \
         top<T>(s, w, rows, columns, k, equal);                                                    \
+    }                                                                                             \
+    void largest_##T(const T* s, T* values, T* at, long rows, long columns, long k) {             \
+        largest<T>(s, values, at, rows, columns, k);                                              \
     }                                                                                             \
     void stick_##T(const T* s, T* w, long rows, long columns) { stick<T>(s, w, rows, columns); }  \
     void unstick_##T(const T* w, const T* g, const T* s, T* out, long rows, long columns) {       \

@@ -7,9 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.call import Call
-from regard.attention.kernels.choose import Plan
+from regard.attention.kernels.choose import SEARCH, Plan
 from regard.attention.kernels.compiled import compiling
 from regard.attention.kernels.exact import lost_rows
+from regard.attention.kernels.native import call, library_for, rows_and_columns
 from regard.attention.kernels.strips import part, put
 from regard.attention.kernels.work import Space, allowed_in, nonfinite_of, scores_of, work_of
 from regard.attention.normalizer import Normalizer
@@ -69,9 +70,9 @@ def summarize(call: Call, plan: Plan, top: int) -> Summary:
                 lost = lost_rows(nonfinite_of(work.nonfinite, strip, context), None, allowed)
                 unknown = lost if allowed is None else lost & allowed
                 total[..., columns] += weights.masked_fill(unknown, torch.nan).sum(-2)
-            values, places = largest(weights, min(top, weights.shape[-1]))
-            heaviest = values[..., :1], places[..., :1]
-            put(entropy, strip, context).copy_(entropy_of(weights, scores, normalizer, *heaviest))
+            values, places = heaviest(weights, min(top, weights.shape[-1]))
+            first = values[..., :1], places[..., :1]
+            put(entropy, strip, context).copy_(entropy_of(weights, scores, normalizer, *first))
             if isinstance(columns, Tensor):
                 places = columns[places]
             else:
@@ -83,6 +84,16 @@ def summarize(call: Call, plan: Plan, top: int) -> Summary:
                 for x in (most, entropy):
                     put(x, strip, context).masked_fill_(lost, torch.nan)
     return Summary(indices, most, entropy.squeeze(-1), mass)
+
+
+def heaviest(weights: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest weights of each row in descending order, and their indices."""
+    of = library_for("rows", weights, SEARCH * weights.numel())
+    if of is None or weights.shape[-1] >= 2**24:  # the places are floats
+        return largest(weights, k)
+    values, places = weights.new_empty(2, *weights.shape[:-1], k)
+    call("largest", of, weights.contiguous(), values, places, *rows_and_columns(weights), k)
+    return values, places.long()
 
 
 def entropy_of(

@@ -15,6 +15,7 @@ from regard.attention.kernels import additive, native
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.kernels.compiled import can_compile, compiling
 from regard.attention.kernels.linear import Inputs, by_chunks, by_steps
+from regard.attention.kernels.summary import heaviest
 from regard.attention.normalizer import Backward
 
 needs_compiler = pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
@@ -211,3 +212,20 @@ def test_numbers_below_the_least_are_zero_inside_alone():
         assert kept() == len(tiny)
     with native.flushing(tiny.to("meta")):
         assert kept() == len(tiny)
+
+
+@needs_compiler
+@pytest.mark.parametrize("columns", [3, 64, 127, 128, 131, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_largest_of_rows(columns, dtype, monkeypatch):
+    monkeypatch.setattr("regard.attention.kernels.summary.SEARCH", 2**30)  # few pay, too
+    x = torch.randn(5, columns, dtype=dtype)
+    x[0], x[1, ::3], x[2, 1] = 0.5, -torch.inf, torch.nan
+    k = min(16, columns)
+    values, places = heaviest(x, k)
+    expected = x.topk(k, -1).values
+    expected[2] = torch.nan
+    assert torch.equal(values.nan_to_num(7), expected.nan_to_num(7))
+    known = torch.tensor([0, 1, 3, 4])
+    assert torch.equal(x.gather(-1, places)[known], expected[known])
+    assert places[0].tolist() == list(range(k)), "of equal numbers the first"
