@@ -185,7 +185,8 @@ def compare(
     declared = Study(
         task, parse_arms(arms or [], task), overrides=overrides, search=search_of(**search), **study
     )
-    begin(f"comparing {', '.join(arm.name for arm in declared.arms)} on {task}")
+    action = "forecasting" if dry_run else "listing" if jobs else "comparing"
+    begin(f"{action} {', '.join(arm.name for arm in declared.arms)} on {task}")
     from regard.lab.studies.compare import compare as run  # loads scipy
 
     launcher = launcher_of(launch, jobs, workers)

@@ -42,6 +42,7 @@ TO_THE_END: Values = {
     "schedule": "constant", "average": 0.99, "patience": 8, "evaluate_every": 50, "dropout": 0.0,
     "batch_size": 32, "precision": "fp32",  # on every processor the same
 }  # fmt: skip
+LATER = 1000  # the first of other seeds, beyond those of any comparison
 SENTENCES = 12  # verdicts that are written as sentences; more of them are a table
 
 
@@ -92,7 +93,6 @@ class CollectionLab(Lab):
     members: Sequence[Member]
     page: Path
     findings: Callable[[Sequence[Sequence[Cell]]], Findings]
-    next: str
 
     def in_language(self, lang: str) -> Self:
         """Return the lab and its members with their reports in a language."""
@@ -139,7 +139,10 @@ class CollectionLab(Lab):
             raise Pending(lines)
         summary = self.findings(rows).described(self.page)
         sections = [*summary.sections, *sections]
-        report = LabReport(summary.answer, sections, claims, self.next, record={"parts": records})
+        more = "size=full" if settings.size == QUICK else f"size=full seed={LATER}"
+        only = f" only={settings.only}" if settings.only else ""
+        report = LabReport(summary.answer, sections, claims, f"regard lab {self.name} {more}{only}",
+                           record={"parts": records})  # fmt: skip
         return self.finish(request, report, out, "", say)
 
     def dry_run(self, request: LabRequest, say: Say) -> dict[str, Any]:

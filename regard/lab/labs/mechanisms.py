@@ -207,5 +207,4 @@ LAB = CollectionLab(
     ],
     page=Path(__file__).with_suffix(".md"),
     findings=summary,
-    next="regard lab mechanisms size=full",
 )  # fmt: skip

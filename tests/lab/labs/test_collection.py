@@ -43,7 +43,6 @@ LAB = CollectionLab(
     findings=lambda rows: Findings(
         {}, {"rows": len(rows)}, tables={"all": (["comparison", "arm", "seeds"], rows)}
     ),
-    next="regard lab",
 )
 
 
@@ -72,6 +71,10 @@ def test_all_members_are_run_at_the_quick_size_and_resumed(tmp_path: Path) -> No
     LAB.run(LabRequest(out=tmp_path, workers=2, overrides=["only=two"]), lines.append, quiet)
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model.safetensors")}
     assert after == before, "complete runs are not repeated"
+    assert lines[-1] == "next:   regard lab shelf size=full only=two"
+    given = ["only=two", "size=full", "steps=2"]
+    LAB.run(LabRequest(out=tmp_path / "full", seeds=1, overrides=given), lines.append, quiet)
+    assert lines[-1] == "next:   regard lab shelf size=full seed=1000 only=two"
 
 
 @pytest.mark.usefixtures("one_process")

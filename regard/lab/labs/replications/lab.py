@@ -14,5 +14,4 @@ LAB = CollectionLab(
     members=(*findings.MEMBERS, *letters.MEMBERS),
     page=Path(__file__).with_suffix(".md"),
     findings=summary,
-    next="regard lab replications size=full only=recall",
 )

@@ -130,5 +130,4 @@ LAB = CollectionLab(
     members=[RECALLING, SORTED, READING, in_pairs(RECALLING, "gpt"), in_pairs(SORTED, "gpt")],
     page=Path(__file__).with_suffix(".md"),
     findings=findings.summary,
-    next="regard lab scores size=full only=recall",
 )
