@@ -82,7 +82,8 @@ def compare(
             {pair: min(seeds[name] for name in {*pair} - fixed or pair) for pair in claims}
         )
         scores = {arm.name: _scores(study, arm, seeds[arm.name]) for arm in study.arms}
-        comparison = result_of(study, scores, outcomes, {}, stops)
+        asked = {"seeds": max(seeds.values())}  # an earlier call may have had more
+        comparison = result_of(study, scores, outcomes, asked, stops)
         failed = {outcome.job.arm for outcome in outcomes if outcome.error}
         undecided = [
             one for one in (*comparison.verdicts, *comparison.rungs)
@@ -103,7 +104,6 @@ def compare(
         why = _why([] if more_seeds else undecided, following, sorted(growing))
         notify(Event("extended", jobs[0].arm, look, 0.0, why))
     about = {
-        "seeds": max(seeds.values()),
         "command": study.command(),
         **_repeat(study, scores),
         **({"tuning": tuned.record} if tuned.record else {}),

@@ -21,7 +21,7 @@ from regard.lab.studies.budget import parse_seeds
 from regard.lab.studies.compare import compare
 from regard.lab.studies.job import RunScore
 from regard.lab.studies.launch import Event, Job, Outcome
-from regard.lab.studies.result import StoredComparison
+from regard.lab.studies.result import Comparison, StoredComparison
 from regard.lab.studies.stopping import anytime_p, looks
 from regard.lab.studies.study import Study
 from tests.lab.studies.declare import checked, declared
@@ -103,12 +103,16 @@ def test_only_the_arms_of_undecided_comparisons_get_more_seeds(
 
 def test_only_the_arms_of_other_claims_get_more_seeds(world: World, tmp_path: Path) -> None:
     events: list[Event] = []
-    asked = iter([("cnn",), ("cnn", "mean"), ()])
+    asked, seeds = iter([("cnn",), ("cnn", "mean"), ()]), []
+
+    def more_seeds(comparison: Comparison) -> tuple[str, ...]:
+        seeds.append(comparison.about["seeds"])
+        return next(asked)
+
     found = compare(
-        ranged("mean,cnn,transformer", tmp_path),
-        on_event=events.append,
-        more_seeds=lambda comparison: next(asked),
+        ranged("mean,cnn,transformer", tmp_path), on_event=events.append, more_seeds=more_seeds
     )
+    assert seeds == [3, 4, 5], "what is measured leaves later runs of an earlier call out"
     assert world.ran[9:] == [("cnn", 3), ("mean", 3), ("mean", 4), ("cnn", 4)]
     assert {row.arm.name: row.seeds for row in found.arms} == {
         "mean": 5, "cnn": 5, "transformer": 3

@@ -112,7 +112,7 @@ def shares_in_words(result: Result) -> str:
     """Return the share of weight on the first token of each arm."""
     shares = (result.measured or {}).items()
     return "weight on the first token, %: " + ", ".join(
-        f"{name} {in_words(interval(values), times=100)}" for name, values in shares
+        f"{name} {in_words(interval(values), 2, 100)}" for name, values in shares
     )
 
 
