@@ -303,7 +303,7 @@ def test_a_gate_lowers_the_weight_on_the_first_token() -> None:
     shares = {"plain": [0.4, 0.5, 0.45], "gate": [0.1, 0.2, 0.14]}
     told, _ = outcomes(letters.STAGES, arms, [alike, verdict("gate", "plain", 0.02, 0.01)], shares)
     assert [one["verdict"] for one in told] == [AGREES, AGREES, UNDECIDED, AGREES]
-    assert told[1]["here"].endswith("plain 45.0 (32.6 to 57.4), gate 14.7 (2.2 to 27.2)")
+    assert told[1]["here"].endswith("plain 45.00 (32.58 to 57.42), gate 14.67 (2.16 to 27.17)")
     other = [verdict("both", "exclusive", 0.02, 0.01)]
     assert outcomes(letters.STAGES, arms, other, {})[0][3]["verdict"] == DISAGREES
 
