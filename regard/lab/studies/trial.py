@@ -46,10 +46,15 @@ class Trial:
     metric: str = ""
 
     def rank(self, number: int) -> tuple[float, float, int]:
-        """Return a sort key, larger is better: score, then lower loss, then lower number."""
+        """Return a sort key, larger is better: score, then lower loss, then lower number.
+
+        Of perfect scores that with the fewest steps is best: a lower loss shows only that it was
+        trained longer.
+        """
         if self.validation is None:
             return (float("-inf"), 0.0, -number)
-        return (self.validation, -(self.loss or 0.0), -number)
+        cost = self.steps if self.validation == 1 else self.loss or 0.0
+        return (self.validation, -cost, -number)
 
 
 def trial_folder(out: Path, arm: str, number: int) -> Path:

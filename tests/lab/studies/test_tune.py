@@ -285,6 +285,16 @@ def test_a_loss_that_diverges_is_a_trial_that_failed(inline: Inline, tmp_path: P
     assert trial.rank(0) < Trial((), "complete", 0.0, 9.0, 1, 1.0, "", {}).rank(1)
 
 
+def test_of_perfect_trials_the_shortest_is_best_of_others_that_with_the_lowest_loss() -> None:
+    def ranked(validation: float) -> list[int]:
+        pairs = [(0.01, 700), (0.1, 200), (0.1, 200)]
+        trials = [Trial((), "complete", validation, loss, n, 1.0, "", {}) for loss, n in pairs]
+        return sorted(range(3), key=lambda number: trials[number].rank(number), reverse=True)
+
+    assert ranked(1.0) == [1, 2, 0]
+    assert ranked(0.99) == [0, 1, 2]
+
+
 def test_an_arm_whose_trial_could_not_run_has_no_result_and_goes_on_later(
     inline: Inline, tmp_path: Path
 ) -> None:
