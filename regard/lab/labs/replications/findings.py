@@ -200,7 +200,7 @@ def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -
 
 
 RETRIEVAL = retrieval(
-    "max-retrieval", "Does softmax find the maximum of more items than in training?", 32, 10, 2500
+    "max-retrieval", "Does softmax find the maximum of more items than in training?", 32, 10, 6000
 )
 RETRIEVAL_FINE = retrieval(
     "max-retrieval-512", "Does it where the highest priorities are rare?", 512, 4, 6000
@@ -403,7 +403,7 @@ MODULAR = products(
 )  # fmt: skip
 PERMUTATIONS = products(
     "permutations", "How many Householder products does S₃ need?", "permutations", 1, 2,
-    points=3, train_length=12, test_length=24, steps=4000,
+    points=3, train_length=12, test_length=24, steps=8000, patience=20,
 )  # fmt: skip
 
 STACK = member(
