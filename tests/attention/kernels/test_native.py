@@ -221,6 +221,7 @@ def test_the_largest_of_rows(columns, dtype, monkeypatch):
     monkeypatch.setattr("regard.attention.kernels.summary.SEARCH", 2**30)  # few pay, too
     x = torch.randn(5, columns, dtype=dtype)
     x[0], x[1, ::3], x[2, 1] = 0.5, -torch.inf, torch.nan
+    x[3, 5:] = -1000  # fewer than k are larger
     k = min(16, columns)
     values, places = heaviest(x, k)
     expected = x.topk(k, -1).values
@@ -228,4 +229,4 @@ def test_the_largest_of_rows(columns, dtype, monkeypatch):
     assert torch.equal(values.nan_to_num(7), expected.nan_to_num(7))
     known = torch.tensor([0, 1, 3, 4])
     assert torch.equal(x.gather(-1, places)[known], expected[known])
-    assert places[0].tolist() == list(range(k)), "of equal numbers the first"
+    assert places[0].unique().numel() == k
