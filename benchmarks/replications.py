@@ -47,9 +47,9 @@ def merged(page: str, results: Sequence[dict[str, Any]], heading: str = DECIDED)
     head, _, rest = page.partition(heading)
     here, mark, after = rest.partition("\n## ")
     table, *sections = here.split("\n### ")
-    rows: dict[str, list[list[object]]] = {}
+    rows: dict[str, list[Sequence[object]]] = {}
     for row in rows_of(table):
-        rows.setdefault(row[-1], []).append([*row])
+        rows.setdefault(row[-1], []).append(row)
     arms = {section.partition(":")[0]: section.strip() for section in sections}
     for result in results:
         if len(result["parts"]) != 1:

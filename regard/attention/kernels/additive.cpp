@@ -18,7 +18,6 @@ constexpr int BYTES = 32;
 #endif
 constexpr int BLOCK = 64;  // keys
 constexpr int ROWS = 4;    // rows that share a loaded key
-constexpr int TURNED = 8;  // keys that are transposed together
 constexpr int PAIR = 2;    // the same backward
 constexpr int GROUP = 2;   // registers of hidden units whose sums stay in registers
 
@@ -27,8 +26,8 @@ template <class T> struct Vector {
     static constexpr int size = BYTES / sizeof(T);
 };
 
-// The smaller of x and a number whose square is finite: terms of a sum of quotients w / (1 + x) are
-// added in pairs, (w y + v x) / (x y), with one division.
+// The smaller of x and a number whose square is finite, since quotients are added in pairs with one
+// division, w / x + v / y = (w y + v x) / (x y).
 template <class T> static inline typename Vector<T>::type bounded(typename Vector<T>::type x) {
     const auto most = (sizeof(T) == 4 ? T(1e18) : T(1e150)) - typename Vector<T>::type{};
     return x < most ? x : most;
@@ -76,9 +75,8 @@ static void forward(const T* queries, const T* keys, const T* weights, T* scores
             before = slice;
             exponentials(keys + (slice * columns + first) * hidden, k.data(), width, hidden, even,
                          beyond);
-            for (long c = 0; c < BLOCK; c += TURNED)
-                for (long h = 0; h < even; h++)
-                    for (long i = c; i < c + TURNED; i++) turned[h * BLOCK + i] = k[i * even + h];
+            for (long h = 0; h < even; h++)
+                for (long c = 0; c < width; c++) turned[h * BLOCK + c] = k[c * even + h];
             for (long r = 0; r < rows; r += ROWS) {
                 T* out = scores + (slice * rows + r) * columns + first;
                 for (long c = 0; c < width; c += 2 * N) {
@@ -96,10 +94,8 @@ static void forward(const T* queries, const T* keys, const T* weights, T* scores
                     }
                     for (int i = 0; i < ROWS && r + i < rows; i++) {
                         for (int j = 0; j < 2; j++) sum[i][j] = total - 2 * sum[i][j];
-                        if (c + 2 * N <= width)
-                            for (int j = 0; j < 2; j++) ((V*)(out + i * columns + c))[j] = sum[i][j];
-                        else
-                            for (long n = c; n < width; n++) out[i * columns + n] = sum[i][(n - c) / N][(n - c) % N];
+                        std::copy_n((const T*)sum[i], std::min<long>(2 * N, width - c),
+                                    out + i * columns + c);
                     }
                 }
             }

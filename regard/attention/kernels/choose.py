@@ -53,7 +53,7 @@ class Constants:
     #: Maximum pairs over the batch for which torch's fused kernel gets the bias of a score as a
     #: whole table: never, since strips are faster on a CPU.
     bias_pairs: int = 0
-    #: The same four on a GPU, where a strip of 4 MB would be too little work for a launch.
+    #: The same four on a GPU, where a strip of 8 MB would be too little work for a launch.
     gpu_exact_pairs: int = 2**20
     gpu_fused_pairs: int = 2**26
     gpu_strip_numbers: int = 2**26

@@ -115,38 +115,41 @@ static void slopes(const T* weights, const T* upstream, const T* exponent, T* of
 // The places of numbers that include the k largest of a row, without NaN, and few others. The k-th
 // largest maximum of groups is a lower bound. The groups are spaced, so that a vector holds the
 // maxima of several. Of numbers that are equal to the bound at most ``most`` are among them.
-template <class T> struct Candidates {
-    std::vector<long> places, equal;
-    std::vector<T> maxima, sorted;
-
-    const std::vector<long>& of(const T* s, long columns, long k, long most) {
-        const long groups = 4 * k, size = columns / groups;
-        places.clear();
-        equal.clear();
-        if (size < 2) {
-            for (long c = 0; c < columns; c++) places.push_back(c);
-            return places;
-        }
-        maxima.assign(s, s + groups);
-        T* highest = maxima.data();
-        for (long i = 1; i < size; i++)
-            for (long j = 0; j < groups; j++) highest[j] = std::max(highest[j], s[i * groups + j]);
-        sorted = maxima;
-        std::nth_element(sorted.begin(), sorted.begin() + k - 1, sorted.end(), std::greater<T>());
-        const T bound = sorted[k - 1];
-        const auto add = [&](long c) {
-            if (s[c] > bound) places.push_back(c);
-            if (s[c] == bound && (long)equal.size() < most) equal.push_back(c);
-        };
-        for (long j = 0; j < groups; j++)
-            if (highest[j] >= bound)
-                for (long c = j; c < size * groups; c += groups) add(c);
-        for (long c = size * groups; c < columns; c++) add(c);
-        if ((long)places.size() < k)  // the k-th largest number is the bound
-            places.insert(places.end(), equal.begin(), equal.end());
+template <class T>
+static const std::vector<long>& candidates(const T* s, long columns, long k, long most) {
+    static thread_local struct {
+        std::vector<long> places, equal;
+        std::vector<T> maxima, sorted;
+    } of_thread;
+    auto &places = of_thread.places, &equal = of_thread.equal;
+    auto &maxima = of_thread.maxima, &sorted = of_thread.sorted;
+    const long groups = 4 * k, size = columns / groups;
+    places.clear();
+    equal.clear();
+    if (size < 2) {
+        for (long c = 0; c < columns; c++) places.push_back(c);
         return places;
     }
-};
+    maxima.assign(s, s + groups);
+    T* highest = maxima.data();
+    for (long i = 1; i < size; i++)
+        for (long j = 0; j < groups; j++) highest[j] = std::max(highest[j], s[i * groups + j]);
+    sorted = maxima;
+    std::nth_element(sorted.begin(), sorted.begin() + k - 1, sorted.end(), std::greater<T>());
+    const T bound = sorted[k - 1];
+    const auto add = [&](long c) {
+        if (s[c] > bound) places.push_back(c);
+        if (s[c] == bound && (long)equal.size() < most) equal.push_back(c);
+    };
+    for (long j = 0; j < groups; j++)
+        if (highest[j] >= bound)
+            for (long c = j; c < size * groups; c += groups) add(c);
+    for (long c = size * groups; c < columns; c++) add(c);
+    if ((long)places.size() < k)  // the k-th largest number is the bound
+        places.insert(places.end(), equal.begin(), equal.end());
+    return places;
+}
+
 template <class T> static bool unknown(const T* s, long columns) {  // NaN cannot be sorted
     int found = 0;
     for (long c = 0; c < columns; c++) found |= s[c] == s[c] ? 0 : 1;
@@ -163,8 +166,7 @@ static void top(const T* scores, T* weights, long rows, long columns, long k, lo
             std::fill_n(w, columns, T(NAN));
             return;
         }
-        static thread_local Candidates<T> candidates;
-        const std::vector<long>& places = candidates.of(s, columns, k, columns);
+        const std::vector<long>& places = candidates(s, columns, k, columns);
         T least = -INFINITY, highest = -INFINITY, total = 0;
         long count = 0;
         for (long c : places) highest = std::max(highest, w[count++] = s[c]);
@@ -191,11 +193,10 @@ static void largest(const T* x, T* values, T* at, long rows, long columns, long 
             std::fill_n(at + r * k, k, T(0));
             return;
         }
-        static thread_local Candidates<T> candidates;
-        static thread_local std::vector<std::pair<T, long>> pairs;
-        auto& found = pairs;
+        static thread_local std::vector<std::pair<T, long>> of_thread;
+        auto& found = of_thread;
         found.clear();
-        for (long c : candidates.of(s, columns, k, k)) found.emplace_back(-s[c], c);
+        for (long c : candidates(s, columns, k, k)) found.emplace_back(-s[c], c);
         std::partial_sort(found.begin(), found.begin() + k, found.end());
         for (long i = 0; i < k; i++) {
             values[r * k + i] = -found[i].first;

@@ -163,7 +163,7 @@ def at_sizes(result: Result) -> str:
     )
 
 
-def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -> Member:
+def retrieval(name: str, question: str, levels: int, classes: int) -> Member:
     """Return the replication with a number of levels and classes."""
     return member(
         name,
@@ -190,7 +190,7 @@ def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -
             **TRAINING,
             "levels": levels, "classes": classes, "train_length": 16, "shortest": 5,
             "test_length": 1024, "length": 1100, "held_out": 500, "heads": 1, "layers": 1,
-            "feedforward": 64, "position": "none", "steps": steps, "evaluate_every": 100,
+            "feedforward": 64, "position": "none", "steps": 6000, "evaluate_every": 100,
             "patience": 12,
         },
         quick={**QUICK, "steps": 400, "levels": 16, "classes": 4, "held_out": 100},
@@ -200,10 +200,10 @@ def retrieval(name: str, question: str, levels: int, classes: int, steps: int) -
 
 
 RETRIEVAL = retrieval(
-    "max-retrieval", "Does softmax find the maximum of more items than in training?", 32, 10, 6000
+    "max-retrieval", "Does softmax find the maximum of more items than in training?", 32, 10
 )
 RETRIEVAL_FINE = retrieval(
-    "max-retrieval-512", "Does it where the highest priorities are rare?", 512, 4, 6000
+    "max-retrieval-512", "Does it where the highest priorities are rare?", 512, 4
 )
 
 INDEXING = member(
@@ -392,18 +392,21 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
         ],
         differs="128 symbols, tested on 512 there; 2 to {train_length} here, {test_length}",
         hours=1,
-        settings={**TRACKING, "width": 64, "heads": 8, "examples": 200_000, **own},
+        settings={
+            **TRACKING, "width": 64, "heads": 8, "examples": 200_000, "steps": 8000,
+            "patience": 20, **own,
+        },
         quick={**QUICK, "steps": 300, "train_length": 8, "test_length": 16},
     )  # fmt: skip
 
 
 MODULAR = products(
     "modular-counting", "Do rotations need two reflections?", "counting", 1, 2,
-    modulus=3, train_length=16, test_length=32, steps=8000, patience=20,
+    modulus=3, train_length=16, test_length=32,
 )  # fmt: skip
 PERMUTATIONS = products(
     "permutations", "How many Householder products does S₃ need?", "permutations", 1, 2,
-    points=3, train_length=12, test_length=24, steps=8000, patience=20,
+    points=3, train_length=12, test_length=24,
 )  # fmt: skip
 
 STACK = member(
