@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from regard.core.memory import forget_peak, peak_mb, resident_mb
 
-PROMPT = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}  # glibc's default, but fixed
+#: Glibc's default, but fixed, and no huge pages, which round a block up.
+PROMPT = {"MALLOC_MMAP_THRESHOLD_": str(2**17), "THP_MEM_ALLOC_ENABLE": "0"}
 
 
 class Memory(NamedTuple):

@@ -22,6 +22,8 @@ class Acceleration:
     inner_product = False
     #: compare(q', k') is scale · q'·k' + bias, with the q' of `product_queries`.
     linear = False
+    #: The bias of a linear score is a function of the distance alone.
+    of_distance = False
     #: The score has a hidden layer per pair and uses the kernel of `Additive`.
     additive = False
     #: score(q + c, k + c) = score(q, k), so both sides may be centred before any rounding.

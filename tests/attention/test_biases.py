@@ -35,15 +35,16 @@ def test_kerple() -> None:
                 assert float(found[head, i, j]) == pytest.approx(value, abs=1e-12)
 
 
-def test_fire() -> None:
+@pytest.mark.parametrize("threshold", [3, 9])  # within the positions, and above all of them
+def test_fire(threshold) -> None:
     score = Fire(Dot(4, 4, heads=2), hidden=5).double()
     with torch.no_grad():
-        score.threshold.fill_(3.0)
+        score.threshold.fill_(threshold)
     found = added(score)
     c = float(torch.nn.functional.softplus(score.c.detach()))
     for i in range(7):
         for j in range(7):
-            near = math.log(1 + c * abs(i - j)) / math.log(1 + c * max(i, 3))
+            near = math.log(1 + c * abs(i - j)) / math.log(1 + c * max(i, threshold))
             value = score.function(torch.tensor([near], dtype=torch.float64))
             assert found[:, i, j].tolist() == pytest.approx(value.tolist(), abs=1e-12)
     with pytest.raises(RegardError, match="at least one hidden unit, not 0"):

@@ -93,15 +93,16 @@ static void unpieces(const T* x, const T* upstream, const T* bounds, const T* sl
     });
 }
 
-// The sum of each diagonal of matrices: sums[j − i + rows − 1] += x[i, j].
+// The sum of each diagonal of matrices: sums[j − i + rows − 1] += x[i, j], or rising sums[j + i].
 template <class T>
-static void along(const T* x, T* sums, long matrices, long rows, long columns) {
+static void along(const T* x, T* sums, long matrices, long rows, long columns, long rising) {
     each(matrices, [=](long matrix) {
         T* sum = sums + matrix * (rows + columns - 1);
         std::fill_n(sum, rows + columns - 1, T(0));
         for (long i = 0; i < rows; i++) {
             const T* row = x + (matrix * rows + i) * columns;
-            for (long j = 0; j < columns; j++) sum[rows - 1 - i + j] += row[j];
+            T* to = sum + (rising ? i : rows - 1 - i);
+            for (long j = 0; j < columns; j++) to[j] += row[j];
         }
     });
 }
@@ -208,8 +209,8 @@ static void weigh(const T* table, const T* logs, const T* mean, T* s, T* g, long
         unpieces<T>(x, g, bounds, slopes, of_x, of_slopes, of_offsets, numbers, count, outputs,   \
                     each_chunk);                                                                  \
     }                                                                                             \
-    void along_##T(const T* x, T* sums, long matrices, long rows, long columns) {                 \
-        along<T>(x, sums, matrices, rows, columns);                                               \
+    void along_##T(const T* x, T* sums, long matrices, long rows, long columns, long rising) {    \
+        along<T>(x, sums, matrices, rows, columns, rising);                                       \
     }                                                                                             \
     void clipped_##T(const T* x, T* y, long slices, long rows, long columns, long reach,          \
                      long first, long of_keys) {                                                  \

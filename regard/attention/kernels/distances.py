@@ -31,8 +31,12 @@ def in_steps(positions: Positions) -> bool:
     )
 
 
-def diagonals(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:
+def diagonals(
+    values: Float[Tensor, "... size"], n: int, rising: bool = False
+) -> Float[Tensor, "... n m"]:
     """Return n rows of m = size − n + 1 columns with values[j − i + n − 1] at (i, j).
+
+    ``rising``: the same rows from the last to the first, values[i + j], a view of values.
 
     >>> diagonals(torch.tensor([-2, -1, 0, 1]), 3).tolist()
     [[0, 1], [-1, 0], [-2, -1]]
@@ -41,7 +45,7 @@ def diagonals(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n
         return values.unsqueeze(-2)
     if not on_cpu(values):
         return _copies(values, n)
-    rows: Tensor = _Diagonals.apply(values, n)  # type: ignore[no-untyped-call]
+    rows: Tensor = _Diagonals.apply(values, n, rising)  # type: ignore[no-untyped-call]
     return rows
 
 
@@ -60,42 +64,43 @@ class _Diagonals(torch.autograd.Function):
     """`diagonals`, whose gradient is `_Sums`."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, n: int) -> Tensor:
-        ctx.n = n
-        return _copies(values, n)
+    def forward(ctx: Any, values: Tensor, n: int, rising: bool) -> Tensor:
+        ctx.how = n, rising
+        return values.unfold(-1, values.shape[-1] - n + 1, 1) if rising else _copies(values, n)
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
-        return _Sums.apply(*upstream), None  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
+        return _Sums.apply(*upstream, ctx.how[1]), None, None  # type: ignore[no-untyped-call]
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
         assert tangents[0] is not None
-        return diagonals(tangents[0], ctx.n)
+        return diagonals(tangents[0], *ctx.how)
 
 
 class _Sums(torch.autograd.Function):
-    """The sum of each diagonal, (…, n, m) to (…, n + m − 1)."""
+    """The sum of each diagonal, (…, n, m) to (…, n + m − 1), rising or falling."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, rising: bool) -> Tensor:
         *batch, n, m = x.shape
-        ctx.n = n
+        ctx.how = n, rising
         if (of := library_for("distances", x, x.numel() * PASSES)) is not None:
             sums = x.new_empty(*batch, n + m - 1)
-            call("along", of, x.contiguous(), sums, x.shape[:-2].numel(), n, m)
+            call("along", of, x.contiguous(), sums, x.shape[:-2].numel(), n, m, rising)
             return sums
+        x = x.flip(-2) if rising else x
         rows = x.new_zeros(*batch, n, n + m - 1)
         _shorter(rows).copy_(x)
         return rows.sum(-2)
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Tensor:
-        return diagonals(upstream[0], ctx.n)
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
+        return diagonals(upstream[0], *ctx.how), None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        sums: Tensor = _Sums.apply(*tangents)  # type: ignore[no-untyped-call]
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        sums: Tensor = _Sums.apply(tangents[0], ctx.how[1])  # type: ignore[no-untyped-call]
         return sums
 
 

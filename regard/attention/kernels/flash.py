@@ -21,7 +21,7 @@ from regard.attention.kernels.choose import SINKS, Plan
 from regard.attention.kernels.distances import weigh
 from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
 from regard.attention.kernels.native import flushing
-from regard.attention.kernels.strips import Strip, add, pick
+from regard.attention.kernels.strips import Strip, add, add_product, pick, transposed_zeros
 from regard.attention.kernels.tiled import Graph, refuse_captured
 from regard.attention.kernels.work import Space, Work, allowed_in, work_of
 from regard.attention.tracing import refuse_second_derivative
@@ -145,6 +145,13 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     queries, keys, values, scale = sides_of(call)
     batch = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2], values.shape[:-2])
     score, sink = call.score, None
+    # From the last query to the first, rows of a bias of distance are parts of one, without a copy.
+    context = call.context
+    backwards = score.acceleration.of_distance and context.mask is None and not on_gpu(queries)
+    if backwards := backwards and context.counted is not None:
+        queries = queries.flip(-2)
+        context = replace(context, rows=context.rows.flip(-1), counted=None, kept={})
+        call = replace(call, context=context)
     if call.normalizer.name in SINKS:
         sink = call.normalizer.sink_score()  # type: ignore[operator]
         sink = queries.new_zeros(1, 1) if sink is None else sink.expand(*batch, 1, 1)
@@ -176,6 +183,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
             strips, [x.detach() for x in biased], *sides, sink, *rest
         )
     output = output[..., : values.shape[-1]]
+    output = output.flip(-2) if backwards else output
     return output if len(batch) == 2 else output.reshape(*batch, *output.shape[-2:])
 
 
@@ -196,13 +204,15 @@ class _ByStrips(torch.autograd.Function):
         device = q.device.type
         if torch.is_autocast_enabled(device):
             q, k, v = (x.to(torch.get_autocast_dtype(device)) for x in (q, k, v))
-        work = strips.work
+        work, learned = strips.work, False
         output = q.new_zeros(*q.shape[:-1], v.shape[-1])
         total = q.new_zeros(q.shape[:-1], dtype=torch.promote_types(q.dtype, torch.float32))
         for strip in work.strips:
             one, two, three = sides_in(strip, work, q, k, v)
             graph = Graph.of(work, strip, biased, [], []) if biased else None
-            table = full(strips.table(strip, None if graph is None else graph.scores, q), one, two)
+            bias = None if graph is None else graph.scores
+            learned |= bias is not None and bias.requires_grad
+            table = full(strips.table(strip, bias, q), one, two)
             rows, logs = strips.forward(one, two, three, table)
             output[..., strip.tile.rows, :] = rows
             total[..., strip.tile.rows] = logs
@@ -213,7 +223,7 @@ class _ByStrips(torch.autograd.Function):
             total = more
         if on_gpu(q):  # a row that sees nothing gets no weight in the backward pass
             total.masked_fill_(total == -torch.inf, torch.inf)
-        ctx.strips, ctx.biased = strips, len(biased)
+        ctx.strips, ctx.biased, ctx.learned = strips, len(biased), learned and not on_gpu(q)
         ctx.save_for_backward(q, k, v, output, total, sink, *rest)
         return output
 
@@ -230,7 +240,8 @@ class _ByStrips(torch.autograd.Function):
         work, (slope,) = strips.work, upstream
         slope = slope.to(q.dtype)
         slope = slope if slope.stride(-1) == 1 else slope.contiguous()
-        totals = [torch.zeros_like(x) for x in (q, k, v)]
+        zeros = transposed_zeros if ctx.learned else torch.zeros_like
+        totals = [torch.zeros_like(q), zeros(k), zeros(v)]
         mean = (slope * output).sum(-1, keepdim=True, dtype=total.dtype)
         of_rest = [torch.zeros_like(x) for x in rest]
         prepared, parameters = rest[: ctx.biased], rest[ctx.biased :]
@@ -249,15 +260,18 @@ class _ByStrips(torch.autograd.Function):
             if learned and not on_gpu(q):
                 assert table is not None
                 more = (table, logs, mean[..., rows, :])
-                found: tuple[Tensor, ...] = explicit(space, strips.scale, *sides, *more)
+                of_queries, of_scores, weights = explicit(space, strips.scale, *sides, *more)
+                place = strip, -1, work.context
+                add_product(totals[1], *place, of_scores.mT, one, strips.scale)
+                add_product(totals[2], *place, weights.mT, given)
             else:
                 found = strips.backward(sides, table, output[..., rows, :], logs, learned)
+                of_queries, *_, of_scores = found
+                for place in (1, 2):
+                    add(totals[place], strip, -1, work.context, found[place])
             if graph is not None and learned:
-                of_scores = found[3]
                 graph.send(of_scores.view(*strips.batch, *of_scores.shape[-2:]), of_bias)
-            totals[0][..., rows, :] = found[0]
-            for place in (1, 2):
-                add(totals[place], strip, -1, work.context, found[place])
+            totals[0][..., rows, :] = of_queries
         of_sink = None
         if sink is not None and ctx.needs_input_grad[5]:
             nothing = (sink[..., 0].to(total.dtype) - total).exp_()
@@ -275,23 +289,17 @@ def explicit(
     table: Tensor,
     logs: Tensor,
     mean: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of a strip's queries, keys, values and scores by five products.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of a strip's queries and scores, and its weights, by three products.
 
-    The last is in a buffer that the next call overwrites.
+    The last two are in buffers that the next call overwrites.
     """
     size = torch.Size([*queries.shape[:-1], keys.shape[-2]])
     scores, of_scores = (space.room(place, size, queries) for place in (0, 1))
-    g, q, k, v = (x.reshape(-1, *x.shape[-2:]) for x in (upstream, queries, keys, values))
-    weights, flat = (x.view(len(q), *size[-2:]) for x in (scores, of_scores))
-    torch.bmm(q * scale, k.mT, out=weights)
-    torch.bmm(g, v.mT, out=flat)
+    torch.matmul(queries * scale, keys.mT, out=scores)
+    torch.matmul(upstream, values.mT, out=of_scores)
     weigh(table, logs, mean, scores, of_scores)
-    of_queries = (flat @ k).mul_(scale).view_as(queries)
-    # As (qᵀ s)ᵀ, a third faster than sᵀ q.
-    of_keys = (q.mT @ flat).mT.mul_(scale).reshape(keys.shape)
-    of_values = (g.mT @ weights).mT.reshape(values.shape)
-    return of_queries, of_keys, of_values, of_scores
+    return (of_scores @ keys).mul_(scale), of_scores, scores
 
 
 def sides_in(strip: Strip, work: Work, *sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:

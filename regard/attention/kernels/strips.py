@@ -179,19 +179,32 @@ def add(total: Tensor, strip: Strip, side: int, context: MaskContext, more: Tens
         target[..., index, :] += more
 
 
+def transposed_zeros(x: Tensor) -> Tensor:
+    """Return zeros of the shape of x with the last two axes exchanged in memory.
+
+    A strip's gradient of keys is added to them a third faster, as qᵀ s in place of sᵀ q.
+    """
+    return x.new_zeros(x.mT.shape).mT
+
+
 def add_product(
-    total: Tensor, strip: Strip, side: int, context: MaskContext, one: Tensor, two: Tensor
-) -> None:
-    """Add one @ two to the total, in place if the shapes allow it."""
+    total: Tensor, strip: Strip, side: int, context: MaskContext, one: Tensor, two: Tensor,
+    scale: float = 1.0,
+) -> None:  # fmt: skip
+    """Add scale · one @ two to the total, in place if the shapes allow it."""
     index = strip.tile.rows if side == -2 else strip.tile.columns
     target = part(total, strip.batch, len(context.shape))
     same_shape = one.shape[:-2] == two.shape[:-2] == target.shape[:-2]
     same_shape = same_shape and one.dtype == two.dtype == target.dtype  # they differ under autocast
-    if isinstance(index, Tensor) or not same_shape or not target.is_contiguous():
-        add(total, strip, side, context, one @ two)
+    turned = not target.is_contiguous() and target.mT.is_contiguous()
+    if isinstance(index, Tensor) or not same_shape or not (turned or target.is_contiguous()):
+        add(total, strip, side, context, scale * (one @ two))
         return
-    flat = target.view(-1, *target.shape[-2:])[:, index]
-    flat.baddbmm_(one.reshape(-1, *one.shape[-2:]), two.reshape(-1, *two.shape[-2:]))
+    if turned:
+        target, one, two = target.mT, two.mT, one.mT
+    flat, one, two = (x.reshape(-1, *x.shape[-2:]) for x in (target, one, two))
+    rows = flat[..., index] if turned else flat[:, index]
+    rows.baddbmm_(one, two, alpha=scale)
 
 
 def part(x: Tensor, batch: Share, axes: int) -> Tensor:

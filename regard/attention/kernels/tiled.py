@@ -24,6 +24,7 @@ from regard.attention.kernels.strips import (
     positions_of,
     put,
     taken,
+    transposed_zeros,
 )
 from regard.attention.kernels.work import (
     Space,
@@ -156,8 +157,9 @@ def backward(
     """Compute the gradients of the values and of all tensors strip by strip."""
     queries, keys, rest = split(work, tensors)
     of_score = len(list(work.score.parameters()))
-    of_values, gradients = torch.zeros_like(values), [torch.zeros_like(x) for x in tensors]
-    to_queries, to_keys, to_rest = split(work, gradients)
+    zeros = transposed_zeros if work.score.acceleration.linear else torch.zeros_like
+    to_queries, to_rest = ([torch.zeros_like(x) for x in of] for of in (queries, rest))
+    of_values, to_keys = transposed_zeros(values), [zeros(x) for x in keys]
     space = Space()
     for strip, statistics in zip(work.strips, kept, strict=True):
         # A score with many numbers per pair is computed in chunks of columns, and again for their
@@ -207,7 +209,7 @@ def backward(
                 Graph.of(work, small, queries, keys, rest[:of_score]).send(
                     of_scores[..., chunk], totals
                 )
-    return [of_values, *gradients]
+    return [of_values, *to_queries, *to_keys, *to_rest]
 
 
 def send_product(

@@ -18,8 +18,16 @@ from regard.attention.scores.wrapper import (
     Wrapper,
     WrapperAcceleration,
 )
-from regard.attention.tracing import readable
+from regard.attention.tracing import on_cpu, readable
 from regard.core.errors import RegardError
+
+
+class DistanceBiasAcceleration(WrapperAcceleration):
+    """The acceleration of a `DistanceBias`."""
+
+    def __init__(self, score: "DistanceBias") -> None:
+        super().__init__(score)
+        self.of_distance = self.inner.inner_product
 
 
 class DistanceBias(Wrapper):
@@ -27,6 +35,8 @@ class DistanceBias(Wrapper):
 
     A subclass defines `of_distance`. For consecutive positions f is computed once per diagonal.
     """
+
+    accelerated_by = DistanceBiasAcceleration
 
     def of_distance(self, apart: Int[Tensor, "... n m"], queries: Tensor) -> Tensor:
         """Return f of distances, (…, [heads,] n, m), on the device and in the dtype of queries."""
@@ -40,13 +50,17 @@ class DistanceBias(Wrapper):
 def of_distances(
     function: Callable[[Int[Tensor, "... n m"]], Tensor], positions: Positions
 ) -> Float[Tensor, "... n m"]:
-    """Return a function of j − i; once per diagonal, in the gradient too, if both are in steps."""
+    """Return a function of j − i; once per diagonal, in the gradient too, if both are in steps.
+
+    The queries may be in steps from the last to the first.
+    """
     rows, columns = positions
-    if not in_steps(positions):
+    rising = not in_steps(positions)
+    if rising and not in_steps((rows.flip(-1), columns)):
         return function(distance(positions))
     n, m = len(rows), len(columns)
-    apart = columns[0] - rows[-1] + torch.arange(n + m - 1, device=rows.device)
-    return diagonals(function(apart[None])[..., 0, :], n)
+    apart = columns[0] - rows[0 if rising else -1] + torch.arange(n + m - 1, device=rows.device)
+    return diagonals(function(apart[None])[..., 0, :], n, rising)
 
 
 class Alibi(DistanceBias):
@@ -212,10 +226,19 @@ class Fire(Wrapper):
         self.threshold = nn.Parameter(torch.tensor(512.0))
 
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
-        c, dtype = softplus(self.c), as_tuple(queries)[0].dtype
+        c, dtype, rows = softplus(self.c), as_tuple(queries)[0].dtype, positions[0]
+        least = self.threshold.abs()
+        if on_cpu(least) and on_cpu(rows) and bool((rows < least).all()):
+            whole = torch.log1p(c * least)  # the function depends on the distance alone
+            return of_distances(
+                lambda apart: self.of_share(torch.log1p(c * apart.abs()) / whole, dtype), positions
+            )
         logarithm = of_distances(lambda apart: torch.log1p(c * apart.abs()), positions)
-        longest = positions[0].to(c.dtype).maximum(self.threshold.abs())[..., None]
-        share = logarithm / torch.log1p(c * longest)
+        longest = rows.to(c.dtype).maximum(least)[..., None]
+        return self.of_share(logarithm / torch.log1p(c * longest), dtype)
+
+    def of_share(self, share: Float[Tensor, "... n m"], dtype: torch.dtype) -> Tensor:
+        """Return f of ψ(|i − j|) / ψ(max(i, L)), (…, [heads,] n, m)."""
         if readable(share) and self.acceleration.linear and share.dtype == self.c.dtype:
             one, last = self.function[0], self.function[2]
             weights: tuple[Any, ...] = one.weight, one.bias, last.weight, last.bias

@@ -12,7 +12,7 @@ from regard.attention.kernels.distances import CHUNK, clipped, diagonals, hidden
 from regard.core.errors import RegardError
 
 pytestmark = pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
-ALWAYS = Constants(native_hidden=1)
+ALWAYS, NEVER = (Constants(native_hidden=x) for x in (1, 0))
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-11}
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
@@ -86,13 +86,18 @@ def test_the_second_derivative_in_pieces_is_refused():
 
 
 @DTYPES
+@pytest.mark.parametrize("rising", [False, True])
+@pytest.mark.parametrize("how", [ALWAYS, NEVER])
 @pytest.mark.parametrize(("n", "m"), [(2, 1), (3, 5), (130, 70)])
-def test_sums_of_diagonals(dtype, n, m):
+def test_sums_of_diagonals(dtype, n, m, how, rising):
     x = torch.randn(2, 3, n, m, dtype=dtype)
     values = torch.randn(2, 3, n + m - 1, dtype=dtype, requires_grad=True)
-    with using(ALWAYS):
-        (found,) = torch.autograd.grad(diagonals(values, n), values, x)
     table = torch.arange(m) - torch.arange(n)[:, None] + n - 1
+    table = table.flip(0) if rising else table
+    with using(how):
+        rows = diagonals(values, n, rising)
+        (found,) = torch.autograd.grad(rows, values, x)
+    assert rows.equal(values[..., table])
     summed = torch.zeros_like(values).index_add(-1, table.flatten(), x.flatten(-2))
     assert_close(found, summed.detach())
 
@@ -137,7 +142,7 @@ def test_weights_and_gradients_of_scores(dtype, table):
     bias[..., 4] = -torch.inf
     logs = (products + bias).logsumexp(-1)
     found = []
-    for constants in (ALWAYS, Constants(native_hidden=0)):
+    for constants in (ALWAYS, NEVER):
         of = products.clone(), slopes.clone()
         with using(constants):
             weigh(bias, logs, mean, *of)

@@ -93,6 +93,8 @@ def test_the_definition(position, mask, normalize, kernels):
     allowed = more[mask] if mask in more else MASKS[mask](40, 40)
     given, score = inputs(40, 40), score_of("scaled-dot", position)
     normalizer = learned(normalize)
+    if position == "fire":  # the first strip is a function of the distance alone
+        score.threshold.data.fill_(20)
     with using(SMALL):
         plan = explain(*given, score, allowed, normalize=normalizer)
         whole = position == "none" and normalize == "softmax"
@@ -105,8 +107,9 @@ def test_the_definition(position, mask, normalize, kernels):
         assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
 
 
+@pytest.mark.parametrize("mask", [None, window(9)])
 @pytest.mark.parametrize("batch", [(), (2,), (2, 1, 3)])
-def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, kernels):
+def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, mask, kernels):
     given = [torch.randn(*batch, HEADS, 40, 6, dtype=torch.float64, requires_grad=True)]
     given += [
         torch.randn(*batch, 1, 50, width, dtype=torch.float64, requires_grad=True)
@@ -114,12 +117,26 @@ def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, kernels):
     ]
     score, normalizer = score_of("general", "t5-bias"), learned("sink")
     with using(SMALL):
-        assert explain(*given, score, window(9), normalize=normalizer).by_strips
-        found = results(given, score, window(9), normalizer)
+        assert explain(*given, score, mask, normalize=normalizer).by_strips
+        found = results(given, score, mask, normalizer)
     with use("exact"):
-        exact = results(given, score, window(9), normalizer)
+        exact = results(given, score, mask, normalizer)
     for ours, theirs in zip(found, exact, strict=True):
         assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+
+
+def test_a_bias_of_distance_is_not_copied_for_each_pair(monkeypatch):
+    made, forward = [], flash.Strips.forward
+
+    def watched(self, q, k, v, table):
+        made.append(table)
+        return forward(self, q, k, v, table)
+
+    monkeypatch.setattr(flash.Strips, "forward", watched)
+    score = score_of("scaled-dot", "t5-bias")
+    with using(SMALL):
+        attend(*inputs(40, 50), score)
+    assert [x.untyped_storage().size() for x in made] == [8 * HEADS * 89]  # 40 + 50 − 1 distances
 
 
 def test_a_bias_of_scattered_positions_and_one_without_a_gradient():
