@@ -21,7 +21,7 @@ KEYS = (64, 128, 256, 512, 1024, 2048)  # of plain products in bfloat16
 # The last candidates bound the memory: a table of 1 MB, a mask of 16 MB.
 EXACT = tuple(2**x for x in range(10, 20, 2))  # pairs
 FUSED = (256, 512, 1024, 2048)  # queries and keys
-STRIPS = tuple(2**x for x in range(17, 22))
+STRIPS = tuple(2**x for x in range(18, 23))
 #: The same on a GPU.
 GPU_EXACT = tuple(2**x for x in range(14, 26, 2))
 GPU_FUSED = (1024, 2048, 4096, 8192)
