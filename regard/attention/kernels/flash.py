@@ -21,7 +21,14 @@ from regard.attention.kernels.choose import SINKS, Plan
 from regard.attention.kernels.distances import weigh
 from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
 from regard.attention.kernels.native import flushing
-from regard.attention.kernels.strips import Strip, add, add_product, pick, transposed_zeros
+from regard.attention.kernels.strips import (
+    Strip,
+    add,
+    add_to_keys,
+    dense,
+    pick,
+    transposed_zeros,
+)
 from regard.attention.kernels.tiled import Graph, refuse_captured
 from regard.attention.kernels.work import Space, Work, allowed_in, work_of
 from regard.attention.tracing import refuse_second_derivative
@@ -238,8 +245,7 @@ class _ByStrips(torch.autograd.Function):
         q, k, v, output, total, sink, *rest = ctx.saved_tensors
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream
-        slope = slope.to(q.dtype)
-        slope = slope if slope.stride(-1) == 1 else slope.contiguous()
+        slope = dense(slope.to(q.dtype))
         zeros = transposed_zeros if ctx.learned else torch.zeros_like
         totals = [torch.zeros_like(q), zeros(k), zeros(v)]
         mean = (slope * output).sum(-1, keepdim=True, dtype=total.dtype)
@@ -261,9 +267,8 @@ class _ByStrips(torch.autograd.Function):
                 assert table is not None
                 more = (table, logs, mean[..., rows, :])
                 of_queries, of_scores, weights = explicit(space, strips.scale, *sides, *more)
-                place = strip, -1, work.context
-                add_product(totals[1], *place, of_scores.mT, one, strips.scale)
-                add_product(totals[2], *place, weights.mT, given)
+                add_to_keys(totals[1], strip, work.context, of_scores, one, strips.scale)
+                add_to_keys(totals[2], strip, work.context, weights, given)
             else:
                 found = strips.backward(sides, table, output[..., rows, :], logs, learned)
                 of_queries, *_, of_scores = found

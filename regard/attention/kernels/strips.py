@@ -187,24 +187,30 @@ def transposed_zeros(x: Tensor) -> Tensor:
     return x.new_zeros(x.mT.shape).mT
 
 
-def add_product(
-    total: Tensor, strip: Strip, side: int, context: MaskContext, one: Tensor, two: Tensor,
+def add_to_keys(
+    total: Tensor, strip: Strip, context: MaskContext, weights: Tensor, rows: Tensor,
     scale: float = 1.0,
 ) -> None:  # fmt: skip
-    """Add scale · one @ two to the total, in place if the shapes allow it."""
-    index = strip.tile.rows if side == -2 else strip.tile.columns
+    """Add scale · weightsᵀ rows to the total of the strip's keys, in place if the shapes allow it.
+
+    ``weights`` are (…, n, m), ``rows`` (…, n, width), with a row for each query.
+    """
+    index = strip.tile.columns
     target = part(total, strip.batch, len(context.shape))
-    same_shape = one.shape[:-2] == two.shape[:-2] == target.shape[:-2]
-    same_shape = same_shape and one.dtype == two.dtype == target.dtype  # they differ under autocast
+    same = weights.shape[:-2] == rows.shape[:-2] == target.shape[:-2]
+    same = same and weights.dtype == rows.dtype == target.dtype  # they differ under autocast
     turned = not target.is_contiguous() and target.mT.is_contiguous()
-    if isinstance(index, Tensor) or not same_shape or not (turned or target.is_contiguous()):
-        add(total, strip, side, context, scale * (one @ two))
+    if isinstance(index, Tensor) or not same or not (turned or target.is_contiguous()):
+        add(total, strip, -1, context, scale * (weights.mT @ rows))
         return
-    if turned:
-        target, one, two = target.mT, two.mT, one.mT
-    flat, one, two = (x.reshape(-1, *x.shape[-2:]) for x in (target, one, two))
-    rows = flat[..., index] if turned else flat[:, index]
-    rows.baddbmm_(one, two, alpha=scale)
+    sides = (target.mT, rows.mT, weights) if turned else (target, weights.mT, rows)
+    flat, one, two = (x.reshape(-1, *x.shape[-2:]) for x in sides)
+    (flat[..., index] if turned else flat[:, index]).baddbmm_(one, two, alpha=scale)
+
+
+def dense(x: Tensor) -> Tensor:
+    """Return x, or a copy of the gradient of a sum, which has one number for many places."""
+    return x if x.stride(-1) == 1 and 0 not in x.stride() else x.contiguous()
 
 
 def part(x: Tensor, batch: Share, axes: int) -> Tensor:

@@ -19,7 +19,8 @@ from regard.attention.kernels.native import flushing
 from regard.attention.kernels.strips import (
     Strip,
     add,
-    add_product,
+    add_to_keys,
+    dense,
     pick,
     positions_of,
     put,
@@ -144,7 +145,7 @@ class _Tiled(torch.autograd.Function):
             flushing(values, ctx.work.context.shape.numel()),
             torch.autocast(values.device.type, dtype, enabled),
         ):
-            return None, *backward(ctx.work, ctx.kept, values, tensors, upstream[0])
+            return None, *backward(ctx.work, ctx.kept, values, tensors, dense(upstream[0]))
 
 
 def backward(
@@ -191,7 +192,7 @@ def backward(
             of_weights, used = of_weights * factors, weights * factors
         if of_weights.shape != weights.shape:  # values of more batches than the scores
             of_weights = of_weights.sum_to_size(weights.shape)
-        add_product(of_values, strip, -1, work.context, used.to(gathered).mT, slope.to(gathered))
+        add_to_keys(of_values, strip, work.context, used.to(gathered), slope.to(gathered))
         parameters = tuple(rest[of_score:])
         of_scores, *more = work.normalizer.gradient(
             Backward(weights, of_weights, scores, statistics, parameters)
@@ -226,8 +227,8 @@ def send_product(
     place = next(i for i, x in enumerate(graph.leaves[0]) if x is query)
     of_scores = of_scores.to(query.dtype) * score.acceleration.scale(score, query.shape[-1])
     key = pick(keys[:1], strip, -1, work.context)[0]
-    add_product(totals[0][place], strip, -2, work.context, of_scores, key)
-    add_product(totals[1][0], strip, -1, work.context, of_scores.mT, query.detach())
+    add(totals[0][place], strip, -2, work.context, of_scores @ key)
+    add_to_keys(totals[1][0], strip, work.context, of_scores, query.detach())
 
 
 @dataclass

@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import NORMALIZERS, attend, causal, documents, explain, use, window
+from regard.attention import (
+    NORMALIZERS,
+    attend,
+    causal,
+    documents,
+    explain,
+    global_tokens,
+    use,
+    window,
+)
 from regard.attention.kernels import flash
 from regard.attention.kernels.choose import Constants, using
 from regard.core.errors import RegardError
@@ -121,6 +130,18 @@ def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, mask, kernels):
         found = results(given, score, mask, normalizer)
     with use("exact"):
         exact = results(given, score, mask, normalizer)
+    for ours, theirs in zip(found, exact, strict=True):
+        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+
+
+def test_a_bias_over_columns_that_are_not_neighbours():
+    given, score = inputs(260, 260), score_of("scaled-dot", "t5-bias")
+    allowed, normalizer = window(5) | global_tokens(2), learned("softmax")
+    with using(SMALL):
+        assert explain(*given, score, allowed).by_strips
+        found = results(given, score, allowed, normalizer)
+    with use("exact"):
+        exact = results(given, score, allowed, normalizer)
     for ours, theirs in zip(found, exact, strict=True):
         assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
 
