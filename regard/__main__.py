@@ -3,7 +3,8 @@
 import os
 import sys
 
-# Torch asks for huge pages for blocks of 2 MB: 5 % faster training, and equally fast in each run.
+# Torch, here and in processes started from here, asks for huge pages for blocks of 2 MB and more:
+# training takes about 4 % less time.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 

@@ -22,8 +22,6 @@ class Acceleration:
     inner_product = False
     #: compare(q', k') is scale · q'·k' + bias, with the q' of `product_queries`.
     linear = False
-    #: The bias of a linear score is a function of the distance alone.
-    of_distance = False
     #: The score has a hidden layer per pair and uses the kernel of `Additive`.
     additive = False
     #: score(q + c, k + c) = score(q, k), so both sides may be centred before any rounding.
@@ -75,6 +73,10 @@ class Acceleration:
     def bias(self, score: "Score", queries: Prepared, positions: Positions) -> Tensor | None:
         """Return the term that a linear score adds to its product, broadcastable to it, or None."""
         return None
+
+    def by_distance(self, score: "Score", positions: Positions) -> bool:
+        """Return whether the score is a product and a bias of the distance j − i alone."""
+        return False
 
     def needs_upcast(self, score: "Score", queries: Prepared, keys: Prepared | None) -> bool:
         """Return whether the dtype of these prepared rows is too imprecise for their scores.

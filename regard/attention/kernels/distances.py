@@ -36,7 +36,7 @@ def diagonals(
 ) -> Float[Tensor, "... n m"]:
     """Return n rows of m = size − n + 1 columns with values[j − i + n − 1] at (i, j).
 
-    ``rising``: the same rows from the last to the first, values[i + j], a view of values.
+    ``rising``: the same rows from the last to the first, values[i + j], on a CPU a view of values.
 
     >>> diagonals(torch.tensor([-2, -1, 0, 1]), 3).tolist()
     [[0, 1], [-1, 0], [-2, -1]]
@@ -44,7 +44,8 @@ def diagonals(
     if n == 1:
         return values.unsqueeze(-2)
     if not on_cpu(values):
-        return _copies(values, n)
+        copies = _copies(values, n)
+        return copies.flip(-2) if rising else copies
     rows: Tensor = _Diagonals.apply(values, n, rising)  # type: ignore[no-untyped-call]
     return rows
 

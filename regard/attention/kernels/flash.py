@@ -25,17 +25,20 @@ from regard.attention.kernels.strips import (
     Strip,
     add,
     add_to_keys,
-    dense,
+    materialised,
     pick,
-    transposed_zeros,
+    zeros_of_keys,
 )
 from regard.attention.kernels.tiled import Graph, refuse_captured
 from regard.attention.kernels.work import Space, Work, allowed_in, work_of
+from regard.attention.prepared import alone, as_tuple
 from regard.attention.tracing import refuse_second_derivative
 
 #: On a GPU rows of a table begin at multiples of this, widths are multiples of 8, and there is an L
 #: for each row of full groups of 32.
 ALIGNED, EIGHT, GROUP = 16, 8, 32
+#: Queries from which flipping them takes less time than a table of their bias.
+MANY = 512
 #: The widest heads of torch's flash attention on a GPU.
 FLASH_WIDTH = 256
 aten = torch.ops.aten
@@ -149,16 +152,13 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
 
     Differentiable once.
     """
+    if backwards := from_the_last(call):
+        context = replace(call.context, rows=call.context.rows.flip(-1), counted=None, kept={})
+        prepared = alone([x.flip(-2) for x in as_tuple(call.queries)])
+        call = replace(call, queries=prepared, context=context)
     queries, keys, values, scale = sides_of(call)
     batch = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2], values.shape[:-2])
     score, sink = call.score, None
-    # From the last query to the first, rows of a bias of distance are parts of one, without a copy.
-    context = call.context
-    backwards = score.acceleration.of_distance and context.mask is None and not on_gpu(queries)
-    if backwards := backwards and context.counted is not None:
-        queries = queries.flip(-2)
-        context = replace(context, rows=context.rows.flip(-1), counted=None, kept={})
-        call = replace(call, context=context)
     if call.normalizer.name in SINKS:
         sink = call.normalizer.sink_score()  # type: ignore[operator]
         sink = queries.new_zeros(1, 1) if sink is None else sink.expand(*batch, 1, 1)
@@ -192,6 +192,19 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     output = output[..., : values.shape[-1]]
     output = output.flip(-2) if backwards else output
     return output if len(batch) == 2 else output.reshape(*batch, *output.shape[-2:])
+
+
+def from_the_last(call: Call) -> bool:
+    """Return whether queries are computed from the last to the first.
+
+    Then the rows of a bias of distance are overlapping parts of one vector, and no table is made.
+    """
+    context = call.context
+    n, batch = context.shape[-2], context.shape[:-2]
+    if n < MANY or len(batch) > 2 or context.mask is not None or context.counted is None:
+        return False
+    by_distance = call.score.acceleration.by_distance(call.score, context.positions)
+    return by_distance and not on_gpu(as_tuple(call.queries)[0])
 
 
 class _ByStrips(torch.autograd.Function):
@@ -230,7 +243,7 @@ class _ByStrips(torch.autograd.Function):
             total = more
         if on_gpu(q):  # a row that sees nothing gets no weight in the backward pass
             total.masked_fill_(total == -torch.inf, torch.inf)
-        ctx.strips, ctx.biased, ctx.learned = strips, len(biased), learned and not on_gpu(q)
+        ctx.strips, ctx.biased, ctx.learned = strips, len(biased), learned
         ctx.save_for_backward(q, k, v, output, total, sink, *rest)
         return output
 
@@ -245,9 +258,10 @@ class _ByStrips(torch.autograd.Function):
         q, k, v, output, total, sink, *rest = ctx.saved_tensors
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream
-        slope = dense(slope.to(q.dtype))
-        zeros = transposed_zeros if ctx.learned else torch.zeros_like
-        totals = [torch.zeros_like(q), zeros(k), zeros(v)]
+        slope = materialised(slope.to(q.dtype))
+        learned, totals = ctx.learned, [torch.zeros_like(x) for x in (q, k, v)]
+        if learned:
+            totals[1:] = (zeros_of_keys(x, work.strips) for x in (k, v))
         mean = (slope * output).sum(-1, keepdim=True, dtype=total.dtype)
         of_rest = [torch.zeros_like(x) for x in rest]
         prepared, parameters = rest[: ctx.biased], rest[ctx.biased :]
@@ -262,7 +276,7 @@ class _ByStrips(torch.autograd.Function):
             bias = None if graph is None else graph.scores
             table = full(strips.table(strip, bias, q), one, two)
             given, logs = slope[..., rows, :], total[..., rows]
-            sides, learned = (given, one, two, three), bias is not None and bias.requires_grad
+            sides = given, one, two, three
             if learned and not on_gpu(q):
                 assert table is not None
                 more = (table, logs, mean[..., rows, :])

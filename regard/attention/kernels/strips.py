@@ -11,16 +11,20 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from regard.attention.mask import Blocks, Tile
 from regard.attention.mask_context import MaskContext
 from regard.attention.prepared import Consecutive, Positions
+from regard.attention.tracing import on_cpu
 
 Share = tuple[slice, ...]
 
 #: Minimum rows of a strip of products: with fewer, rearranging the keys costs too much.
 PRODUCT_ROWS = 128
+#: Keys from which a faster product outweighs a gradient that is transposed in memory.
+TURNED = 1024
 
 
 class Strip(NamedTuple):
@@ -179,11 +183,14 @@ def add(total: Tensor, strip: Strip, side: int, context: MaskContext, more: Tens
         target[..., index, :] += more
 
 
-def transposed_zeros(x: Tensor) -> Tensor:
-    """Return zeros of the shape of x with the last two axes exchanged in memory.
+def zeros_of_keys(x: Tensor, strips: Sequence[Strip]) -> Tensor:
+    """Return zeros for the gradient of keys or values x, to which `add_to_keys` adds.
 
-    A strip's gradient of keys is added to them a third faster, as qᵀ s in place of sᵀ q.
+    For many keys on a CPU the last two axes are exchanged in memory: (qᵀ s)ᵀ is faster than sᵀ q.
     """
+    scattered = any(isinstance(strip.tile.columns, Tensor) for strip in strips)
+    if scattered or x.shape[-2] < TURNED or not on_cpu(x):
+        return torch.zeros_like(x)
     return x.new_zeros(x.mT.shape).mT
 
 
@@ -201,15 +208,15 @@ def add_to_keys(
     same = same and weights.dtype == rows.dtype == target.dtype  # they differ under autocast
     turned = not target.is_contiguous() and target.mT.is_contiguous()
     if isinstance(index, Tensor) or not same or not (turned or target.is_contiguous()):
-        add(total, strip, -1, context, scale * (weights.mT @ rows))
+        add(total, strip, -1, context, weights.mT @ (rows if scale == 1 else scale * rows))
         return
     sides = (target.mT, rows.mT, weights) if turned else (target, weights.mT, rows)
     flat, one, two = (x.reshape(-1, *x.shape[-2:]) for x in sides)
     (flat[..., index] if turned else flat[:, index]).baddbmm_(one, two, alpha=scale)
 
 
-def dense(x: Tensor) -> Tensor:
-    """Return x, or a copy of the gradient of a sum, which has one number for many places."""
+def materialised(x: Tensor) -> Tensor:
+    """Return x, or a copy if its rows are not in one piece or share numbers, as of a sum."""
     return x if x.stride(-1) == 1 and 0 not in x.stride() else x.contiguous()
 
 

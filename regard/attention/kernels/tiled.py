@@ -20,12 +20,12 @@ from regard.attention.kernels.strips import (
     Strip,
     add,
     add_to_keys,
-    dense,
+    materialised,
     pick,
     positions_of,
     put,
     taken,
-    transposed_zeros,
+    zeros_of_keys,
 )
 from regard.attention.kernels.work import (
     Space,
@@ -145,7 +145,7 @@ class _Tiled(torch.autograd.Function):
             flushing(values, ctx.work.context.shape.numel()),
             torch.autocast(values.device.type, dtype, enabled),
         ):
-            return None, *backward(ctx.work, ctx.kept, values, tensors, dense(upstream[0]))
+            return None, *backward(ctx.work, ctx.kept, values, tensors, materialised(upstream[0]))
 
 
 def backward(
@@ -158,9 +158,12 @@ def backward(
     """Compute the gradients of the values and of all tensors strip by strip."""
     queries, keys, rest = split(work, tensors)
     of_score = len(list(work.score.parameters()))
-    zeros = transposed_zeros if work.score.acceleration.linear else torch.zeros_like
-    to_queries, to_rest = ([torch.zeros_like(x) for x in of] for of in (queries, rest))
-    of_values, to_keys = transposed_zeros(values), [zeros(x) for x in keys]
+    to_queries, to_keys, to_rest = (
+        [torch.zeros_like(x) for x in of] for of in (queries, keys, rest)
+    )
+    of_values = zeros_of_keys(values, work.strips)
+    if work.score.acceleration.linear:
+        to_keys[0] = zeros_of_keys(keys[0], work.strips)
     space = Space()
     for strip, statistics in zip(work.strips, kept, strict=True):
         # A score with many numbers per pair is computed in chunks of columns, and again for their

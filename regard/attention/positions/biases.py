@@ -25,9 +25,8 @@ from regard.core.errors import RegardError
 class DistanceBiasAcceleration(WrapperAcceleration):
     """The acceleration of a `DistanceBias`."""
 
-    def __init__(self, score: "DistanceBias") -> None:
-        super().__init__(score)
-        self.of_distance = self.inner.inner_product
+    def by_distance(self, score: "DistanceBias", positions: Positions) -> bool:  # type: ignore[override]
+        return self.inner.inner_product
 
 
 class DistanceBias(Wrapper):
@@ -56,7 +55,7 @@ def of_distances(
     """
     rows, columns = positions
     rising = not in_steps(positions)
-    if rising and not in_steps((rows.flip(-1), columns)):
+    if rising and not (on_cpu(rows) and rows.ndim == 1 and in_steps((rows.flip(0), columns))):
         return function(distance(positions))
     n, m = len(rows), len(columns)
     apart = columns[0] - rows[0 if rising else -1] + torch.arange(n + m - 1, device=rows.device)
@@ -193,6 +192,9 @@ def _unsoftplus(x: Tensor) -> Tensor:
 class FireAcceleration(WrapperAcceleration):
     """The acceleration of `Fire`: hidden units of each pair, unless added to an inner product."""
 
+    def by_distance(self, score: "Fire", positions: Positions) -> bool:  # type: ignore[override]
+        return self.inner.inner_product and score.all_near(positions[0])
+
     def numbers_per_pair(self, score: "Fire", keys: Prepared) -> int:  # type: ignore[override]
         numbers = super().numbers_per_pair(score, keys)
         return numbers if self.linear else max(numbers, score.hidden)
@@ -228,14 +230,19 @@ class Fire(Wrapper):
     def added(self, queries: Prepared, keys: Prepared | None, positions: Positions) -> Tensor:
         c, dtype, rows = softplus(self.c), as_tuple(queries)[0].dtype, positions[0]
         least = self.threshold.abs()
-        if on_cpu(least) and on_cpu(rows) and bool((rows < least).all()):
-            whole = torch.log1p(c * least)  # the function depends on the distance alone
+        if self.all_near(rows):
+            whole = torch.log1p(c * least)
             return of_distances(
                 lambda apart: self.of_share(torch.log1p(c * apart.abs()) / whole, dtype), positions
             )
         logarithm = of_distances(lambda apart: torch.log1p(c * apart.abs()), positions)
         longest = rows.to(c.dtype).maximum(least)[..., None]
         return self.of_share(logarithm / torch.log1p(c * longest), dtype)
+
+    def all_near(self, rows: Tensor) -> bool:
+        """Return whether no query is beyond the threshold: f depends on the distance alone."""
+        least = self.threshold.abs()
+        return on_cpu(least) and on_cpu(rows) and bool((rows < least).all())
 
     def of_share(self, share: Float[Tensor, "... n m"], dtype: torch.dtype) -> Tensor:
         """Return f of ψ(|i − j|) / ψ(max(i, L)), (…, [heads,] n, m)."""

@@ -102,6 +102,13 @@ def test_sums_of_diagonals(dtype, n, m, how, rising):
     assert_close(found, summed.detach())
 
 
+def test_diagonals_under_vmap():
+    values = torch.randn(2, 9)
+    for rising in (False, True):
+        found = torch.func.vmap(lambda x, rising=rising: diagonals(x, 4, rising))(values)
+        assert found.equal(diagonals(values, 4, rising))
+
+
 def test_sums_of_diagonals_have_a_second_derivative():
     values = torch.randn(6, dtype=torch.float64, requires_grad=True)
     with using(ALWAYS):

@@ -20,7 +20,9 @@ from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, inputs, score_of
 
 #: Strips of 16 rows at 40 keys, and masks of pairs as tables of strips.
-SMALL = Constants(exact_pairs=0, fused_pairs=0, strip_numbers=2 * HEADS * 16 * 40)
+SMALL = Constants(exact_pairs=0, fused_pairs=0, strip_numbers=HEADS * 8 * 40)
+
+pytestmark = pytest.mark.usefixtures("for_long_texts")
 
 
 def results(given, score, mask, normalizer):
@@ -102,8 +104,8 @@ def test_the_definition(position, mask, normalize, kernels):
     allowed = more[mask] if mask in more else MASKS[mask](40, 40)
     given, score = inputs(40, 40), score_of("scaled-dot", position)
     normalizer = learned(normalize)
-    if position == "fire":  # the first strip is a function of the distance alone
-        score.threshold.data.fill_(20)
+    if position == "fire":  # of the distance alone in the first strip, or everywhere
+        score.threshold.data.fill_(50 if mask == "none" else 20)
     with using(SMALL):
         plan = explain(*given, score, allowed, normalize=normalizer)
         whole = position == "none" and normalize == "softmax"
@@ -134,6 +136,18 @@ def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, mask, kernels):
         assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
 
 
+def test_gradients_beside_a_bias_that_is_frozen(monkeypatch):
+    given, score, normalizer = inputs(40, 40), score_of("scaled-dot", "t5-bias"), learned("sink")
+    score.bias.requires_grad_(False)
+    monkeypatch.setattr(flash, "explicit", None)  # torch's kernel needs no gradient of scores
+    with using(SMALL):
+        found = results(given, score, None, normalizer)
+    with use("exact"):
+        exact = results(given, score, None, normalizer)
+    for ours, theirs in zip(found, exact, strict=True):
+        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+
+
 def test_a_bias_over_columns_that_are_not_neighbours():
     given, score = inputs(260, 260), score_of("scaled-dot", "t5-bias")
     allowed, normalizer = window(5) | global_tokens(2), learned("softmax")
@@ -157,7 +171,10 @@ def test_a_bias_of_distance_is_not_copied_for_each_pair(monkeypatch):
     score = score_of("scaled-dot", "t5-bias")
     with using(SMALL):
         attend(*inputs(40, 50), score)
-    assert [x.untyped_storage().size() for x in made] == [8 * HEADS * 89]  # 40 + 50 − 1 distances
+    rows = [x.shape[-2] for x in made]
+    assert sum(rows) == 40
+    assert len(rows) > 2
+    assert [x.untyped_storage().size() for x in made] == [8 * HEADS * (n + 50 - 1) for n in rows]
 
 
 def test_a_bias_of_scattered_positions_and_one_without_a_gradient():

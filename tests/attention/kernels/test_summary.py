@@ -10,6 +10,8 @@ from regard.attention.normalizers import TopK
 from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, inputs, score_of
 
+pytestmark = pytest.mark.usefixtures("for_long_texts")
+
 
 @pytest.mark.parametrize("normalize", NORMALIZERS)
 @pytest.mark.parametrize(

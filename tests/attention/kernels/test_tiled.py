@@ -29,6 +29,7 @@ from tests.attention.parts import HEADS, MASKS, WIDTH, gradients, inputs, score_
 LENGTHS = [1, 2, 3, 7, 63, 65, 127, 129]
 #: Strips of a few numbers, so that small inputs have many.
 SMALL = Constants(strip_numbers=256)
+pytestmark = pytest.mark.usefixtures("for_long_texts")
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-11}
 
 
@@ -110,9 +111,11 @@ def test_a_strip_is_no_larger_than_it_may_be():
     assert (seen == 1).all()
 
 
-def test_a_strip_has_rows_enough_for_what_each_key_costs():
+def test_a_strip_has_rows_enough_for_what_each_key_costs(monkeypatch):
+    from regard.attention.kernels import choose
     from regard.attention.kernels.strips import Sizes, strips_of
 
+    monkeypatch.setattr(choose, "ROWS", 128)
     shape, additive = (1, 8, 16_384, 16_384), {"hidden": 64, "additive": True}
     call = {"inner_product": False, "normalize": "softmax", "shape": shape}
     plain, long = plan(Properties(**call)), plan(Properties(**call, **additive))
