@@ -44,6 +44,9 @@ class Constants:
     fused_pairs: int = 2**16
     #: Numbers in a strip of scores: 8 MB of float32, enough rows for efficient matrix products.
     strip_numbers: int = 2**21
+    #: Minimum rows of a strip: what each strip computes from its keys and reads from tables
+    #: dominates if there are few.
+    strip_rows: int = 128
     #: Minimum pairs × numbers per pair (hidden units, columns, steps of a search) for which
     #: compiling pays; 0 = never compile.
     compile_hidden: int = 2**27
@@ -80,9 +83,6 @@ SHIPPED = Constants()
 SIZES = Sizes()
 #: Cost per pair of a normaliser that searches its rows, in numbers.
 SEARCH = 32
-#: Minimum rows of a strip: what each strip computes from its keys and reads from tables dominates
-#: if there are few.
-ROWS = 128
 
 #: Normalisers with another term in the sum of softmax, that of their `sink_score`.
 SINKS = ("softmax-plus-one", "sink")
@@ -159,7 +159,7 @@ def plan(of: Properties) -> Plan:
     pairs, size = int(torch.Size(of.shape[:-2]).numel()) * n * m, of.dtype.itemsize / 1e6
     # A strip needs additional memory: for its graph, tables of a search, sums of a compiled kernel.
     share = 1 if additive else 2 if of.searches or not of.linear else 1
-    sizes = Sizes(known.strip_numbers // share, least=ROWS)
+    sizes = Sizes(known.strip_numbers // share, least=known.strip_rows)
     each = of.hidden if additive else of.numbers_per_pair
     work = pairs * max(each, SEARCH if of.searches else 1)
     worthwhile = additive or of.searches or of.numbers_per_pair > 1

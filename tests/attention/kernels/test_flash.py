@@ -20,7 +20,7 @@ from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, inputs, score_of
 
 #: Strips of 16 rows at 40 keys, and masks of pairs as tables of strips.
-SMALL = Constants(exact_pairs=0, fused_pairs=0, strip_numbers=HEADS * 8 * 40)
+SMALL = Constants(exact_pairs=0, fused_pairs=0, strip_numbers=HEADS * 8 * 40, strip_rows=1)
 
 pytestmark = pytest.mark.usefixtures("for_long_texts")
 

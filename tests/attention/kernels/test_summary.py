@@ -10,8 +10,6 @@ from regard.attention.normalizers import TopK
 from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, inputs, score_of
 
-pytestmark = pytest.mark.usefixtures("for_long_texts")
-
 
 @pytest.mark.parametrize("normalize", NORMALIZERS)
 @pytest.mark.parametrize(
@@ -24,7 +22,7 @@ def test_numbers(normalize, mask, score):
     given = inputs(29, 33)
     attended = attend(*given, score_of(score, "alibi" if score == "additive" else "none"), mask,
                       normalize=NORMALIZERS[normalize](HEADS).double())  # fmt: skip
-    with using(Constants(strip_numbers=500)):
+    with using(Constants(strip_numbers=500, strip_rows=1)):
         summary = attended.summary(top=5)
     weights = attended.weights.detach()
     assert_close(summary.weights, weights.topk(5).values, atol=1e-9, rtol=1e-9)

@@ -28,7 +28,7 @@ from tests.attention.parts import HEADS, MASKS, WIDTH, gradients, inputs, score_
 
 LENGTHS = [1, 2, 3, 7, 63, 65, 127, 129]
 #: Strips of a few numbers, so that small inputs have many.
-SMALL = Constants(strip_numbers=256)
+SMALL = Constants(strip_numbers=256, strip_rows=1)
 pytestmark = pytest.mark.usefixtures("for_long_texts")
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-11}
 
@@ -111,11 +111,9 @@ def test_a_strip_is_no_larger_than_it_may_be():
     assert (seen == 1).all()
 
 
-def test_a_strip_has_rows_enough_for_what_each_key_costs(monkeypatch):
-    from regard.attention.kernels import choose
+def test_a_strip_has_rows_enough_for_what_each_key_costs():
     from regard.attention.kernels.strips import Sizes, strips_of
 
-    monkeypatch.setattr(choose, "ROWS", 128)
     shape, additive = (1, 8, 16_384, 16_384), {"hidden": 64, "additive": True}
     call = {"inner_product": False, "normalize": "softmax", "shape": shape}
     plain, long = plan(Properties(**call)), plan(Properties(**call, **additive))
@@ -143,7 +141,7 @@ def test_heads_of_plain_products_are_cut_apart():
     y = x.detach()[..., :60, :].requires_grad_()
     for mask in (None, window(20), lengths([60, 3, 0])):
         # Compiling takes longer than all of it.
-        with using(Constants(compile_hidden=0, strip_numbers=10_000)):
+        with using(Constants(compile_hidden=0, strip_numbers=10_000, strip_rows=1)):
             agree(both((y, y, y), made, mask, normalize="sparsemax", dropout=0.2), 1e-11)
 
 

@@ -86,7 +86,7 @@ def test_no_number_of_the_inputs_is_read(as_on_a_gpu, score, position, mask, nor
     given, made = inputs(), score_of(score, position, torch.float32)
     followed = [*given, *made.parameters()]
     chosen = MASKS[mask](lambda x: followed.append(x) or x)
-    small = Constants(strip_numbers=2**12, exact_pairs=0, compile_hidden=0)
+    small = Constants(strip_numbers=2**12, strip_rows=1, exact_pairs=0, compile_hidden=0)
     with using(small), Following(*followed):
         output = attend(*given, made, chosen, normalize=normalize, dropout=dropout).output
         output.sum().backward()
@@ -112,7 +112,7 @@ def test_a_gpu_is_not_waited_for(score, position, mask, normalize, dropout, kern
         output = attend(*given, made, chosen, normalize=normalize, dropout=dropout).output
         output.sum().backward()
 
-    small = Constants(gpu_strip_numbers=2**12, gpu_exact_pairs=0, compile_hidden=0)
+    small = Constants(gpu_strip_numbers=2**12, strip_rows=1, gpu_exact_pairs=0, compile_hidden=0)
     with using(small), use(kernel) if kernel else using(small):
         call()  # compiles, which may wait
         torch.cuda.set_sync_debug_mode("error")
