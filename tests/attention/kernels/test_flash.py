@@ -32,6 +32,16 @@ def results(given, score, mask, normalizer):
     return [output, *(x for x in parts if x is not None)]
 
 
+def agree(given, score, mask, normalizer):
+    """Compare outputs and gradients in strips with those of the definition."""
+    with using(SMALL):
+        found = results(given, score, mask, normalizer)
+    with use("exact"):
+        exact = results(given, score, mask, normalizer)
+    for ours, theirs in zip(found, exact, strict=True):
+        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+
+
 class OnGpu:
     """What torch's two kernels for a GPU compute, and what they demand of their inputs."""
 
@@ -111,11 +121,7 @@ def test_the_definition(position, mask, normalize, kernels):
         whole = position == "none" and normalize == "softmax"
         assert plan.kernel == "fused"
         assert plan.by_strips == (not whole or mask not in ("none", "causal", "lengths"))
-        found = results(given, score, allowed, normalizer)
-    with use("exact"):
-        exact = results(given, score, allowed, normalizer)
-    for ours, theirs in zip(found, exact, strict=True):
-        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+    agree(given, score, allowed, normalizer)
 
 
 @pytest.mark.parametrize("mask", [None, window(9)])
@@ -129,23 +135,14 @@ def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, mask, kernels):
     score, normalizer = score_of("general", "t5-bias"), learned("sink")
     with using(SMALL):
         assert explain(*given, score, mask, normalize=normalizer).by_strips
-        found = results(given, score, mask, normalizer)
-    with use("exact"):
-        exact = results(given, score, mask, normalizer)
-    for ours, theirs in zip(found, exact, strict=True):
-        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+    agree(given, score, mask, normalizer)
 
 
 def test_gradients_beside_a_bias_that_is_frozen(monkeypatch):
     given, score, normalizer = inputs(40, 40), score_of("scaled-dot", "t5-bias"), learned("sink")
     score.bias.requires_grad_(False)
     monkeypatch.setattr(flash, "explicit", None)  # torch's kernel needs no gradient of scores
-    with using(SMALL):
-        found = results(given, score, None, normalizer)
-    with use("exact"):
-        exact = results(given, score, None, normalizer)
-    for ours, theirs in zip(found, exact, strict=True):
-        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+    agree(given, score, None, normalizer)
 
 
 def test_a_bias_over_columns_that_are_not_neighbours():
@@ -153,11 +150,7 @@ def test_a_bias_over_columns_that_are_not_neighbours():
     allowed, normalizer = window(5) | global_tokens(2), learned("softmax")
     with using(SMALL):
         assert explain(*given, score, allowed).by_strips
-        found = results(given, score, allowed, normalizer)
-    with use("exact"):
-        exact = results(given, score, allowed, normalizer)
-    for ours, theirs in zip(found, exact, strict=True):
-        assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+    agree(given, score, allowed, normalizer)
 
 
 def test_a_bias_of_distance_is_not_copied_for_each_pair(monkeypatch):
