@@ -180,7 +180,8 @@ def retrieval(name: str, question: str, levels: int, classes: int) -> Member:
             Finding(f"scalable softmax disperses less ({levels} levels)",
                     "Nakanishi 2025 (2501.19399)",
                     "longer texts are read better; for a temperature by entropy, 57.7 % in place "
-                    "of 53.8 % at 1k (2410.01104)", better("scalable-softmax", "softmax"),
+                    "of 53.8 % at 1k (2410.01104)",
+                    better("scalable-softmax", "softmax", at_budget=True),
                     ("scalable-softmax", "softmax")),
         ],
         differs="priorities are real numbers there, {levels} levels here, of which the highest "
