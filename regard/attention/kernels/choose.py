@@ -83,6 +83,8 @@ SHIPPED = Constants()
 SIZES = Sizes()
 #: Cost per pair of a normaliser that searches its rows, in numbers.
 SEARCH = 32
+#: Passes over memory that one in C++ replaces: its work per number.
+PASSES = 8
 
 #: Normalisers with another term in the sum of softmax, that of their `sink_score`.
 SINKS = ("softmax-plus-one", "sink")
@@ -161,13 +163,13 @@ def plan(of: Properties) -> Plan:
     share = 1 if additive else 2 if of.searches or not of.linear else 1
     sizes = Sizes(known.strip_numbers // share, least=known.strip_rows)
     each = of.hidden if additive else of.numbers_per_pair
-    work = pairs * max(each, SEARCH if of.searches else 1)
-    worthwhile = additive or of.searches or of.numbers_per_pair > 1
-    native = of.device == "cpu" and of.numbers_per_pair == 1
+    native, biased = of.device == "cpu" and of.numbers_per_pair == 1, not of.inner_product
+    distances = native and biased and of.linear
+    work = pairs * max(each, SEARCH if of.searches else PASSES if distances else 1)
+    worthwhile = additive or of.searches or of.numbers_per_pair > 1 or distances
     least = known.native_hidden if native else known.compile_hidden
     compiled = worthwhile and 0 < least <= work and can_compile(of.device)
     kernel, why = path(of, pairs, known)
-    biased = not of.inner_product
     strips = kernel == "fused" and needs_strips(of, known)
     per_pair, memory = max(of.numbers_per_pair, each if additive else 1), 0.0
     if kernel == "tiled":

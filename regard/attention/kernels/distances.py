@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.kernels.native import PASSES, call, library_for
+from regard.attention.kernels.choose import PASSES
+from regard.attention.kernels.native import call, library_for
 from regard.attention.prepared import Consecutive, Positions, distance
 from regard.attention.tracing import on_cpu, refuse_second_derivative, transformed
 
@@ -48,6 +49,25 @@ def diagonals(
         return copies.flip(-2) if rising else copies
     rows: Tensor = _Diagonals.apply(values, n, rising)  # type: ignore[no-untyped-call]
     return rows
+
+
+def rising(rows: Tensor) -> bool:
+    """Return whether rows are overlapping parts of one vector, as `diagonals` returns them."""
+    return rows.stride()[-2:] == (1, 1)
+
+
+def upto(rows: Float[Tensor, "... n m"], last: int) -> Float[Tensor, "... n m"]:
+    """Return `rising` rows with −inf at (i, j) where i + j > last; no copy of the rows.
+
+    >>> upto(diagonals(torch.tensor([5.0, 6.0, 7.0, 8.0]), 2, rising=True), 2)
+    tensor([[5., 6., 7.],
+            [6., 7., -inf]])
+    """
+    n, m = rows.shape[-2:]
+    sizes, strides = (*rows.shape[:-2], n + m - 1), rows.stride()[:-1]
+    values = rows.as_strided(sizes, strides, rows.storage_offset())
+    later = torch.arange(n + m - 1, device=rows.device) > last
+    return values.masked_fill(later, -torch.inf).unfold(-1, m, 1)
 
 
 def _copies(values: Float[Tensor, "... size"], n: int) -> Float[Tensor, "... n m"]:

@@ -18,7 +18,8 @@ from torch.nn.functional import pad
 
 from regard.attention.call import Call
 from regard.attention.kernels.choose import SINKS, Plan
-from regard.attention.kernels.distances import weigh
+from regard.attention.kernels.compiled import compiling
+from regard.attention.kernels.distances import rising, upto, weigh
 from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
 from regard.attention.kernels.native import flushing
 from regard.attention.kernels.strips import (
@@ -27,6 +28,7 @@ from regard.attention.kernels.strips import (
     add_to_keys,
     materialised,
     pick,
+    positions_of,
     zeros_of_keys,
 )
 from regard.attention.kernels.tiled import Graph, refuse_captured
@@ -56,7 +58,11 @@ class Strips:
     def table(self, strip: Strip, bias: Tensor | None, like: Tensor) -> Tensor | None:
         """Return the bias of a strip, −inf where masked, with the axes of the kernel, or None."""
         table = None if bias is None else bias.detach().to(like.dtype)
-        if not (strip.whole or self.causal):
+        context, hides = self.work.context, not (strip.whole or self.causal)
+        if hides and context.kind == "causal" and table is not None and rising(table):
+            row, column = (x[0] for x in positions_of(context, strip))
+            table = upto(table, int(row - column))
+        elif hides:
             allowed = allowed_in(self.work, strip)
             table = allowed.new_zeros((), dtype=like.dtype) if table is None else table
             table = torch.where(allowed, table, -torch.inf)
@@ -185,7 +191,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     rest = [*prepared, *score.parameters()] if learned else []
     strips = Strips(work, scale, batch, causal)
     biased = prepared if not score.acceleration.inner_product else ()
-    with flushing(queries, work.context.shape.numel()):
+    with compiling(work.compiled), flushing(queries, work.context.shape.numel()):
         output: Tensor = _ByStrips.apply(  # type: ignore[no-untyped-call]
             strips, [x.detach() for x in biased], *sides, sink, *rest
         )
@@ -201,7 +207,9 @@ def from_the_last(call: Call) -> bool:
     """
     context = call.context
     n, batch = context.shape[-2], context.shape[:-2]
-    if n < MANY or len(batch) > 2 or context.mask is not None or context.counted is None:
+    if n < MANY or len(batch) > 2 or context.counted is None:
+        return False
+    if context.mask is not None and context.kind != "causal":
         return False
     by_distance = call.score.acceleration.by_distance(call.score, context.positions)
     return by_distance and not on_gpu(as_tuple(call.queries)[0])
@@ -250,7 +258,8 @@ class _ByStrips(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("the fused kernel")
-        with flushing(upstream[0], ctx.strips.work.context.shape.numel()):
+        work: Work = ctx.strips.work
+        with compiling(work.compiled), flushing(upstream[0], work.context.shape.numel()):
             return _ByStrips._backward(ctx, *upstream)
 
     @staticmethod

@@ -32,8 +32,6 @@ INSTRUCTIONS = {
 }
 FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 PATIENCE = 120.0  # seconds
-#: Passes over memory that one in C++ replaces: its work per number.
-PASSES = 8
 
 
 @cache
@@ -127,11 +125,14 @@ def in_cpp(x: Tensor) -> bool:
 
 
 def library_for(name: str, x: Tensor, numbers: int) -> ctypes.CDLL | None:
-    """Return the library where it computes with tensors like x and so many numbers pay, or None."""
+    """Return the library where it computes with tensors like x and so many numbers pay, or None.
+
+    A strip has the library whenever its whole call pays.
+    """
     if choose.asked() == "exact" or not in_cpp(x):
         return None
     enough = 0 < choose.constants().native_hidden <= numbers  # a file: not in a graph
-    return library(name) if enough else None
+    return library(name) if enough or wanted() else None
 
 
 def of_rows(x: Tensor) -> ctypes.CDLL | None:
