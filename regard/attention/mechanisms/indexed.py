@@ -166,9 +166,42 @@ class Indexed(Attention):
 
 def index_of(asked: Tensor, weights: Tensor, held: Tensor, some: slice) -> Tensor:
     """Return I = Σ_j w_j ReLU(a_j · b) of some queries with every key, (*batch, 1, some, m)."""
+    asked = asked[..., some, :].transpose(-3, -2)
     with unrounded(asked):
-        products = (asked[..., some, :] @ held.mT).relu()
-        return (weights[..., some, :] * products).sum(-3, keepdim=True)
+        products = (asked.flatten(-3, -2) @ held.squeeze(-3).mT).relu_()
+        products = products.unflatten(-2, asked.shape[-3:-1])
+        return (weights[..., some, :].movedim(-3, -1) @ products).movedim(-2, -3)
+
+
+def index_at(asked: Tensor, weights: Tensor, held: Tensor, some: slice, places: Tensor) -> Tensor:
+    """Return I of some queries with the keys at their places, (*batch, 1, some, most)."""
+    asked, each = asked[..., some, :].transpose(-3, -2), held.shape[-2]
+    texts = torch.arange(held.shape[:-2].numel(), device=held.device).mul(each)
+    keys = F.embedding(places + texts.view(*held.shape[:-2], 1, 1), held.flatten(0, -2))
+    with unrounded(asked):
+        products = (asked @ keys.squeeze(-4).mT).relu_()
+        return (weights[..., some, :].movedim(-3, -1) @ products).movedim(-2, -3)
+
+
+def few(at: Tensor, asked: Tensor, held: Tensor) -> bool:
+    """Return whether reading the chosen keys of each query is less than all products of heads."""
+    heads, width, keys = asked.shape[-3], held.shape[-1], held.shape[-2]
+    return at.shape[-1] // heads * width <= heads * keys
+
+
+def places_of(table: Tensor) -> Tensor:
+    """Return the places of the chosen keys, (*batch, 1, n, most), and −1 behind the last.
+
+    >>> places_of(torch.tensor([[False, True, True], [True, False, False]]))
+    tensor([[ 1,  2],
+            [ 0, -1]])
+    """
+    flat = table.flatten(0, -2)
+    row, key = flat.nonzero(as_tuple=True)
+    counts = flat.sum(-1)
+    places = key.new_full((len(flat), max(1, int(counts.max()))), -1)
+    places[row, torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]] = key
+    return places.view(*table.shape[:-1], -1)
 
 
 def _loss(
@@ -182,11 +215,16 @@ def _loss(
 
     ``taught``: the chosen keys, the places of weights among all keys (None: all), and the weights.
     """
-    chosen, at, size = taught
-    index = index_of(asked, weights, held, some).masked_fill(~chosen, -torch.inf)
-    target = size.to(index.dtype)
+    chosen, at, target = taught
     if at is not None:
-        target = torch.zeros_like(index).scatter_add(-1, at, target)
+        target = target.new_zeros(chosen.shape).scatter_add(-1, at, target)
+    if at is not None and few(at, asked, held):
+        places = places_of(chosen)
+        chosen, places = places >= 0, places.clamp(min=0)
+        index, target = index_at(asked, weights, held, some, places), target.gather(-1, places)
+    else:
+        index = index_of(asked, weights, held, some)
+    index, target = index.masked_fill(~chosen, -torch.inf), target.to(index.dtype) * chosen
     total = target.sum(-1, keepdim=True)
     target = target / total.masked_fill(total == 0, 1)
     logs = index.log_softmax(-1).masked_fill(~chosen, 0)
