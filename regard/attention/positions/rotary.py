@@ -293,7 +293,10 @@ class Pope(ProductWrapper):
         width = x.shape[-1]
         columns = torch.arange(width, dtype=torch.float64, device=x.device)
         angles = positions[..., None].double() * torch.pow(self.base, -columns / width)
-        if shift is not None:
-            angles = angles + shift
-        turns = torch.cat([angles.cos(), angles.sin()], -1).to(x.dtype)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        cos, sin = angles.cos().to(wide), angles.sin().to(wide)
+        if shift is not None:  # of a sum of angles, without a cosine for each head and position
+            one, two = shift.cos().to(wide), shift.sin().to(wide)
+            cos, sin = cos * one - sin * two, sin * one + cos * two
+        turns = torch.cat([cos, sin], -1).to(x.dtype)
         return nn.functional.softplus(x).tile(2) * turns
