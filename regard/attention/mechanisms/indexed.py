@@ -168,7 +168,7 @@ def index_of(asked: Tensor, weights: Tensor, held: Tensor, some: slice) -> Tenso
     """Return I = Σ_j w_j ReLU(a_j · b) of some queries with every key, (*batch, 1, some, m)."""
     asked = asked[..., some, :].transpose(-3, -2)
     with unrounded(asked):
-        products = (asked.flatten(-3, -2) @ held.squeeze(-3).mT).relu_()
+        products: Tensor = (asked.flatten(-3, -2) @ held.squeeze(-3).mT).relu_()
         products = products.unflatten(-2, asked.shape[-3:-1])
         return (weights[..., some, :].movedim(-3, -1) @ products).movedim(-2, -3)
 
