@@ -22,7 +22,7 @@ _wanted: ContextVar[bool] = ContextVar("regard_compiled", default=False)
 
 @contextmanager
 def compiling(wanted: bool) -> Iterator[None]:
-    """Set whether strips inside the block run compiled."""
+    """Set whether strips inside the block run compiled, by torch.compile or in C++."""
     token = _wanted.set(wanted)
     try:
         yield

@@ -51,13 +51,8 @@ def diagonals(
     return rows
 
 
-def rising(rows: Tensor) -> bool:
-    """Return whether rows are overlapping parts of one vector, as `diagonals` returns them."""
-    return rows.stride()[-2:] == (1, 1)
-
-
 def upto(rows: Float[Tensor, "... n m"], last: int) -> Float[Tensor, "... n m"]:
-    """Return `rising` rows with −inf at (i, j) where i + j > last; no copy of the rows.
+    """Return rising `diagonals`, a view, with −inf at (i, j) where i + j > last; as a view too.
 
     >>> upto(diagonals(torch.tensor([5.0, 6.0, 7.0, 8.0]), 2, rising=True), 2)
     tensor([[5., 6., 7.],

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from regard.attention.call import Call
 from regard.attention.kernels.choose import SINKS, Plan
 from regard.attention.kernels.compiled import compiling
-from regard.attention.kernels.distances import rising, upto, weigh
+from regard.attention.kernels.distances import upto, weigh
 from regard.attention.kernels.dot import NARROWEST, four_axes, sides_of
 from regard.attention.kernels.native import flushing
 from regard.attention.kernels.strips import (
@@ -54,12 +54,14 @@ class Strips:
     scale: float
     batch: torch.Size
     causal: bool  # the kernel's own mask
+    backwards: bool = False  # see `from_the_last`
 
     def table(self, strip: Strip, bias: Tensor | None, like: Tensor) -> Tensor | None:
         """Return the bias of a strip, −inf where masked, with the axes of the kernel, or None."""
         table = None if bias is None else bias.detach().to(like.dtype)
         context, hides = self.work.context, not (strip.whole or self.causal)
-        if hides and context.kind == "causal" and table is not None and rising(table):
+        # Under autocast the table is a copy.
+        if hides and self.backwards and table is not None and table.stride()[-2:] == (1, 1):
             row, column = (x[0] for x in positions_of(context, strip))
             table = upto(table, int(row - column))
         elif hides:
@@ -189,7 +191,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     width = up(width, EIGHT) if on_gpu(queries) else width
     sides = [four_axes(x, width, batch) for x in (queries, keys, values)]
     rest = [*prepared, *score.parameters()] if learned else []
-    strips = Strips(work, scale, batch, causal)
+    strips = Strips(work, scale, batch, causal, backwards)
     biased = prepared if not score.acceleration.inner_product else ()
     with compiling(work.compiled), flushing(queries, work.context.shape.numel()):
         output: Tensor = _ByStrips.apply(  # type: ignore[no-untyped-call]

@@ -127,12 +127,12 @@ def in_cpp(x: Tensor) -> bool:
 def library_for(name: str, x: Tensor, numbers: int) -> ctypes.CDLL | None:
     """Return the library where it computes with tensors like x and so many numbers pay, or None.
 
-    A strip has the library whenever its whole call pays.
+    A strip has the library whenever its whole call is `wanted` compiled.
     """
     if choose.asked() == "exact" or not in_cpp(x):
         return None
-    enough = 0 < choose.constants().native_hidden <= numbers  # a file: not in a graph
-    return library(name) if enough or wanted() else None
+    least = choose.constants().native_hidden  # a file: not in a graph
+    return library(name) if least and (least <= numbers or wanted()) else None
 
 
 def of_rows(x: Tensor) -> ctypes.CDLL | None:

@@ -169,21 +169,27 @@ def index_of(asked: Tensor, weights: Tensor, held: Tensor, some: slice) -> Tenso
     asked = asked[..., some, :].transpose(-3, -2)
     with unrounded(asked):
         products: Tensor = (asked.flatten(-3, -2) @ held.squeeze(-3).mT).relu_()
-        products = products.unflatten(-2, asked.shape[-3:-1])
-        return (weights[..., some, :].movedim(-3, -1) @ products).movedim(-2, -3)
+        return summed(weights, some, products.unflatten(-2, asked.shape[-3:-1]))
 
 
-def index_at(asked: Tensor, weights: Tensor, held: Tensor, some: slice, places: Tensor) -> Tensor:
+def index_at(asked: Tensor, weights: Tensor, held: Tensor, some: slice, chosen: Tensor) -> Tensor:
     """Return I of some queries with the keys at their places, (*batch, 1, some, most)."""
     asked, each = asked[..., some, :].transpose(-3, -2), held.shape[-2]
     texts = torch.arange(held.shape[:-2].numel(), device=held.device).mul(each)
-    keys = F.embedding(places + texts.view(*held.shape[:-2], 1, 1), held.flatten(0, -2))
+    keys = F.embedding(chosen + texts.view(*held.shape[:-2], 1, 1), held.flatten(0, -2))
     with unrounded(asked):
-        products = (asked @ keys.squeeze(-4).mT).relu_()
-        return (weights[..., some, :].movedim(-3, -1) @ products).movedim(-2, -3)
+        return summed(weights, some, (asked @ keys.squeeze(-4).mT).relu_())
 
 
-def few(at: Tensor, asked: Tensor, held: Tensor) -> bool:
+def summed(weights: Tensor, some: slice, products: Tensor) -> Tensor:
+    """Return Σ_j w_j · products of some queries, (*batch, 1, some, keys).
+
+    Products are (*batch, some, heads, keys).
+    """
+    return (weights[..., some, :].movedim(-3, -1) @ products).movedim(-2, -3)
+
+
+def gathers(at: Tensor, asked: Tensor, held: Tensor) -> bool:
     """Return whether reading the chosen keys of each query is less than all products of heads."""
     heads, width, keys = asked.shape[-3], held.shape[-1], held.shape[-2]
     return at.shape[-1] // heads * width <= heads * keys
@@ -199,9 +205,9 @@ def places_of(table: Tensor) -> Tensor:
     flat = table.flatten(0, -2)
     row, key = flat.nonzero(as_tuple=True)
     counts = flat.sum(-1)
-    places = key.new_full((len(flat), max(1, int(counts.max()))), -1)
-    places[row, torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]] = key
-    return places.view(*table.shape[:-1], -1)
+    found = key.new_full((len(flat), max(1, int(counts.max()))), -1)
+    found[row, torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]] = key
+    return found.view(*table.shape[:-1], -1)
 
 
 def _loss(
@@ -218,10 +224,10 @@ def _loss(
     chosen, at, target = taught
     if at is not None:
         target = target.new_zeros(chosen.shape).scatter_add(-1, at, target)
-    if at is not None and few(at, asked, held):
-        places = places_of(chosen)
-        chosen, places = places >= 0, places.clamp(min=0)
-        index, target = index_at(asked, weights, held, some, places), target.gather(-1, places)
+    if at is not None and gathers(at, asked, held):
+        keys = places_of(chosen)
+        chosen, keys = keys >= 0, keys.clamp(min=0)
+        index, target = index_at(asked, weights, held, some, keys), target.gather(-1, keys)
     else:
         index = index_of(asked, weights, held, some)
     index, target = index.masked_fill(~chosen, -torch.inf), target.to(index.dtype) * chosen

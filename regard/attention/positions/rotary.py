@@ -296,7 +296,8 @@ class Pope(ProductWrapper):
         wide = torch.promote_types(x.dtype, torch.float32)
         cos, sin = angles.cos().to(wide), angles.sin().to(wide)
         if shift is not None:  # of a sum of angles, without a cosine for each head and position
-            one, two = shift.cos().to(wide), shift.sin().to(wide)
+            shift = shift.to(wide)
+            one, two = shift.cos(), shift.sin()
             cos, sin = cos * one - sin * two, sin * one + cos * two
         turns = torch.cat([cos, sin], -1).to(x.dtype)
         return nn.functional.softplus(x).tile(2) * turns

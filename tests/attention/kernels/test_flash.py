@@ -16,6 +16,7 @@ from regard.attention import (
 )
 from regard.attention.kernels import flash
 from regard.attention.kernels.choose import Constants, using
+from regard.attention.scores.wrapper import Wrapper
 from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, inputs, score_of
 
@@ -122,6 +123,24 @@ def test_the_definition(position, mask, normalize, kernels):
         assert plan.kernel == "fused"
         assert plan.by_strips == (not whole or mask not in ("none", "causal", "lengths"))
     agree(given, score, allowed, normalizer)
+
+
+class Broadcast(Wrapper):
+    """A bias for each head, or for each query."""
+
+    def __init__(self, inner, of_queries):
+        super().__init__(inner)
+        self.bias, self.of_queries = torch.nn.Parameter(torch.randn(HEADS, 1, 1)), of_queries
+
+    def added(self, queries, keys, positions):
+        return self.bias * queries.sum(-1, keepdim=True) if self.of_queries else self.bias
+
+
+@pytest.mark.parametrize("of_queries", [False, True])
+@pytest.mark.parametrize("mask", [None, causal(), window(9)])
+def test_a_bias_that_is_broadcast(mask, of_queries, kernels):
+    score = Broadcast(score_of("scaled-dot", "none"), of_queries).double()
+    agree(inputs(40, 40), score, mask, learned("softmax"))
 
 
 @pytest.mark.parametrize("mask", [None, window(9)])
