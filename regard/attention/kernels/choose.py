@@ -164,8 +164,7 @@ def plan(of: Properties) -> Plan:
     sizes = Sizes(known.strip_numbers // share, least=known.strip_rows)
     each = of.hidden if additive else of.numbers_per_pair
     native, biased = of.device == "cpu" and of.numbers_per_pair == 1, not of.inner_product
-    in_cpp = native and of.dtype in (torch.float32, torch.float64)
-    distances = in_cpp and biased and of.linear
+    distances = native and biased and of.linear and of.dtype in (torch.float32, torch.float64)
     work = pairs * max(each, SEARCH if of.searches else PASSES if distances else 1)
     worthwhile = additive or of.searches or of.numbers_per_pair > 1 or distances
     least = known.native_hidden if native else known.compile_hidden

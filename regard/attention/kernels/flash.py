@@ -54,7 +54,7 @@ class Strips:
     scale: float
     batch: torch.Size
     causal: bool  # the kernel's own mask
-    backwards: bool = False  # see `from_the_last`
+    backwards: bool  # see `from_the_last`
 
     def table(self, strip: Strip, bias: Tensor | None, like: Tensor) -> Tensor | None:
         """Return the bias of a strip, −inf where masked, with the axes of the kernel, or None."""
@@ -211,7 +211,7 @@ def from_the_last(call: Call) -> bool:
     n, batch = context.shape[-2], context.shape[:-2]
     if n < MANY or len(batch) > 2 or context.counted is None:
         return False
-    if context.mask is not None and context.kind != "causal":
+    if context.kind not in (None, "causal"):
         return False
     by_distance = call.score.acceleration.by_distance(call.score, context.positions)
     return by_distance and not on_gpu(as_tuple(call.queries)[0])

@@ -156,11 +156,20 @@ class Indexed(Attention):
         found = attended.summary(max(1, int(table.sum(-1).max())))
         at = found.indices.long().clamp(min=0).movedim(-3, -2).flatten(-2).unsqueeze(-3)
         size = found.weights.movedim(-3, -2).flatten(-2).unsqueeze(-3)
+        heads, width, keys = asked.shape[-3], held.shape[-1], held.shape[-2]
+        # Reading the chosen keys of each query, or all products of heads, whichever is less.
+        gathers = found.indices.shape[-1] * width <= heads * keys
         again = partial(checkpoint, _loss, use_reentrant=False, preserve_rng_state=False)
-        losses = [
-            again(*inputs, (table[..., rows, :], at[..., rows, :], size[..., rows, :]), rows)
-            for rows in query_strips(asked, held.shape[-2])
-        ]
+        losses = []
+        for rows in query_strips(asked, keys):
+            chosen, read = table[..., rows, :], None
+            target = size.new_zeros(chosen.shape)
+            target.scatter_add_(-1, at[..., rows, :], size[..., rows, :])
+            if gathers:
+                read = places_of(chosen)
+                chosen, read = read >= 0, read.clamp(min=0)
+                target = target.gather(-1, read) * chosen
+            losses.append(again(*inputs, (chosen, read, target), rows))
         return torch.cat(losses, -1)
 
 
@@ -172,11 +181,11 @@ def index_of(asked: Tensor, weights: Tensor, held: Tensor, some: slice) -> Tenso
         return summed(weights, some, products.unflatten(-2, asked.shape[-3:-1]))
 
 
-def index_at(asked: Tensor, weights: Tensor, held: Tensor, some: slice, chosen: Tensor) -> Tensor:
+def index_at(asked: Tensor, weights: Tensor, held: Tensor, some: slice, at: Tensor) -> Tensor:
     """Return I of some queries with the keys at their places, (*batch, 1, some, most)."""
     asked, each = asked[..., some, :].transpose(-3, -2), held.shape[-2]
     texts = torch.arange(held.shape[:-2].numel(), device=held.device).mul(each)
-    keys = F.embedding(chosen + texts.view(*held.shape[:-2], 1, 1), held.flatten(0, -2))
+    keys = F.embedding(at + texts.view(*held.shape[:-2], 1, 1), held.flatten(0, -2))
     with unrounded(asked):
         return summed(weights, some, (asked @ keys.squeeze(-4).mT).relu_())
 
@@ -187,12 +196,6 @@ def summed(weights: Tensor, some: slice, products: Tensor) -> Tensor:
     Products are (*batch, some, heads, keys).
     """
     return (weights[..., some, :].movedim(-3, -1) @ products).movedim(-2, -3)
-
-
-def gathers(at: Tensor, asked: Tensor, held: Tensor) -> bool:
-    """Return whether reading the chosen keys of each query is less than all products of heads."""
-    heads, width, keys = asked.shape[-3], held.shape[-1], held.shape[-2]
-    return at.shape[-1] // heads * width <= heads * keys
 
 
 def places_of(table: Tensor) -> Tensor:
@@ -219,18 +222,15 @@ def _loss(
 ) -> Tensor:
     """Return −Σ p ln softmax(I) of some queries, (*batch, some).
 
-    ``taught``: the chosen keys, the places of weights among all keys (None: all), and the weights.
+    ``taught``: which of the keys read are chosen, the places of those read (None: all keys), and
+    their weights.
     """
-    chosen, at, target = taught
-    if at is not None:
-        target = target.new_zeros(chosen.shape).scatter_add(-1, at, target)
-    if at is not None and gathers(at, asked, held):
-        keys = places_of(chosen)
-        chosen, keys = keys >= 0, keys.clamp(min=0)
-        index, target = index_at(asked, weights, held, some, keys), target.gather(-1, keys)
-    else:
+    chosen, read, target = taught
+    if read is None:
         index = index_of(asked, weights, held, some)
-    index, target = index.masked_fill(~chosen, -torch.inf), target.to(index.dtype) * chosen
+    else:
+        index = index_at(asked, weights, held, some, read)
+    index, target = index.masked_fill(~chosen, -torch.inf), target.to(index.dtype)
     total = target.sum(-1, keepdim=True)
     target = target / total.masked_fill(total == 0, 1)
     logs = index.log_softmax(-1).masked_fill(~chosen, 0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.attention import NORMALIZERS, SCORES, attend, causal, use
+from regard.attention import NORMALIZERS, SCORES, attend, causal, explain, make_score, use
 from regard.attention.kernels import additive, native
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.kernels.compiled import can_compile, compiling
@@ -230,3 +230,14 @@ def test_the_largest_of_rows(columns, dtype, monkeypatch):
     known = torch.tensor([0, 1, 3, 4])
     assert torch.equal(x.gather(-1, places)[known], expected[known])
     assert places[0].unique().numel() == k
+
+
+@needs_compiler
+def test_a_strip_of_a_large_call_is_in_cpp():
+    x = torch.zeros(2, 3)
+    for least, whole, strip in ((100, False, False), (100, True, True), (0, True, False)):
+        with using(Constants(native_hidden=least)), compiling(whole):
+            assert (native.library_for("distances", x, 99) is not None) == strip
+    q = torch.zeros(1, 8, 256, 8)
+    assert explain(q, q, q, make_score("scaled-dot", "t5-bias", 8, 8, heads=8), causal()).compiled
+    assert not explain(q, q, q, "scaled-dot", causal()).compiled
