@@ -1,35 +1,40 @@
-"""The errors of mechanisms with a state, beside a loop over tokens.
+"""The errors of mechanisms, beside a loop over tokens or the formula with all pairs.
 
     python -m benchmarks.states
 
 The largest difference over the largest number of the loop, in float64: outputs, all gradients,
-steps with a cache, packed rows; in float32 outputs of 2,000 tokens with a strong decay. `regard
-bench attention case=mechanism` measures their time and memory.
+steps with a cache, packed rows; in float32 outputs of 2,000 tokens with a strong decay. Mechanisms
+without a state are compared with the exact kernel, and attention over depth in a GPT with the loop
+of its tests. `regard bench attention case=mechanism` measures their time and memory.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import starmap
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
-from regard.attention import KeyValueCache, Packing, causal, lengths, named_mechanism
+from regard.attention import KeyValueCache, Packing, causal, lengths, named_mechanism, use
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.kernels.linear import by_steps
 from regard.attention.mechanism import Mechanism
+from regard.nn.models.gpt import GPT
+from tests.nn.test_depth import by_words, gradients, moved
 
 NAMES = (
     "gla", "delta", "delta-reach-2", "delta-products-3", "delta-reach-2-products-3", "deltanet",
-    "kda", "delta+exclusive+gate-heads", "kda+value-residual",
+    "kda", "delta+exclusive+gate-heads", "kda+value-residual", "multi-head+exclusive",
+    "multi-head+gate", "multi-head+value-residual", "dsa-8",
 )  # fmt: skip
 SIZES = (1, 63, 64, 65, 129)
 
 
 @contextmanager
 def looping() -> Iterator[None]:
-    """Compute every recurrence by a loop over tokens."""
-    with patch("regard.attention.mechanisms.recurrent.by_chunks", by_steps):
+    """Compute every recurrence by a loop over tokens, and attention by its formula."""
+    with patch("regard.attention.mechanisms.recurrent.by_chunks", by_steps), use("exact"):
         yield
 
 
@@ -44,6 +49,7 @@ def made(name: str, width: int, heads: int) -> Mechanism:
 
 def gap(ours: Tensor, exact: Tensor) -> float:
     """Return the largest difference over the largest number, or over 1e-6 if that is larger."""
+    ours, exact = ours.detach(), exact.detach()
     return float((ours - exact).abs().max() / exact.abs().max().clamp(min=1e-6))
 
 
@@ -90,7 +96,29 @@ def errors() -> None:
         print(f"| {name} | {' | '.join(f'{cell:.0e}' for cell in cells)} |", flush=True)
 
 
+def depth() -> None:
+    """Print the errors of attention over depth in a GPT of three layers."""
+    model, found = moved("gpt"), []
+    assert isinstance(model, GPT)
+    for n in SIZES:
+        tokens = torch.randint(0, 11, (1, n))
+        ours, exact = model(tokens), by_words(model, tokens)
+        pairs = zip(
+            gradients(ours, *model.parameters()), gradients(exact, *model.parameters()), strict=True
+        )
+        caches = [KeyValueCache() for _ in model.blocks]
+        with torch.no_grad():
+            steps = [
+                model.read(one, causal(), torch.tensor([[at]]), caches)
+                for at, one in enumerate(tokens.split(1, 1))
+            ]
+        found.append([gap(ours, exact), max(starmap(gap, pairs)), gap(torch.cat(steps, 1), exact)])
+    cells = (f"{max(column):.0e}" for column in zip(*found, strict=True))
+    print(f"| depth-attention | {' | '.join(cells)} | – | – |")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     with using(Constants(native_hidden=1)):
         errors()
+    depth()
