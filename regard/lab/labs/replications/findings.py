@@ -371,10 +371,8 @@ PARITY = member(
 )  # fmt: skip
 
 
-def products(name: str, question: str, task: str, least: int, most: int, **own: object) -> Member:
-    """Return a replication about products of Householder steps."""
-    what = "sums modulo 3" if task == "counting" else f"S{own['points']}"
-    few, many = (f"{n} product{'s' if n > 1 else ''}" for n in (least, most))
+def products(name: str, question: str, task: str, what: str, **own: object) -> Member:
+    """Return a replication about one and two products of Householder steps."""
 
     def arm(label: str, number: int) -> Arm:
         return gpt(label, f"attention=deltanet-reach-2-products-{number}")
@@ -383,13 +381,12 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
         name,
         question,
         task,
-        [arm(many, most), arm(few, least)],
+        [arm("2 products", 2), arm("1 product", 1)],
         [
-            Finding(f"{most} Householder products learn {what}", SIEMS, "100 %",
-                    solves(many), (many,)),
-            Finding(f"{least} of them learn{'s' if least == 1 else ''} {what} less well", SIEMS,
-                    "fails beyond the trained length", better(many, few, at_budget=True),
-                    (many, few)),
+            Finding(f"2 Householder products learn {what}", SIEMS, "100 %",
+                    solves("2 products"), ("2 products",)),
+            Finding(f"1 of them learns {what} less well", SIEMS, "fails beyond the trained length",
+                    better("2 products", "1 product", at_budget=True), ("2 products", "1 product")),
         ],
         differs="128 symbols, tested on 512 there; 2 to {train_length} here, {test_length}",
         hours=1,
@@ -402,11 +399,11 @@ def products(name: str, question: str, task: str, least: int, most: int, **own: 
 
 
 MODULAR = products(
-    "modular-counting", "Do rotations need two reflections?", "counting", 1, 2,
+    "modular-counting", "Do rotations need two reflections?", "counting", "sums modulo 3",
     modulus=3, train_length=16, test_length=32,
 )  # fmt: skip
 PERMUTATIONS = products(
-    "permutations", "How many Householder products does S₃ need?", "permutations", 1, 2,
+    "permutations", "How many Householder products does S₃ need?", "permutations", "S3",
     points=3, train_length=12, test_length=24,
 )  # fmt: skip
 
