@@ -65,8 +65,7 @@ def test_formula(share, heads, groups):
     assert attended.weights.shape == (3, 2, 5, 3)
     assert_close(attended.output, expected, atol=1e-12, rtol=1e-12)
     of = (queries, keys, values, *compress.parameters())
-    for a, b in zip(gradients(attended.output, *of), gradients(expected, *of), strict=True):
-        assert_close(a, b, atol=1e-12, rtol=1e-12)
+    assert_close(gradients(attended.output, *of), gradients(expected, *of), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("score", CONTENT)
@@ -102,8 +101,7 @@ def test_padding_changes_nothing(junk):
             assert_close(found[side][i, :, :size], more[side])
             assert (found[side][i, :, size:] == 0).all()
         total = [a + b for a, b in zip(total, more[3:], strict=True)]
-    for a, b in zip(found[3:], total, strict=True):
-        assert_close(a, b)
+    assert_close(found[3:], total)
 
 
 def test_a_text_without_words_is_zero_and_harmless():

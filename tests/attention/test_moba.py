@@ -99,8 +99,7 @@ def test_it_is_the_loop(kind: str, settings: dict[str, object], kernel: str) -> 
     expected = layer.output(heads.transpose(1, 2).flatten(2))
     assert_close(found, expected)
     of, slope = [x, *layer.parameters()], drawn(2, 11, 12, seed=1)
-    for a, b in zip(*(torch.autograd.grad(y, of, slope) for y in (found, expected)), strict=True):
-        assert_close(a, b)
+    assert_close(torch.autograd.grad(found, of, slope), torch.autograd.grad(expected, of, slope))
 
 
 @pytest.mark.parametrize("kernel", ["exact", "tiled"])
@@ -115,8 +114,7 @@ def test_a_memory_has_no_block_of_the_query(kernel: str) -> None:
     expected = layer.output(heads.transpose(1, 2).flatten(2))
     assert_close(found, expected)
     of, slope = [x, *layer.parameters()], drawn(2, 5, 12, seed=2)
-    for a, b in zip(*(torch.autograd.grad(y, of, slope) for y in (found, expected)), strict=True):
-        assert_close(a, b)
+    assert_close(torch.autograd.grad(found, of, slope), torch.autograd.grad(expected, of, slope))
     cache = KeyValueCache(fixed=True)
     steps = [layer(part, memory, lengths([10, 7]), cache=cache) for part in x.split(1, 1)]
     assert_close(torch.cat(steps, 1), expected)
@@ -135,8 +133,7 @@ def test_every_score_in_strips_is_the_table(score: str, normalize: str) -> None:
         slope = drawn(2, 40, 12, seed=1)
         of = [x, *layer.parameters()]
         results.append([y, *torch.autograd.grad(y, of, slope, allow_unused=True)])
-    for a, b in zip(*results, strict=True):
-        assert_close(a, b)
+    assert_close(*results)
     assert not torch.allclose(results[0][0], layer.eval()(x, mask=causal()))
 
 

@@ -172,5 +172,4 @@ def test_rows_are_rotated_in_one_pass_as_by_the_formula(layout, each, monkeypatc
         (plain,) = torch.autograd.grad(rotate(x, places).sum(), x)  # a gradient without strides
         found.append((y, slope, second, plain))
     assert library("rows") is None or layout == "five axes" or "Rotated" in y.grad_fn.name()
-    for exact, ours in zip(*found, strict=True):
-        torch.testing.assert_close(ours, exact, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(found[1], found[0], atol=1e-12, rtol=1e-12)

@@ -70,5 +70,4 @@ def test_the_short_gradient_is_that_of_the_definition(name: str) -> None:
     found = normalizer.gradient(
         Backward(weights.detach(), upstream, HIDDEN, statistics, parameters)
     )
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(found, expected)

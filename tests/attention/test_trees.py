@@ -147,8 +147,7 @@ def test_the_backward_pass_needs_no_tree():
         with use(kernel), parsed(torch.tensor(SENTENCE)):
             output = attend(*given, score).output
         found.append(torch.autograd.grad(output.square().sum(), [*given, score.distance_keys]))
-    for exact, tiled in zip(*found, strict=True):
-        assert_close(tiled, exact)
+    assert_close(found[1], found[0])
     assert found[0][3].abs().sum() > 0
 
 

@@ -84,8 +84,7 @@ def test_products_decide_the_edge_as_differences_do(offset):
             of = [*given, score.inverse_width] if name == "epanechnikov" else [given[2]]
             found.append([output, *torch.autograd.grad(output.cos().sum(), of)])
         assert 0.01 < (attended.weights > 0).double().mean() < 0.9
-        for exact, ours in zip(*found, strict=True):
-            assert_close(ours, exact, atol=5e-5, rtol=5e-5)
+        assert_close(found[1], found[0], atol=5e-5, rtol=5e-5)
 
 
 def test_a_compiled_graph_has_no_statement_for_each_column():

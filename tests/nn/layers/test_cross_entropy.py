@@ -26,10 +26,7 @@ def test_equals_torch_and_so_do_its_gradients(monkeypatch, many, chunk, bias, sm
     ours = vocabulary_cross_entropy(states, weight, offsets, wanted, smoothing)
     theirs = F.cross_entropy(F.linear(states, weight, offsets), wanted, label_smoothing=smoothing)
     assert_close(ours, theirs)
-    for a, b in zip(
-        torch.autograd.grad(3 * ours, of), torch.autograd.grad(3 * theirs, of), strict=True
-    ):
-        assert_close(a, b)
+    assert_close(torch.autograd.grad(3 * ours, of), torch.autograd.grad(3 * theirs, of))
     with torch.no_grad():
         assert_close(vocabulary_cross_entropy(states, weight, offsets, wanted, smoothing), theirs)
 
