@@ -1,7 +1,9 @@
 """Every row of the tables, and inputs whose sizes all differ."""
 
+from typing import TypeVar
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import (
     POSITIONS,
@@ -19,6 +21,7 @@ from regard.attention import (
 from regard.attention.scores.synthesizer import Synthesizer
 from regard.attention.scores.wrapper import Wrapper
 
+M = TypeVar("M", bound=nn.Module)
 WIDTH = 6
 HEADS = 2
 LENGTH = 130  # the longest input that laws give to a score that learns something per position
@@ -50,13 +53,29 @@ def inputs(
     return tuple(x.requires_grad_() for x in made)
 
 
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    """Numbers in float64 that depend on the seed alone."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def shifted(module: M, by: float = 0.3) -> M:
+    """The module, its parameters away from where they begin."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += by * torch.randn_like(parameter)
+    return module
+
+
+def redrawn(module: M, std: float = 0.5) -> M:
+    """The module, each of its parameters drawn anew: biases and gains too."""
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=std)
+    return module
+
+
 def score_of(score: str, position: str = "none", dtype: torch.dtype = torch.float64) -> Score:
     """A score for two heads, its parameters away from where they begin."""
-    made = make_score(score, position, WIDTH, WIDTH, heads=HEADS, length=LENGTH).to(dtype)
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return made
+    return shifted(make_score(score, position, WIDTH, WIDTH, heads=HEADS, length=LENGTH).to(dtype))
 
 
 def gradients(output: Tensor, *of: Tensor) -> list[Tensor]:

@@ -10,10 +10,7 @@ from regard.attention import MultiHeadAttention, attend, causal, explain, length
 from regard.attention.positions.disentangled import Disentangled
 from regard.attention.scores import Dot
 from regard.core.errors import RegardError
-
-
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.attention.parts import drawn
 
 
 @pytest.mark.parametrize("name", ["scaled-dot", "dot", "cosine"])

@@ -26,6 +26,7 @@ from regard.core.errors import RegardError
 from regard.nn.models.gpt import GPT
 from regard.nn.models.settings import GPTSettings, T5Settings
 from regard.nn.models.t5 import T5
+from tests.attention.parts import drawn, redrawn
 
 
 def made(**settings: object) -> ForgettingAttention:
@@ -36,10 +37,6 @@ def made(**settings: object) -> ForgettingAttention:
         layer.gate.weight.normal_()
         layer.gate.bias.normal_()
     return layer
-
-
-def table(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
 def by_hand(
@@ -74,11 +71,11 @@ def by_hand(
 @pytest.mark.parametrize("groups", [4, 2, 1])
 @pytest.mark.parametrize("kernel", ["exact", "plain", "fused", "tiled"])
 def test_it_is_its_formula_with_its_gradients(groups: int, kernel: str) -> None:
-    layer, x = made(key_value_heads=groups), table(7, 12).requires_grad_()
+    layer, x = made(key_value_heads=groups), drawn(7, 12).requires_grad_()
     of = [x, *layer.parameters()]
     with use(kernel):
         found = layer(x[None], mask=causal())[0]
-    expected, upstream = by_hand(layer, x), table(7, 12)
+    expected, upstream = by_hand(layer, x), drawn(7, 12)
     assert_close(found, expected)
     slopes = (torch.autograd.grad((y * upstream).sum(), of) for y in (found, expected))
     assert_close(*slopes)
@@ -91,24 +88,24 @@ def test_torchs_fused_kernel_serves_it() -> None:
     layer, original = made(), choose.plan
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(choose, "plan", lambda of: plans.append(original(of)) or plans[-1])
-        layer(table(1, 64, 12), mask=causal())
+        layer(drawn(1, 64, 12), mask=causal())
     assert [plan.kernel for plan in plans] == ["fused"]
 
 
 @pytest.mark.parametrize("kernel", ["exact", "tiled"])
 def test_another_normaliser_reads_the_whole_sum(kernel: str) -> None:
     """Softmax alone would not see a number that is the same for all keys of a query."""
-    layer, x = made(normalize="softmax-plus-one"), table(7, 12)
+    layer, x = made(normalize="softmax-plus-one"), drawn(7, 12)
     expected = by_hand(layer, x, to_weights=lambda s: s.exp() / (1 + s.exp().sum()))
     with use(kernel):
         assert_close(layer(x[None], mask=causal())[0], expected)
 
 
 def test_a_memory_is_read_after_its_last_word() -> None:
-    layer, x, memory = made(normalize="softmax-plus-one"), table(3, 12), table(5, 12)
+    layer, x, memory = made(normalize="softmax-plus-one"), drawn(3, 12), drawn(5, 12)
     expected = by_hand(layer, x, memory, lambda s: s.exp() / (1 + s.exp().sum()))
     assert_close(layer(x[None], memory[None])[0], expected)
-    padded = torch.cat([memory, table(2, 12)])[None]
+    padded = torch.cat([memory, drawn(2, 12)])[None]
     assert_close(layer(x[None], padded, lengths([5]))[0], expected)
     cache = KeyValueCache(fixed=True)
     steps = [layer(row[None, None], padded, lengths([5]), cache=cache)[0] for row in x]
@@ -119,7 +116,7 @@ def test_a_memory_is_read_after_its_last_word() -> None:
 
 
 def test_an_open_gate_forgets_nothing() -> None:
-    layer, x = made(position="rotary"), table(2, 9, 12)
+    layer, x = made(position="rotary"), drawn(2, 9, 12)
     plain = MultiHeadAttention(12, 4, position="rotary").double()
     plain.load_state_dict({k: v for k, v in layer.state_dict().items() if "gate" not in k})
     with torch.no_grad():
@@ -129,7 +126,7 @@ def test_an_open_gate_forgets_nothing() -> None:
 
 
 def test_a_shut_gate_forgets_all_before_it() -> None:
-    layer, x = made(), table(1, 9, 12)
+    layer, x = made(), drawn(1, 9, 12)
     with torch.no_grad():
         layer.gate.weight.zero_()
         layer.gate.bias.fill_(-1e4)
@@ -156,7 +153,7 @@ def last_rows(layer: ForgettingAttention, x: Tensor) -> Tensor:
 @torch.no_grad()
 def test_far_words_are_as_exact_as_near_ones(bias: float) -> None:
     """The sums reach thousands, where a float32 number keeps three decimals."""
-    layer, x = made(), table(1, LONG + LAST, 12)
+    layer, x = made(), drawn(1, LONG + LAST, 12)
     layer.gate.weight.mul_(0.5)
     layer.gate.bias.fill_(bias)
     assert -F.logsigmoid(layer.gate(x)).sum(1).max() > 3_000
@@ -193,7 +190,7 @@ def test_whole_digits_are_exact_in_every_dtype(dtype: torch.dtype) -> None:
 
 
 def test_half_precision_is_near() -> None:
-    layer, x = made(), table(2, 600, 12)
+    layer, x = made(), drawn(2, 600, 12)
     exact = layer(x, mask=causal())
     with torch.autocast("cpu", torch.bfloat16):
         rounded = layer.float()(x.float(), mask=causal())
@@ -202,7 +199,7 @@ def test_half_precision_is_near() -> None:
 
 @pytest.mark.parametrize("junk", [7.0, torch.nan, torch.inf])
 def test_padding_forgets_nothing(junk: float) -> None:
-    layer, x = made(position="rotary"), table(2, 6, 12)
+    layer, x = made(position="rotary"), drawn(2, 6, 12)
     alone = layer(x, mask=causal())
     behind = torch.cat([x, torch.full((2, 3, 12), junk)], 1).requires_grad_()
     found = layer(behind, mask=causal() & lengths([6, 6]))[:, :6]
@@ -236,7 +233,7 @@ def real_of(n: int) -> Tensor:
 
 
 def test_texts_in_one_row_are_as_alone() -> None:
-    layer, x = made(position="rotary"), table(1, 7, 12)
+    layer, x = made(position="rotary"), drawn(1, 7, 12)
     which = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
     at = torch.tensor([[0, 1, 2, 0, 1, 2, 3]])
     found = layer(x, mask=causal() & documents(which, which), positions=at)
@@ -249,9 +246,7 @@ def test_beams_within_a_window() -> None:
     torch.manual_seed(0)
     settings = GPTSettings(width=12, heads=3, layers=2, feedforward=16, length=16,
                            attention="forgetting", pattern="window-3", dropout=0.0)  # fmt: skip
-    model = GPT(settings, 11).double().eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
+    model = redrawn(GPT(settings, 11).double().eval())
     prompt = torch.tensor([[4, 5, 6, 7]])
     writing = model.start(prompt, torch.tensor([4]))
     writing.step(torch.zeros(1, 2, dtype=torch.long))
@@ -263,7 +258,7 @@ def test_beams_within_a_window() -> None:
 
 
 def test_a_window_hides_and_forgets() -> None:
-    layer, x = made(), table(1, 8, 12)
+    layer, x = made(), drawn(1, 8, 12)
     whole = layer(x, mask=causal() & window(2))
     assert_close(whole[:, 2:3], by_hand(layer, x[0, :3])[2:][None])
     assert_close(whole[:, 7:], by_hand(layer, x[0, 5:])[2:][None])
@@ -285,7 +280,7 @@ def test_what_has_no_columns(settings: dict[str, object], says: str) -> None:
 
 def test_a_causal_mask_is_of_a_text_itself() -> None:
     with pytest.raises(RegardError, match="needs self-attention, and there are 3 queries and 5"):
-        made()(table(1, 3, 12), table(1, 5, 12), causal())
+        made()(drawn(1, 3, 12), drawn(1, 5, 12), causal())
 
 
 def test_t5_takes_it_with_positions_that_are_products() -> None:

@@ -20,20 +20,14 @@ from regard.attention.mechanisms import moba
 from regard.attention.mechanisms.indexed import IndexedAttention
 from regard.attention.positions.rotary import Rotary, rotate
 from regard.core.errors import RegardError
+from tests.attention.parts import drawn, redrawn
 
 SIZES = (1, 63, 64, 65, 129)
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def made(**settings: object) -> IndexedAttention:
     torch.manual_seed(0)
-    layer = IndexedAttention(12, 3, **{"keys": 3, **settings}).double().eval()
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return layer
+    return redrawn(IndexedAttention(12, 3, **{"keys": 3, **settings}).double().eval())
 
 
 def loop(layer: IndexedAttention, x: Tensor, memory: Tensor, visible: Tensor) -> tuple[Tensor, ...]:

@@ -7,10 +7,7 @@ from regard.attention import KeyValueCache, MultiHeadAttention, causal, named_me
 from regard.attention.mechanisms.latent import LatentAttention
 from regard.attention.positions.rotary import rotate
 from regard.core.errors import RegardError
-
-
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.attention.parts import drawn
 
 
 @pytest.mark.parametrize("position", ["none", "rotary"])

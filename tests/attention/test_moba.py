@@ -30,18 +30,12 @@ from regard.core.errors import RegardError
 from regard.nn.layers.beam_ancestry import BeamAncestry
 from regard.nn.models.settings import T5Settings
 from regard.nn.models.t5 import T5
-
-
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.attention.parts import drawn, redrawn
 
 
 def made(**settings: object) -> BlockAttention:
     torch.manual_seed(0)
-    layer = BlockAttention(12, 3, **{"blocks": (3, 2), **settings}).double().eval()
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return layer
+    return redrawn(BlockAttention(12, 3, **{"blocks": (3, 2), **settings}).double().eval())
 
 
 def loop(q, k, v, visible, at, size, top, own):
@@ -220,9 +214,7 @@ def test_t5_writes_step_by_step_what_it_reads_at_once() -> None:
     torch.manual_seed(0)
     settings = T5Settings(width=12, heads=3, layers=1, feedforward=16, attention="moba-2-2",
                           dropout=0.0)  # fmt: skip
-    model = T5(settings, 11).double().eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
+    model = redrawn(T5(settings, 11).double().eval())
     source, sizes = torch.randint(1, 11, (2, 9)), torch.tensor([9, 4])
     target = torch.randint(1, 11, (2, 8))
     whole = model.to_logits(model(source, sizes, target))

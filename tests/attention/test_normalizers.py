@@ -10,6 +10,7 @@ from regard.attention.normalizers import Sigmoid, Sum, TopK
 from regard.attention.normalizers.basic import largest
 from regard.attention.normalizers.sparse import Entmax, Entmax15, Sparsemax
 from regard.core.errors import RegardError
+from tests.attention.parts import shifted
 
 SUM_TO_ONE = {
     "softmax", "sparsemax", "entmax15", "entmax", "top-k", "scalable-softmax", "adaptive-entmax",
@@ -18,10 +19,7 @@ SUM_TO_ONE = {
 
 @pytest.fixture(params=NORMALIZERS)
 def normalizer(request):
-    made = NORMALIZERS[request.param](2).double()
-    for parameter in made.parameters():
-        parameter.data += 0.5 * torch.randn_like(parameter)
-    return made
+    return shifted(NORMALIZERS[request.param](2).double(), 0.5)
 
 
 def rows(keys=9, dtype=torch.float64):

@@ -22,6 +22,7 @@ from regard.core.errors import RegardError
 from regard.nn.models.gpt import GPT
 from regard.nn.models.settings import GPTSettings, TransformerSettings
 from regard.nn.models.transformer import Transformer
+from tests.attention.parts import drawn, redrawn
 
 STATES = [name for name, kind in MECHANISMS.items() if kind and issubclass(kind, StateAttention)]
 STATES += ["delta-reach-2-products-3", "linear+exclusive+gate", "delta-products-2+exclusive+gate"]
@@ -32,13 +33,7 @@ def made(name: str, **settings: object) -> StateAttention:
     torch.manual_seed(3)
     layer = named_mechanism(name)(12, 3, **settings).double().eval()
     assert isinstance(layer, StateAttention)
-    for parameter in layer.parameters():  # biases and gains too
-        torch.nn.init.normal_(parameter, std=0.4)
-    return layer
-
-
-def table(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return redrawn(layer, 0.4)
 
 
 def heads(x: Tensor) -> Tensor:
@@ -59,7 +54,7 @@ def normed(x: Tensor) -> Tensor:
     ],
 )
 def test_linear_attention_is_its_formula(name, feature):
-    layer, x = made(name), table(7, 12)
+    layer, x = made(name), drawn(7, 12)
     q, k = (feature(heads(p(x))) for p in (layer.project_queries, layer.project_keys))
     weights = q @ k.mT
     for mask, allowed in ((causal(), torch.ones(7, 7).tril()), (None, torch.ones(7, 7))):
@@ -112,7 +107,7 @@ def convolved(layer, x):
     ],
 )
 def test_each_recurrence_is_its_formula(name):
-    layer, x = made(name), table(9, 12)
+    layer, x = made(name), drawn(9, 12)
     projections = layer.project_queries, layer.project_keys, layer.project_values
     rate = skip = None
     if name in ("retention", "gla"):
@@ -149,13 +144,13 @@ def test_each_recurrence_is_its_formula(name):
 
 @over_states
 def test_without_order_the_past_and_the_future_count_alike(name):
-    layer, x = made(name), table(2, 6, 12)
+    layer, x = made(name), drawn(2, 6, 12)
     assert_close(layer(x.flip(1)), layer(x).flip(1))
 
 
 @over_states
 def test_padding_on_either_side_changes_nothing(name):
-    layer, x = made(name, position="rotary"), table(2, 6, 12)
+    layer, x = made(name, position="rotary"), drawn(2, 6, 12)
     padded = torch.cat([x, torch.full((2, 3, 12), torch.nan)], 1)
     for mask in (lengths([6, 6]), causal() & lengths([6, 6])):
         alone = None if mask.kind == "keys" else causal()
@@ -170,7 +165,7 @@ def test_padding_on_either_side_changes_nothing(name):
 
 @over_states
 def test_a_memory_is_read_whole_and_once(name):
-    layer, x, memory = made(name), table(2, 3, 12), table(2, 7, 12)
+    layer, x, memory = made(name), drawn(2, 3, 12), drawn(2, 7, 12)
     whole = layer(x, memory, lengths([7, 4]))
     assert_close(whole[1], layer(x[1], memory[1, :4]))
     cache = KeyValueCache(fixed=True)
@@ -185,15 +180,15 @@ def test_a_memory_is_read_whole_and_once(name):
 @over_states
 def test_the_cache_does_not_grow(name):
     layer, cache = made(name), KeyValueCache()
-    layer(table(2, 5, 12), mask=causal(), cache=cache)
+    layer(drawn(2, 5, 12), mask=causal(), cache=cache)
     numbers = cache.numbers
-    layer(table(2, 50, 12), mask=causal(), cache=cache)
+    layer(drawn(2, 50, 12), mask=causal(), cache=cache)
     assert cache.numbers == numbers
     assert len(cache) == 55
     cache.keep(torch.tensor([1]))
     assert cache.numbers == numbers // 2
     with pytest.raises(RegardError, match="add causal"):
-        layer(table(1, 2, 12), cache=cache)
+        layer(drawn(1, 2, 12), cache=cache)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +207,7 @@ def test_beams_after_prompts_of_several_lengths(name):
     torch.manual_seed(0)
     settings = GPTSettings(width=12, heads=3, layers=2, feedforward=16, length=16,
                            attention=name, dropout=0.0)  # fmt: skip
-    model = GPT(settings, 11).double().eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
+    model = redrawn(GPT(settings, 11).double().eval())
     prompts, sizes = torch.tensor([[4, 5, 6, 7], [8, 9, 0, 0]]), torch.tensor([4, 2])
     writing = model.start(prompts, sizes)
     first = writing.step(torch.zeros(2, 3, dtype=torch.long))
@@ -243,9 +236,7 @@ def test_a_translator_writes_step_by_step_what_it_reads_at_once(name):
     torch.manual_seed(0)
     settings = TransformerSettings(width=12, heads=3, layers=1, feedforward=16, tie=False,
                                    attention=name, dropout=0.0)  # fmt: skip
-    model = Transformer(settings, 11, 12).double().eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
+    model = redrawn(Transformer(settings, 11, 12).double().eval())
     source, sizes = torch.tensor([[4, 5, 6, 7], [8, 9, 0, 0]]), torch.tensor([4, 2])
     target = torch.tensor([[0, 3, 4, 5], [0, 6, 7, 8]])
     whole = model.to_logits(model(source, sizes, target))
@@ -256,7 +247,7 @@ def test_a_translator_writes_step_by_step_what_it_reads_at_once(name):
 
 @over_states
 def test_it_learns_from_every_parameter(name):
-    layer, x = made(name), table(2, 6, 12)
+    layer, x = made(name), drawn(2, 6, 12)
     layer(x, mask=causal()).square().sum().backward()
     for label, parameter in layer.named_parameters():
         assert parameter.grad is not None, label
@@ -266,7 +257,7 @@ def test_it_learns_from_every_parameter(name):
 
 @over_states
 def test_half_precision_computes_the_recurrence_in_single(name):
-    layer, x = made(name).float(), table(2, 70, 12).float()
+    layer, x = made(name).float(), drawn(2, 70, 12).float()
     exact = layer(x, mask=causal())
     with torch.autocast("cpu", torch.bfloat16):
         rounded = layer(x, mask=causal())
@@ -315,6 +306,6 @@ def test_features_are_compared_by_their_product():
 def test_masks_that_skip_words_are_refused():
     for mask in (window(2), causal() & window(2), causal() | lengths([3])):
         with pytest.raises(RegardError, match="attention=retention reads words in order"):
-            made("retention")(table(1, 4, 12), mask=mask)
+            made("retention")(drawn(1, 4, 12), mask=mask)
     with pytest.raises(RegardError, match="reads all of a memory"):
-        made("gla")(table(1, 4, 12), table(1, 4, 12), causal())
+        made("gla")(drawn(1, 4, 12), drawn(1, 4, 12), causal())

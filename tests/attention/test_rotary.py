@@ -11,12 +11,9 @@ from regard.attention.positions import rotary
 from regard.attention.positions.rotary import Pope, Rotary, XPos, rotate, speeds_of
 from regard.attention.scores import Dot, ScaledDot
 from regard.core.errors import RegardError
+from tests.attention.parts import drawn
 
 PLACES = torch.arange(6)
-
-
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,7 @@ import torch
 from regard.attention import MultiHeadAttention, attend, make_score, use
 from regard.attention.scores.wrappers import QKNorm, QKUnit, SoftCap
 from regard.core.errors import RegardError
-
-
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.attention.parts import drawn
 
 
 def test_names_join_around_positions() -> None:

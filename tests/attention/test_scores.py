@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from regard.attention import SCORES, Acceleration, Mask, Score, attend, lengths, make_score
 from regard.attention.kernels.choose import use
 from regard.core.errors import RegardError
-from tests.attention.parts import KEYLESS
+from tests.attention.parts import KEYLESS, shifted
 
 WINDOWS = ["epanechnikov", "boxcar"]
 #: Differences and sums of what is large beside them: computed in float32 on purpose.
@@ -96,10 +96,7 @@ def literally(formula, score, queries, keys, values):
 @pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
 def test_formula(name, kernel):
     key_width = 5 if name in ("general", "additive") else 3
-    score = SCORES[name](3, key_width).double()
-    with torch.no_grad():
-        for parameter in score.parameters():
-            parameter += 0.5 * torch.randn_like(parameter)
+    score = shifted(SCORES[name](3, key_width).double(), 0.5)
     queries = torch.randn(2, 6, 3, dtype=torch.float64)
     keys = torch.randn(2, 7, key_width, dtype=torch.float64)
     values = torch.randn(2, 7, 4, dtype=torch.float64)
@@ -117,10 +114,7 @@ def test_every_row_of_the_table_has_a_formula():
 
 @pytest.mark.parametrize("name", SCORES)
 def test_heads_have_their_own_parameters(name):
-    score = SCORES[name](3, 3, heads=2, length=5).double()
-    with torch.no_grad():
-        for parameter in score.parameters():
-            parameter += 0.5 * torch.randn_like(parameter)
+    score = shifted(SCORES[name](3, 3, heads=2, length=5).double(), 0.5)
     x = torch.randn(4, 2, 5, 3, dtype=torch.float64)
     whole = attend(x, x, x, score).output
     for head in range(2):

@@ -6,20 +6,14 @@ from torch.testing import assert_close
 
 from regard.attention import Packing, causal, lengths, named_mechanism
 from regard.core.errors import RegardError
+from tests.attention.parts import drawn, redrawn
 
 STAGED = "multi-head+gate-heads+exclusive"
 
 
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def made(name: str, **settings: object) -> torch.nn.Module:
     torch.manual_seed(3)
-    layer = named_mechanism(name)(12, 4, **settings).double().eval()
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-    return layer
+    return redrawn(named_mechanism(name)(12, 4, **settings).double().eval(), 0.4)
 
 
 @pytest.mark.parametrize("shared", [None, 2])

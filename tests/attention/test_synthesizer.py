@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from regard.attention import SCORES, KeyValueCache, MultiHeadAttention, attend, causal, make_score
 from regard.attention.kernels.choose import use
 from regard.core.errors import RegardError
-from tests.attention.parts import KEYLESS, QUERYLESS, gradients
+from tests.attention.parts import KEYLESS, QUERYLESS, gradients, shifted
 
 LENGTH = 11
 every_synthesizer = pytest.mark.parametrize("name", KEYLESS)
@@ -17,11 +17,7 @@ every_synthesizer = pytest.mark.parametrize("name", KEYLESS)
 
 def synthesizer(name, **options):
     """One for queries of width 3 and 11 positions, its parameters away from where they begin."""
-    made = SCORES[name](3, 5, length=LENGTH, **options).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return made
+    return shifted(SCORES[name](3, 5, length=LENGTH, **options).double())
 
 
 def dense(score, q, i, j):

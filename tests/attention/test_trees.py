@@ -20,6 +20,7 @@ from regard.attention.positions.trees import DEEP, TreeKeys, nodes, way
 from regard.attention.scores.wrapper import DistanceKeys
 from regard.core.errors import RegardError
 from regard.lab.tasks.models import MODELS
+from tests.attention.parts import redrawn
 
 # "the old man ate a warm soup": ate is the root, man and soup below it, the rest below those
 SENTENCE = [2, 2, 3, -1, 6, 6, 3]
@@ -166,9 +167,7 @@ def test_models_read_the_tree(name, position):
     settings = MODELS[name].configure(
         {"position": position, "width": 8, "heads": 2, "layers": 1, "init_std": 1.0, "dropout": 0}
     )
-    model = MODELS[name].build(settings, vocabulary=20, labels=2).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
+    model = redrawn(MODELS[name].build(settings, vocabulary=20, labels=2).eval())
     tokens, sizes = torch.randint(2, 20, (2, 7)), torch.tensor([7, 5])
     trees = torch.tensor([SENTENCE, [1, -1, 1, 2, 2, -1, -1]])
     other = torch.tensor([random_tree(7, 1), [1, -1, 0, 0, 0, -1, -1]])

@@ -7,10 +7,7 @@ from regard.analysis.record import record
 from regard.attention import Linformer, MultiHeadAttention, causal, lengths, named_mechanism
 from regard.attention.scores import Dot
 from regard.core.errors import RegardError
-
-
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.attention.parts import drawn
 
 
 def test_an_open_gate_is_multi_head_attention() -> None:

@@ -21,6 +21,7 @@ from regard.nn.models.t5 import T5
 from regard.nn.models.text_classifier import TextClassifier
 from regard.nn.models.transformer import Transformer
 from regard.training.blocks import blocks_of, recompute
+from tests.attention.parts import redrawn
 
 SIZES = (1, 63, 64, 65, 129)
 SMALL = {
@@ -41,10 +42,7 @@ NETWORKS = {
 def moved(name: str) -> nn.Module:
     """A network in float64, its parameters away from where they begin."""
     torch.manual_seed(2)
-    model = NETWORKS[name]().double().eval()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return model
+    return redrawn(NETWORKS[name]().double().eval(), 0.4)
 
 
 def gradients(output: Tensor, *wanted: Tensor) -> list[Tensor]:

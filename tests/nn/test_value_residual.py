@@ -23,22 +23,16 @@ from regard.nn.models.settings import (
 from regard.nn.models.t5 import T5
 from regard.nn.models.text_classifier import TextClassifier
 from regard.nn.models.transformer import Transformer
+from tests.attention.parts import drawn, redrawn
 
 SIZES = (1, 63, 64, 65, 129)
 NAMES = ("multi-head", "differential", "forgetting", "moba-16-2", "linear", "kda", "ssd")
 
 
-def drawn(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-
-
-def moved(module: nn.Module, std: float = 0.4) -> nn.Module:
+def moved(module: nn.Module) -> nn.Module:
     """The module in float64, its parameters away from where they begin."""
     torch.manual_seed(2)
-    module = module.double().eval()
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=std)
-    return module
+    return redrawn(module.double().eval(), 0.4)
 
 
 def made(*names: str, **settings: object) -> nn.ModuleList:

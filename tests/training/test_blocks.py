@@ -18,6 +18,7 @@ from regard.training.checkpoints import weights
 from regard.training.clock import follow_the_clock
 from regard.training.loop import Training
 from regard.training.precision import choose_precision
+from tests.attention.parts import shifted
 from tests.training.test_device import KINDS
 
 #: Torch's own, as it looks at what it traces.
@@ -47,11 +48,7 @@ def traced(monkeypatch):
 def small() -> GPT:
     torch.manual_seed(3)
     sizes = {"width": 8, "heads": 2, "layers": 2, "feedforward": 12, "length": 9}
-    model = GPT(GPTSettings(dropout=0.0, **sizes), 11)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model.train()
+    return shifted(GPT(GPTSettings(dropout=0.0, **sizes), 11)).train()
 
 
 def trained(model: GPT, *shapes: tuple[int, int]) -> list[Tensor]:

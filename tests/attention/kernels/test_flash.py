@@ -18,7 +18,7 @@ from regard.attention.kernels import flash
 from regard.attention.kernels.choose import Constants, using
 from regard.attention.scores.wrapper import Wrapper
 from regard.core.errors import RegardError
-from tests.attention.parts import HEADS, MASKS, inputs, score_of
+from tests.attention.parts import HEADS, MASKS, inputs, score_of, shifted
 
 #: Strips of 16 rows at 40 keys, and masks of pairs as tables of strips.
 SMALL = Constants(exact_pairs=0, fused_pairs=0, strip_numbers=HEADS * 8 * 40, strip_rows=1)
@@ -98,10 +98,7 @@ def kernels(request, monkeypatch):
 
 
 def learned(name):
-    made = NORMALIZERS[name](HEADS).double()
-    for parameter in made.parameters():
-        parameter.data += 0.3 * torch.randn_like(parameter)
-    return made
+    return shifted(NORMALIZERS[name](HEADS).double())
 
 
 @pytest.mark.parametrize("mask", [*MASKS, "window", "documents"])

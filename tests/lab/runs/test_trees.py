@@ -17,6 +17,7 @@ from regard.lab.studies.compare import compare
 from regard.lab.studies.job import train_and_score
 from regard.lab.tasks.classification.task import Classification
 from regard.lab.tasks.settings import ClassificationSettings
+from tests.attention.parts import shifted
 from tests.lab.cli.conftest import call
 from tests.lab.data.test_conllu import sentence, written
 from tests.lab.studies.declare import checked
@@ -94,10 +95,7 @@ def test_every_model_that_has_positions_sees_the_tree(parses, model, position):
     given += [] if model == "mean" else ["heads=2", "layers=1"]
     config = runs.Config.make("classification", model, given)
     torch.manual_seed(0)
-    network = config.entry.build(config.network, **one.sizes)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    network = shifted(config.entry.build(config.network, **one.sizes))
     words = "w1 w2 w3 w4"
     trees = [(-1, 0, 1, 2), (-1, 0, 0, 0), (-1, 0, 1, 2)]
     deep, flat, again = one.probabilities(

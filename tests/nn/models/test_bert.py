@@ -10,6 +10,7 @@ from regard.core.settings import build
 from regard.lab.tasks.models import ENCODERS
 from regard.nn.models.bert import BERT
 from regard.nn.models.settings import BERTSettings
+from tests.attention.parts import shifted
 
 WORDS = 13
 FORMS = {
@@ -25,11 +26,8 @@ FORMS = {
 def make(name: str, **more: object) -> BERT:
     torch.manual_seed(1)
     given = {"width": 8, "heads": 2, "layers": 2, "feedforward": 12, "length": 20}
-    model = BERT(build(BERTSettings, given | FORMS[name] | more), WORDS).double().eval()
-    with torch.no_grad():
-        for x in model.parameters():
-            x.add_(torch.randn_like(x), alpha=0.4)
-    return model
+    model = BERT(build(BERTSettings, given | FORMS[name] | more), WORDS)
+    return shifted(model.double().eval(), 0.4)
 
 
 @pytest.mark.parametrize("name", FORMS)

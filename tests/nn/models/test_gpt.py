@@ -12,6 +12,7 @@ from regard.core.errors import RegardError
 from regard.decoding import Limits, beam, greedy, sample
 from regard.nn.models.gpt import GPT
 from regard.nn.models.settings import GPTSettings
+from tests.attention.parts import shifted
 
 WORDS, END = 13, 12
 TREES = {"tree-depth", "tree-keys"}  # given by the user
@@ -30,11 +31,8 @@ SHORT = Limits(ratio=0, more=5)
 def make(name: str, **more: object) -> GPT:
     torch.manual_seed(1)
     given = {"width": 8, "heads": 2, "layers": 2, "feedforward": 12, "length": 30}
-    model = GPT(GPTSettings.model_validate(given | FORMS[name] | more), WORDS).double().eval()
-    with torch.no_grad():
-        for x in model.parameters():
-            x.add_(torch.randn_like(x), alpha=0.5)
-    return model
+    model = GPT(GPTSettings.model_validate(given | FORMS[name] | more), WORDS)
+    return shifted(model.double().eval(), 0.5)
 
 
 def texts(lengths: tuple[int, ...] = (5, 2, 7, 1, 4)) -> tuple[torch.Tensor, torch.Tensor]:

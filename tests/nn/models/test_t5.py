@@ -13,6 +13,7 @@ from regard.lab.tasks.models import WRITERS
 from regard.nn.models.settings import T5Settings
 from regard.nn.models.t5 import T5
 from regard.training.checkpoints import load_weights, weights
+from tests.attention.parts import shifted
 
 WORDS, END = 13, 12
 FORMS = {
@@ -31,11 +32,7 @@ def make(name: str, **more: object) -> T5:
     torch.manual_seed(1)
     given = {"width": 8, "heads": 2, "layers": 2, "feedforward": 12, "length": 20, "buckets": 4,
              "farthest": 9}  # fmt: skip
-    model = T5(build(T5Settings, given | FORMS[name] | more), WORDS).double().eval()
-    with torch.no_grad():
-        for x in model.parameters():
-            x.add_(torch.randn_like(x), alpha=0.4)
-    return model
+    return shifted(T5(build(T5Settings, given | FORMS[name] | more), WORDS).double().eval(), 0.4)
 
 
 def texts(lengths: tuple[int, ...] = (5, 2, 7, 1, 4)) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,6 +14,7 @@ from regard.lab.tasks.models import MODELS as CLASSIFIERS
 from regard.nn.models.settings import T5Settings, TransformerSettings
 from regard.nn.models.t5 import T5
 from regard.nn.models.transformer import Transformer
+from tests.attention.parts import shifted
 
 WORDS, READ = 11, 7
 SIZES = {"width": 8, "heads": 2, "layers": 1, "feedforward": 12, "length": 12, "dropout": 0.0}
@@ -26,11 +27,7 @@ MODELS = {
 def make(kind: str, **given: object) -> Transformer | T5:
     """A model of one layer, its weights far from those it begins with."""
     torch.manual_seed(1)
-    model = MODELS[kind](SIZES | given).double().eval()
-    with torch.no_grad():
-        for x in model.parameters():
-            x.add_(torch.randn_like(x), alpha=0.5)
-    return model
+    return shifted(MODELS[kind](SIZES | given).double().eval(), 0.5)
 
 
 def moved(states: torch.Tensor, others: torch.Tensor) -> list[int]:
