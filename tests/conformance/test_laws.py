@@ -13,13 +13,10 @@ from regard.conformance import LAWS, conform, find, kind_of, subject_of
 from regard.conformance.law import Verdict
 from regard.core.errors import RegardError
 from tests.conformance import broken, planted
+from tests.conformance.bugs import failures
 from tests.conformance.right import RIGHT
 
 TODAY = date.today().toordinal()  # turns which right parts are checked
-
-
-def failures(thing, name=""):
-    return {v.law: v.message for v in conform(thing, name=name) if v.outcome == "fails"}
 
 
 def verdict_of(law, thing):
