@@ -83,6 +83,18 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> Inline:
     return launcher
 
 
+def tiny(
+    arms: str | Sequence[str],
+    out: Path,
+    *,
+    seeds: int = 1,
+    overrides: Sequence[str] = TINY,
+    **fields: Any,
+) -> Study:
+    """A comparison of classifiers that are hardly trained."""
+    return declared("classification", arms, out=out, seeds=seeds, overrides=overrides, **fields)
+
+
 def answers(folder: Path) -> np.ndarray:
     """Right and wrong of one run, from its own predictions."""
     rows = map(json.loads, (folder / "predictions.jsonl").read_text().splitlines())
@@ -92,9 +104,7 @@ def answers(folder: Path) -> np.ndarray:
 def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arms = ["mean", SMALL_TRANSFORMER, "tfidf"]
-    found = compare(
-        declared("classification", arms, seeds=2, out=out, overrides=TINY, reference="tfidf")
-    )
+    found = compare(tiny(arms, out, seeds=2, reference="tfidf"))
     assert inline.ran == [("mean", 0), (SMALL_TRANSFORMER, 0), ("tfidf", 0), ("mean", 1),
                           (SMALL_TRANSFORMER, 1)]  # fmt: skip
     result = found.json()
@@ -127,7 +137,7 @@ def test_every_number_comes_from_the_runs_predictions(inline: Inline, tmp_path: 
 
 
 def test_an_arm_that_was_not_trained_to_its_end_is_marked(inline: Inline, tmp_path: Path) -> None:
-    found = compare(declared("classification", "tfidf,mean", seeds=2, out=tmp_path, overrides=TINY))
+    found = compare(tiny("tfidf,mean", tmp_path, seeds=2))
     words, mean = found.json()["arms"]
     assert (words["training"], words["trained"]) == ("converged", True)
     assert not mean["trained"]  # four steps
@@ -145,7 +155,7 @@ def test_what_ended_a_training_is_in_its_result(
     inline: Inline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ["width=32", "filters=8", "examples=600", "learning_rate=0.01", "evaluate_every=10"]
-    found = compare(declared("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given))
+    found = compare(tiny("tfidf,cnn", tmp_path, overrides=given))
     run = runs.load(tmp_path / "cnn" / "seed-0")
     assert [row["ended"] for row in run.metrics()][-1] == "patience"
     assert run.convergence == read_score(run.folder.path).trained == "converged"
@@ -154,7 +164,7 @@ def test_what_ended_a_training_is_in_its_result(
     monkeypatch.setattr(Evaluation, "learned", False)
     assert run.convergence == TRIVIAL
     monkeypatch.setattr(module, "read_score", lambda path: stuck_at(path))
-    arms = declared("classification", "tfidf,cnn", seeds=1, out=tmp_path, overrides=given)
+    arms = tiny("tfidf,cnn", tmp_path, overrides=given)
     (verdict,) = compare(arms).verdicts
     assert (verdict.stuck, verdict.steps.keys()) == (("cnn",), {"cnn"})
     assert "cnn never left the trivial answer" in replace(verdict, p=0.01).sentence
@@ -176,11 +186,7 @@ def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
     data = tmp_path / "films.csv"
     data.write_text("\n".join(["film,text,label", *rows]) + "\n")
     settings = [f"data={data}", "group=film"]
-    found = compare(
-        declared(
-            "classification", "tfidf,nb-svm", seeds=1, out=tmp_path / "out", overrides=settings
-        )
-    )
+    found = compare(tiny("tfidf,nb-svm", tmp_path / "out", overrides=settings))
     judged = read_score(tmp_path / "out" / "tfidf" / "seed-0")
     assert judged is not None
     assert judged.groups is not None
@@ -189,7 +195,7 @@ def test_rows_of_one_group_count_as_one(inline: Inline, tmp_path: Path) -> None:
 
 
 def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
-    found = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
+    found = compare(tiny("mean,tfidf", tmp_path))
     mean, tfidf = found.arms
     run = runs.load(tmp_path / "mean" / "seed-0")
     assert mean.parameters == sum(p.numel() for p in run.network.parameters())
@@ -215,31 +221,28 @@ def test_costs_and_the_record_on_disk(inline: Inline, tmp_path: Path) -> None:
 
 
 def test_the_same_call_repeats_nothing_and_more_seeds_add(inline: Inline, tmp_path: Path) -> None:
-    first = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
+    first = compare(tiny("mean,tfidf", tmp_path))
     inline.ran.clear()
     events: list[Event] = []
-    again = compare(
-        declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY),
-        on_event=events.append,
-    )
+    again = compare(tiny("mean,tfidf", tmp_path), on_event=events.append)
     assert inline.ran == []
     assert again == first
     assert [(e.kind, e.arm, e.done, e.total) for e in events] == [
         ("kept", "mean", 1.0, 2),
         ("kept", "tfidf", 1.0, 2),
     ]
-    more = compare(declared("classification", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY))
+    more = compare(tiny("mean,tfidf", tmp_path, seeds=3))
     assert inline.ran == [("mean", 1), ("mean", 2)]
     assert [row.seeds for row in more.arms] == [3, 1]
 
 
 def test_a_lost_or_outdated_result_is_judged_anew(inline: Inline, tmp_path: Path) -> None:
-    first = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
+    first = compare(tiny("mean,tfidf", tmp_path))
     folder = tmp_path / "mean" / "seed-0"
     weights = (folder / "model.safetensors").stat().st_mtime_ns
     score_path(folder).unlink()
     assert read_score(folder) is None
-    again = compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
+    again = compare(tiny("mean,tfidf", tmp_path))
     assert inline.ran[2:] == [("mean", 0)]
     assert (folder / "model.safetensors").stat().st_mtime_ns == weights  # not trained again
     assert again.arms[0].mean == first.arms[0].mean
@@ -269,12 +272,12 @@ def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_p
     own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
     arms = ["mean", f"transformer:score={own}:Mine,layers=1,heads=2,feedforward=8"]
     given = [*TINY[:2], "batch_tokens=600", f"data={data}"]
-    compare(declared("classification", arms, seeds=1, out=tmp_path / "c", overrides=given))
+    compare(tiny(arms, tmp_path / "c", overrides=given))
     own.write_text(
         "from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    twice = 2\n"
     )
     with pytest.raises(RegardError, match=r"Mine changed since .*seed-0 was trained; give another"):
-        compare(declared("classification", arms, seeds=2, out=tmp_path / "c", overrides=given))
+        compare(tiny(arms, tmp_path / "c", seeds=2, overrides=given))
     first = runs.load(next((tmp_path / "c").glob("transformer*/seed-0")))
     with pytest.raises(
         RegardError, match=r"Mine has changed since .* was trained with it; restore it"
@@ -283,7 +286,7 @@ def test_runs_of_other_data_or_other_code_are_not_compared(inline: Inline, tmp_p
     own.write_text("from regard.attention import SCORES\nclass Mine(SCORES['dot']):\n    pass\n")
     data.write_text(data.read_text().replace("film 3 is good,pos", "film 3 is good,neg"))
     with pytest.raises(RegardError, match=r"the data changed since .* was trained; give another"):
-        compare(declared("classification", arms, seeds=2, out=tmp_path / "c", overrides=given))
+        compare(tiny(arms, tmp_path / "c", seeds=2, overrides=given))
 
 
 def test_arms_may_differ_in_how_they_learn_of_the_same_texts(
@@ -318,9 +321,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
     data = skewed(tmp_path / "few.csv")
     given = [f"data={data}", "group=author", f"metric={metric}", "ngrams=1", *TINY]
     arms = "tfidf;tfidf:class_weights=balanced;tfidf:inverse_penalty=0.001;mean"
-    found = compare(
-        declared("classification", arms, seeds=1, out=tmp_path / "out", overrides=given)
-    )
+    found = compare(tiny(arms, tmp_path / "out", overrides=given))
     runs_of = {row.arm.name: tmp_path / "out" / row.arm.folder / "seed-0" for row in found.arms}
     title = METRICS[metric]
     assert found.metric == title
@@ -357,9 +358,7 @@ def test_another_metric_decides(inline: Inline, tmp_path: Path, metric: str) -> 
 
 def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
-    found = compare(
-        declared("classification", "mean,cnn,tfidf", seeds=1, out=tmp_path, overrides=TINY)
-    )
+    found = compare(tiny("mean,cnn,tfidf", tmp_path))
     assert [row.arm.name for row in found.arms] == ["mean", "tfidf"]
     assert [(f.arm, f.seed, f.says) for f in found.failures] == [("cnn", 0, "it would not learn")]
     assert [(v.a, v.b, v.family) for v in found.verdicts] == [("tfidf", "mean", 1)]
@@ -369,9 +368,9 @@ def test_an_arm_that_fails_leaves_the_others_be(inline: Inline, tmp_path: Path) 
 
 
 def test_failed_seeds_are_counted_beside_those_that_ended(inline: Inline, tmp_path: Path) -> None:
-    compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
+    compare(tiny("mean,tfidf", tmp_path))
     inline.failing = {"mean"}
-    found = compare(declared("classification", "mean,tfidf", seeds=3, out=tmp_path, overrides=TINY))
+    found = compare(tiny("mean,tfidf", tmp_path, seeds=3))
     ended = found.arms[0].ended
     assert ended.total() == 3
     assert ended["failed"] == 2
@@ -379,18 +378,16 @@ def test_failed_seeds_are_counted_beside_those_that_ended(inline: Inline, tmp_pa
 
 def test_without_its_reference_there_is_no_verdict(inline: Inline, tmp_path: Path) -> None:
     inline.failing = {"cnn"}
-    found = compare(declared("classification", "cnn,mean", seeds=1, out=tmp_path, overrides=TINY))
+    found = compare(tiny("cnn,mean", tmp_path))
     assert found.verdicts == ()
     inline.failing = {"cnn", "mean"}
     with pytest.raises(RegardError, match="it would not learn"):
-        compare(declared("classification", "cnn,mean", seeds=1, out=tmp_path / "2", overrides=TINY))
+        compare(tiny("cnn,mean", tmp_path / "2"))
 
 
 def test_a_ladder_is_a_family_of_its_own(inline: Inline, tmp_path: Path) -> None:
     arms = "mean,attention-pool,tfidf,cnn:filters=4"
-    found = compare(
-        declared("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=True)
-    )
+    found = compare(tiny(arms, tmp_path, ladder=True))
     assert [(v.a, v.b, v.family) for v in found.rungs] == [
         ("attention-pool", "mean", 2),
         ("cnn:filters=4", "attention-pool", 2),
@@ -399,9 +396,7 @@ def test_a_ladder_is_a_family_of_its_own(inline: Inline, tmp_path: Path) -> None
     families = [row["family"] for row in found.record()["verdicts"]]
     assert families == ["reference"] * 3 + ["ladder"] * 2
     chosen = (("cnn:filters=4", "mean"),)
-    found = compare(
-        declared("classification", arms, seeds=1, out=tmp_path, overrides=TINY, ladder=chosen)
-    )
+    found = compare(tiny(arms, tmp_path, ladder=chosen))
     assert [(v.a, v.b, v.family) for v in found.rungs] == [("cnn:filters=4", "mean", 1)]
 
 
@@ -464,20 +459,16 @@ def test_rungs_must_be_arms_and_tasks_must_exist(tmp_path: Path) -> None:
 
 
 def test_another_run_in_the_folder_is_not_touched(inline: Inline, tmp_path: Path) -> None:
-    compare(declared("classification", "mean,tfidf", seeds=1, out=tmp_path, overrides=TINY))
+    compare(tiny("mean,tfidf", tmp_path))
     with pytest.raises(RegardError, match="contains another run: width is 8 there and 9 here"):
-        compare(
-            declared("classification", "mean,tfidf", out=tmp_path, overrides=["width=9", *TINY[1:]])
-        )
+        compare(tiny("mean,tfidf", tmp_path, overrides=["width=9", *TINY[1:]]))
 
 
 def test_bad_data_are_one_error_not_one_for_each_arm(inline: Inline, tmp_path: Path) -> None:
     path = tmp_path / "reviews.csv"
     path.write_text("text,label\n" + "fine,yes\n" * 30)
     with pytest.raises(RegardError, match="all 30 rows have the label"):
-        compare(
-            declared("classification", "mean,cnn", out=tmp_path / "out", overrides=[f"data={path}"])
-        )
+        compare(tiny("mean,cnn", tmp_path / "out", overrides=[f"data={path}"]))
     assert inline.ran == []
 
 
@@ -507,11 +498,7 @@ def test_with_processes_the_run_of_a_killed_worker_goes_on(tmp_path: Path) -> No
 @pytest.mark.parametrize("wrong", ["score=adtive", "normalize=sofmax", "pattern=windw-8"])
 def test_a_misspelt_part_is_named_before_anything_trains(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(RegardError, match=r"arm transformer:.*: no .* is called"):
-        compare(
-            declared(
-                "classification", ["mean", f"transformer:{wrong}"], seeds=2, out=tmp_path / "out"
-            )
-        )
+        compare(tiny(["mean", f"transformer:{wrong}"], tmp_path / "out", seeds=2, overrides=()))
     assert not (tmp_path / "out").exists()
 
 
@@ -521,17 +508,7 @@ def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
 ) -> None:
     arms, out = ["mean", "cnn:filters=4", "tfidf"], tmp_path / "out"
     shared = [pair for pair in TINY if not pair.startswith("steps")]
-    found = compare(
-        declared(
-            "classification",
-            arms,
-            seeds=2,
-            out=out,
-            overrides=shared,
-            budget="0.3s",
-            reference="mean",
-        )
-    )
+    found = compare(tiny(arms, out, seeds=2, overrides=shared, budget="0.3s", reference="mean"))
     record = json.loads((out / "comparison.json").read_text())
     last = {
         name: [runs.load(out / folder / f"seed-{seed}").metrics()[-1]["steps"] for seed in (0, 1)]
@@ -552,8 +529,6 @@ def test_a_budget_in_minutes_is_told_in_steps_beside_the_command(
 
 
 def test_a_budget_in_steps_needs_no_other_command(inline: Inline, tmp_path: Path) -> None:
-    found = compare(
-        declared("classification", "mean,tfidf", seeds=1, out=tmp_path / "out", overrides=TINY)
-    )
+    found = compare(tiny("mean,tfidf", tmp_path / "out"))
     assert "repeat" not in found.record()
     assert [row["steps"] for row in found.record()["arms"]] == [[4], []]
