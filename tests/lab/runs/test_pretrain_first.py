@@ -1,7 +1,6 @@
 """Pretraining on one's own texts before a task with few labels; data of these kinds by name."""
 
 import json
-from itertools import islice
 
 import pytest
 
@@ -9,6 +8,7 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.cli.main import app
 from regard.lab.data.sources import load_corpus
+from tests.lab.runs.steps import finished, stop_after
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=30", "threads=1"]
 
@@ -131,10 +131,7 @@ def test_an_ended_pretraining_waits_for_the_task(tmp_path):
     often = ["steps=9", "save_every=1"]
     before = pretraining(tmp_path / "run-pretrained", "classification", "bert", many, given, often)
     assert before.config.training.optimizer == "muon"
-    training = before.train()
-    for _ in islice(training, 4):
-        pass
-    training.close()
+    stop_after(before, 4)
     said = CliRunner().invoke(app, [*words, "--end"])
     assert said.exit_code == 0, said.output
     assert "ended by --end after 33% of its budget" in said.output
@@ -165,9 +162,7 @@ def test_predictions_of_questions_are_one_a_line(tmp_path):
     from typer.testing import CliRunner
 
     given = [*SMALL, "steps=1"]
-    run = runs.open_or_start(tmp_path / "run", "birthplace", "gpt", given)
-    for _ in run.train():
-        pass
+    finished(runs.open_or_start(tmp_path / "run", "birthplace", "gpt", given))
     questions = tmp_path / "q.tsv"
     questions.write_text("Where was A born?\nWhere was B born?\n")
     for name, lines in (("p.txt", 2), ("p.jsonl", 2)):

@@ -17,14 +17,9 @@ from regard.lab.tasks import TASKS
 from regard.lab.tasks.birthplace.evaluation import COMMONEST, answer_evaluation
 from regard.lab.tasks.writing.evaluation import Text
 from regard.lab.tasks.writing.searching import Search
+from tests.lab.runs.steps import finished
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=40", "threads=1", "dropout=0"]
-
-
-def finish(run):
-    for _ in run.train():
-        pass
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +27,7 @@ def pretrained(tmp_path_factory):
     """A GPT that has read a little of the invented people's biographies."""
     place = tmp_path_factory.mktemp("runs") / "pretrained"
     given = [*SMALL, "steps=8", "batch_tokens=600", "learning_rate=0.003"]
-    return finish(runs.open_or_start(place, "birthplace-pretrain", "gpt", given))
+    return finished(runs.open_or_start(place, "birthplace-pretrain", "gpt", given))
 
 
 def test_a_pretrained_run_judges_and_goes_on(pretrained, tmp_path):
@@ -86,7 +81,7 @@ def test_how_a_text_goes_on_is_searched_for_or_drawn(pretrained):
 
 def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pretrained, tmp_path):
     given = [f"init={pretrained.folder.path}", "steps=1", "threads=1", "learning_rate=1e-9"]
-    run = finish(runs.open_or_start(tmp_path / "fine", "birthplace", "gpt", given))
+    run = finished(runs.open_or_start(tmp_path / "fine", "birthplace", "gpt", given))
     assert run.config.network == pretrained.config.network
     assert run.config.data.length == 40
     assert run.task.tokenizer.sha256 == pretrained.task.tokenizer.sha256
@@ -102,7 +97,7 @@ def test_a_run_begins_from_the_weights_the_tokens_and_the_settings_of_another(pr
     assert judged.trivial[COMMONEST] == pytest.approx(4 / 60)
     with pytest.raises(RegardError, match="a file of questions has no column names"):
         run.evaluate(tmp_path / "questions.tsv", label="place")
-    assert finish(runs.load(tmp_path / "fine")).complete
+    assert finished(runs.load(tmp_path / "fine")).complete
 
 
 def test_data_of_the_run_that_an_answering_one_begins_from(pretrained):
@@ -117,7 +112,7 @@ def test_a_table_is_judged_by_the_column_that_the_run_learned_from(tmp_path):
     (tmp_path / "mine.csv").write_text("\n".join(rows) + "\n")
     tiny = ["width=8", "heads=2", "layers=1", "steps=1", "threads=1", "text=prose"]
     own = [f"data={tmp_path / 'mine.csv'}", *tiny]
-    run = finish(runs.open_or_start(tmp_path / "run", "language-modeling", "gpt", own))
+    run = finished(runs.open_or_start(tmp_path / "run", "language-modeling", "gpt", own))
     assert run.evaluate(tmp_path / "mine.csv").line()
     (tmp_path / "plain.txt").write_text("the film was long\n")
     assert run.evaluate(tmp_path / "plain.txt").line()
@@ -130,7 +125,7 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
         RegardError,
         match=r"embedding.*has the shape \(\d+, 16\) there and \(\d+, 32\) here; use the",
     ):
-        finish(run)
+        finished(run)
     with pytest.raises(RegardError, match="its own tokenizer with tokenizer=characters; leave"):
         Config.make("birthplace", "gpt", [init, "tokenizer=bpe"])
     assert Config.make("birthplace", "gpt", [init, "tokenizer=characters"]).data.length == 40
@@ -142,7 +137,7 @@ def test_what_does_not_fit_is_refused_in_one_line(pretrained, tmp_path):
     again = [f"init={begun.folder.path}", "steps=1"]
     run = runs.open_or_start(tmp_path / "early", "birthplace", "gpt", again)
     with pytest.raises(RegardError, match="no completed run to start from"):
-        finish(run)
+        finished(run)
 
 
 def test_texts_in_other_signs_are_refused(pretrained, tmp_path):
@@ -153,13 +148,13 @@ def test_texts_in_other_signs_are_refused(pretrained, tmp_path):
     (tmp_path / "greek.csv").write_text("\n".join(["text,label", *lines]))
     given = [f"data={tmp_path / 'greek.csv'}", f"init={pretrained.folder.path}", "steps=1"]
     with pytest.raises(RegardError, match="of the tokens of these texts are unknown"):
-        finish(runs.open_or_start(tmp_path / "run", "classification", "gpt", given))
+        finished(runs.open_or_start(tmp_path / "run", "classification", "gpt", given))
     lines = [f"ja a{i} b{i} c{i}\tyes d{i} e{i} f{i}" for i in range(60)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["source\ttarget", *lines]))
     given = [f"data={tmp_path / 'pairs.tsv'}", "tokenizer=words", "steps=1"]
     for _ in range(2):  # what was refused is not kept
         with pytest.raises(RegardError, match="use minimum=1 or tokenizer=characters"):
-            finish(runs.open_or_start(tmp_path / "pairs", "translation", "gru", given))
+            finished(runs.open_or_start(tmp_path / "pairs", "translation", "gru", given))
 
 
 def test_texts_held_out_may_have_other_words(tmp_path):
@@ -188,11 +183,11 @@ REVIEWS = ["data=reviews", "examples=300", "tokenizer=words"]
 )
 def test_a_classifier_begins_from_each_kind(tmp_path, task, model):
     before = [*REVIEWS, *SMALL, "steps=6", "batch_tokens=400"]
-    first = finish(runs.open_or_start(tmp_path / "first", task, model, before))
+    first = finished(runs.open_or_start(tmp_path / "first", task, model, before))
     goes_on_or_fills_in(first)
     given = [*REVIEWS, f"init={tmp_path / 'first'}", "steps=2", "batch_tokens=400"]
     assert runs.model_after(tmp_path / "first", "classification") == model
-    run = finish(runs.open_or_start(tmp_path / "second", "classification", model, given))
+    run = finished(runs.open_or_start(tmp_path / "second", "classification", model, given))
     assert run.config.network.width == 16
     assert len(run.task.tokenizer) == len(first.task.tokenizer)
     begun = run.folder.environment()["init"]
@@ -237,11 +232,11 @@ def test_what_labels_is_taken_for_the_same_labels_alone(tmp_path):
         return [f"data={tmp_path / name}.csv", *SMALL, "steps=2", "batch_tokens=200"]
 
     first = few("first", "good", "bad")
-    finish(runs.open_or_start(tmp_path / "a", "classification", "gpt", first))
+    finished(runs.open_or_start(tmp_path / "a", "classification", "gpt", first))
     for name, labels, new in (("b", ("good", "bad"), set()), ("c", ("sad", "mad"), {"to_labels"}),
                               ("d", ("x", "y", "z"), {"to_labels"})):  # fmt: skip
         given = [*few(name, *labels), f"init={tmp_path / 'a'}"]
-        run = finish(runs.open_or_start(tmp_path / name, "classification", "gpt", given))
+        run = finished(runs.open_or_start(tmp_path / name, "classification", "gpt", given))
         begun = run.folder.environment()["init"]["new"]
         assert {entry.partition(".")[0] for entry in begun} == new
 
@@ -277,7 +272,7 @@ def test_a_pretraining_that_was_stopped_goes_on_to_the_same_bits(pretrained, tmp
     for progress in run.train():
         if progress.step == 5:
             break
-    finish(runs.load(tmp_path / "stopped"))
+    finished(runs.load(tmp_path / "stopped"))
     theirs = pretrained.network.state_dict()
     for name, value in runs.load(tmp_path / "stopped").network.state_dict().items():
         assert torch.equal(value, theirs[name]), name
@@ -287,10 +282,10 @@ def test_a_pretraining_that_was_stopped_goes_on_to_the_same_bits(pretrained, tmp
 @pytest.mark.deep
 def test_what_was_pretrained_with_sentinels_goes_on_to_write(tmp_path, model):
     given = ["width=8", "heads=2", "layers=1", "feedforward=8", "steps=1", "threads=1"]
-    before = finish(runs.open_or_start(tmp_path / "before", "span-corruption", model,
+    before = finished(runs.open_or_start(tmp_path / "before", "span-corruption", model,
                                        [*given, "data=biographies", "length=16"]))  # fmt: skip
     more = [f"init={tmp_path / 'before'}", "steps=1", "threads=1", "examples=50", "letters=4"]
-    run = finish(runs.open_or_start(tmp_path / "back", "reverse", model,
+    run = finished(runs.open_or_start(tmp_path / "back", "reverse", model,
                                     [*more, "learning_rate=1e-9"]))  # fmt: skip
     theirs, ours = before.network.state_dict(), run.network.state_dict()
     tokens = len(run.task.tokenizer)
@@ -311,7 +306,7 @@ def test_a_budget_in_minutes_is_repeated_with_the_batch_that_it_chose(tmp_path):
     run = runs.start(
         tmp_path / "a", "language-modeling", "gpt", [*given, "precision=fp32", "minutes=0.01"]
     )
-    finish(run)
+    finished(run)
     last = run.metrics()[-1]
     assert last["batch_tokens"] == 256
     assert run.repeat == f"steps={last['steps']} batch_tokens=256"

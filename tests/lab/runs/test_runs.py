@@ -21,6 +21,7 @@ from regard.lab.tasks import TASKS, shared
 from regard.lab.tasks.classification.task import Classification
 from regard.lab.tasks.models import MODELS
 from regard.training.loop import Training
+from tests.lab.runs.steps import stop_after
 
 BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
 TINY = [*BRIEF, "epochs=2"]
@@ -143,10 +144,7 @@ def test_a_config_edited_badly_is_one_line(tmp_path: Path) -> None:
 def test_resume_ends_in_the_same_bits(whole: Path, tmp_path: Path, stop: int) -> None:
     settings = [*SMALL, "save_every=2"]
     run = runs.open_or_start(tmp_path / "run", "classification", "transformer", settings)
-    training = run.train()
-    for _ in islice(training, stop):
-        pass
-    training.close()
+    stop_after(run, stop)
     assert not run.complete
     with pytest.raises(RegardError, match="is not complete"):
         run.predict("a film")
@@ -171,10 +169,7 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
     with pytest.raises(RegardError, match="nothing to complete"):
         list(run.train(end=True))
     assert [path.name for path in (tmp_path / "run").glob("[!.]*")] == ["config.toml"]
-    training = run.train()
-    for _ in islice(training, 5):
-        pass
-    training.close()
+    stop_after(run, 5)
     trained = Checkpoints(tmp_path / "run" / "checkpoints").load(4).tensors["model"]
     (told,) = run.train(end=True)
     assert (told.step, told.validation is None) == (4, False)
@@ -220,10 +215,7 @@ def test_muon_trains_a_run_and_its_checkpoints_go_on(whole: Path, tmp_path: Path
     first = runs.start(tmp_path / "whole", "classification", "transformer", settings)
     finish(first)
     run = runs.start(tmp_path / "cut", "classification", "transformer", settings)
-    training = run.train()
-    for _ in islice(training, 4):
-        pass
-    training.close()
+    stop_after(run, 4)
     finish(run)
     weights = [tmp_path / name / "model.safetensors" for name in ("whole", "cut")]
     assert sha256(weights[0]) == sha256(weights[1]) != sha256(whole / "model.safetensors")
@@ -234,10 +226,7 @@ def test_an_end_that_was_cut_off_leaves_no_word_behind(
 ) -> None:
     settings = [*SMALL, "save_every=2"]
     run = runs.start(tmp_path / "run", "classification", "transformer", settings)
-    training = run.train()
-    for _ in islice(training, 3):
-        pass
-    training.close()
+    stop_after(run, 3)
     with monkeypatch.context() as patched:
         patched.setattr(Folder, "seal", lambda folder: (_ for _ in ()).throw(OSError("cut")))
         with pytest.raises(OSError, match="cut"):
@@ -249,10 +238,7 @@ def test_an_end_that_was_cut_off_leaves_no_word_behind(
 
 def test_a_line_cut_off_by_a_kill_is_dropped(tmp_path: Path) -> None:
     settings = [*SMALL, "save_every=2"]
-    training = runs.start(tmp_path / "run", "classification", "transformer", settings).train()
-    for _ in islice(training, 4):
-        pass
-    training.close()
+    stop_after(runs.start(tmp_path / "run", "classification", "transformer", settings), 4)
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99')
     run = runs.load(tmp_path / "run")
@@ -320,10 +306,7 @@ def test_changed_data_are_noticed(tmp_path: Path) -> None:
     data.write_text("\n".join(["text,label", *rows]))
     settings = [*SMALL, f"data={data}", "save_every=1"]
     run = runs.start(tmp_path / "run", "classification", "transformer", settings)
-    training = run.train()
-    for _ in islice(training, 2):
-        pass
-    training.close()
+    stop_after(run, 2)
     data.write_text("\n".join(["text,label", *rows, "good after all,up"]))
 
     shared.cache_clear()  # as another process would
@@ -600,12 +583,8 @@ def test_forecast_of_minutes_is_the_minutes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def steps_of_two(tmp_path: Path) -> Path:
-    training = runs.start(
-        tmp_path / "run", "classification", "transformer", [*SMALL, "save_every=2"]
-    ).train()
-    for _ in islice(training, 4):
-        pass
-    training.close()
+    settings = [*SMALL, "save_every=2"]
+    stop_after(runs.start(tmp_path / "run", "classification", "transformer", settings), 4)
     return tmp_path / "run"
 
 
@@ -662,9 +641,7 @@ def test_an_evaluation_prints_its_summary_and_not_its_texts(whole: Path) -> None
 
 def test_a_run_opens_by_what_its_environment_must_have(tmp_path):
     """Facts that nobody needs may be missing, as of an earlier version; the rest is requested."""
-    run = runs.start(tmp_path / "run", "classification", "mean", ["width=8", "steps=2"])
-    for _ in run.train():
-        pass
+    finish(runs.start(tmp_path / "run", "classification", "mean", ["width=8", "steps=2"]))
     path = tmp_path / "run" / "env.json"
     told = json.loads(path.read_text())
     needed = {key: told[key] for key in ("threads", "precision", "data")}

@@ -20,6 +20,7 @@ from regard.lab.tasks.settings import ClassificationSettings
 from tests.attention.parts import shifted
 from tests.lab.cli.conftest import call
 from tests.lab.data.test_conllu import sentence, written
+from tests.lab.runs.steps import finished
 from tests.lab.studies.declare import checked
 
 TINY = ["width=16", "layers=1", "heads=2", "feedforward=16", "dropout=0", "word_dropout=0",
@@ -41,16 +42,9 @@ def parses(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(parses: Path, tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
-    run = runs.start(
-        tmp_path_factory.mktemp("trees") / "run",
-        "classification",
-        "transformer",
-        [*TINY, f"data={parses}", "position=tree-depth", "steps=40"],
-    )
-    for _ in run.train():
-        pass
-    assert isinstance(run, runs.Run)
-    return run
+    given = [*TINY, f"data={parses}", "position=tree-depth", "steps=40"]
+    place = tmp_path_factory.mktemp("trees") / "run"
+    return finished(runs.start(place, "classification", "transformer", given))
 
 
 def task(parses: Path, **changes: object) -> Classification:
@@ -115,10 +109,8 @@ def test_a_model_learns_what_only_the_tree_tells(parses, trained, tmp_path):
     again = trained.evaluate(parses)
     assert again.n == 240
     assert again.value > 0.9
-    plain = runs.start(tmp_path / "plain", "classification", "transformer",
-                       [*TINY, f"data={parses}", "position=rotary", "steps=40"])  # fmt: skip
-    for _ in plain.train():
-        pass
+    given = [*TINY, f"data={parses}", "position=rotary", "steps=40"]
+    plain = finished(runs.start(tmp_path / "plain", "classification", "transformer", given))
     assert plain.evaluate().value < 0.75
     assert plain.predict("w1 w2 w3").label in ("deep", "flat")
 

@@ -12,6 +12,7 @@ from regard.lab.cli.main import app
 from regard.lab.data.pairs import Pair
 from regard.lab.tasks.evaluation import read_rows
 from regard.lab.tasks.writing.evaluation import Text, text_evaluation
+from tests.lab.runs.steps import finished
 
 FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "init_std=1",
        "steps=150", "judged=20", "learning_rate=0.01", "batch_tokens=224", "threads=1"]  # fmt: skip
@@ -19,10 +20,8 @@ FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "init
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    run = runs.open_or_start(tmp_path_factory.mktemp("run") / "r", "reverse", "lab-6", FEW)
-    for _ in run.train():
-        pass
-    return run
+    place = tmp_path_factory.mktemp("run") / "r"
+    return finished(runs.open_or_start(place, "reverse", "lab-6", FEW))
 
 
 def test_a_run_learns_and_is_complete(trained):
@@ -43,9 +42,7 @@ def test_stopped_and_resumed_to_the_same_bits(trained, tmp_path):
     for progress in run.train():
         if progress.step == 30:
             break
-    run = runs.open_or_start(tmp_path / "r", "reverse", "lab-6", steps)
-    for _ in run.train():
-        pass
+    run = finished(runs.open_or_start(tmp_path / "r", "reverse", "lab-6", steps))
     ours, theirs = (x.folder.read(x.folder.weights) for x in (run, trained))
     assert ours == theirs
 

@@ -4,7 +4,6 @@ import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from regard.lab.studies.statistics import arm_interval, compare_runs, holm
 from regard.lab.studies.study import Study
 from regard.lab.tasks.classification.metrics import METRICS
 from regard.lab.tasks.evaluation import Evaluation
+from tests.lab.runs.steps import stop_after
 from tests.lab.studies.declare import checked, declared
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]
@@ -254,10 +254,7 @@ def test_a_run_that_was_ended_early_is_not_compared(tmp_path: Path) -> None:
     settings = [*TINY, "threads=1", "save_every=1"]
     folder = tmp_path / "mean" / "seed-0"
     run = runs.start(folder, "classification", "mean", settings)
-    training = run.train()
-    for _ in islice(training, 3):
-        pass
-    training.close()
+    stop_after(run, 3)
     list(run.train(end=True))
     asked = RunTask(str(folder), "classification", "mean", tuple(settings))
     with pytest.raises(RegardError, match=r"seed-0: the training was ended by --end after \d+% of"):
