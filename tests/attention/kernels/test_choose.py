@@ -22,9 +22,13 @@ from regard.core.errors import RegardError
 from tests.attention.parts import MASKS, inputs, score_of
 
 
-def kernel(**call):
+def planned(**call):
     usual = {"inner_product": True, "normalize": "softmax", "shape": (8, 300, 300)}
-    return plan(Properties(**{**usual, **call})).kernel
+    return plan(Properties(**{**usual, **call}))
+
+
+def kernel(**call):
+    return planned(**call).kernel
 
 
 def test_plans():
@@ -56,8 +60,7 @@ def test_plans():
 
 def test_strips_of_torchs_kernel():
     def strips(**call):
-        usual = {"inner_product": True, "normalize": "softmax", "shape": (8, 300, 300)}
-        return plan(Properties(**{**usual, **call})).by_strips
+        return planned(**call).by_strips
 
     assert not strips()
     assert not strips(mask="causal")
@@ -69,11 +72,8 @@ def test_strips_of_torchs_kernel():
     assert strips(normalize="sink", shape=(8, 2048, 2048), device="cuda")
     assert not strips(**bias, shape=(8, 4096, 4096), device="cuda")  # the bias as one table
     assert strips(**bias, shape=(16, 4096, 4096), device="cuda")
-    memory = [
-        plan(Properties(inner_product=True, normalize="softmax", shape=(8, n, n), mask="pairs"))
-        for n in (2048, 16_384)
-    ]
-    assert memory[0].megabytes == memory[1].megabytes < 32
+    memory = [planned(shape=(8, n, n), mask="pairs").megabytes for n in (2048, 16_384)]
+    assert memory[0] == memory[1] < 32
 
 
 def test_what_is_asked_for_is_done_where_it_can_be():
@@ -85,24 +85,20 @@ def test_what_is_asked_for_is_done_where_it_can_be():
 
 
 def test_memory_does_not_grow_with_the_table():
-    sizes = [plan(Properties(inner_product=False, normalize="softmax", shape=(8, n, n))).megabytes
-             for n in (512, 1024, 16384)]  # fmt: skip
+    sizes = [planned(inner_product=False, shape=(8, n, n)).megabytes for n in (512, 1024, 16384)]
     assert sizes[0] == sizes[1] < 32
     assert sizes[1] < sizes[2] < 16 * sizes[1]  # as few rows as a strip may have
-    exact = plan(
-        Properties(inner_product=True, normalize="softmax", shape=(8, 2048, 2048), asked="exact")
-    )
-    assert exact.megabytes > 300
+    assert planned(shape=(8, 2048, 2048), asked="exact").megabytes > 300
 
 
 def test_compiled_from_a_fixed_amount_of_work():
-    call = {"inner_product": False, "normalize": "softmax", "additive": True, "hidden": 64}
-    assert not plan(Properties(**call, shape=(8, 64, 64))).compiled
-    assert plan(Properties(**call, shape=(8, 256, 256))).compiled
-    assert not plan(Properties(**{**call, "additive": False}, shape=(8, 1024, 1024))).compiled
+    call = {"inner_product": False, "additive": True, "hidden": 64}
+    assert not planned(**call, shape=(8, 64, 64)).compiled
+    assert planned(**call, shape=(8, 256, 256)).compiled
+    assert not planned(**{**call, "additive": False}, shape=(8, 1024, 1024)).compiled
     user = {**call, "additive": False, "numbers_per_pair": 64}
-    assert not plan(Properties(**user, shape=(8, 256, 256))).compiled
-    assert plan(Properties(**user, shape=(8, 1024, 1024))).compiled
+    assert not planned(**user, shape=(8, 256, 256)).compiled
+    assert planned(**user, shape=(8, 1024, 1024)).compiled
 
 
 def test_constants_replace_those_shipped():
