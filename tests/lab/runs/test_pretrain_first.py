@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
 from regard.core.errors import RegardError
 from regard.lab import runs
@@ -27,6 +28,13 @@ def reviews(folder):
     path = folder / "many.txt"
     path.write_text("\n".join(x.text for x in load_corpus("reviews").train[:200]) + "\n")
     return str(path)
+
+
+def done(words):
+    """What a command says that ends well."""
+    said = CliRunner().invoke(app, words)
+    assert said.exit_code == 0, said.output
+    return said.output
 
 
 def pretraining(folder, task, model, *given):
@@ -74,55 +82,41 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path):
 
 
 def test_the_command_pretrains_then_fine_tunes(tmp_path):
-    from typer.testing import CliRunner
-
     many = reviews(tmp_path)
     words = ["train", "classification", "--pretrain-on", many, "--pretrain-budget", "3 steps"]
     words += ["--out", str(tmp_path / "run"), "--budget", "2 steps", "examples=200", *SMALL]
-    said = CliRunner().invoke(app, words)
-    assert said.exit_code == 0, said.output
-    assert "pretrained: loss" in said.output
+    assert "pretrained: loss" in done(words)
     run, before = runs.load(tmp_path / "run"), runs.load(tmp_path / "run-pretrained")
     assert run.complete
     assert before.complete
     assert run.config.model == "bert"
     assert run.config.training.init == str(tmp_path / "run-pretrained")
     assert run.folder.environment()["init"]["taken"] > 1_000
-    again = CliRunner().invoke(app, words)
-    assert "is already complete" in again.output
+    assert "is already complete" in done(words)
 
 
 def test_a_forecast_tells_of_the_pretraining_too_and_refuses_what_it_would(tmp_path):
-    from typer.testing import CliRunner
-
-    def asked(*words):
+    def command(*words):
         out = ["--out", str(tmp_path / "run"), "--dry-run", "examples=200", *SMALL]
-        return CliRunner().invoke(app, ["train", "classification", "--pretrain-on", *words, *out])
+        return ["train", "classification", "--pretrain-on", *words, *out]
 
     many = texts(tmp_path)
-    said = asked(many, "--pretrain-budget", "3 steps")
-    assert said.exit_code == 0, said.output
-    first, second = (
-        said.output.index("masked-modeling"),
-        said.output.index("bert on classification"),
-    )
-    assert first < second
+    said = done(command(many, "--pretrain-budget", "3 steps"))
+    assert said.index("masked-modeling") < said.index("bert on classification")
     assert not (tmp_path / "run-pretrained").exists()
-    found = json.loads(asked(many, "--json").stdout)
+    found = json.loads(CliRunner().invoke(app, command(many, "--json")).stdout)
     assert found["task"] == "classification"
     assert found["pretraining"]["task"] == "masked-modeling"
     for words, says in (
         ([many, "--model", "transformer"], "cannot be pretrained on texts"),
         (["nope.jsonl"], "nope.jsonl"),
     ):
-        refused = asked(*words)
+        refused = CliRunner().invoke(app, command(*words))
         assert isinstance(refused.exception, RegardError)
         assert says in str(refused.exception)
 
 
 def test_an_ended_pretraining_waits_for_the_task(tmp_path):
-    from typer.testing import CliRunner
-
     many = reviews(tmp_path)
     words = ["train", "classification", "--pretrain-on", many, "--pretrain-budget", "9 steps"]
     words += ["--out", str(tmp_path / "run"), "--budget", "2 steps", "examples=200"]
@@ -132,23 +126,17 @@ def test_an_ended_pretraining_waits_for_the_task(tmp_path):
     before = pretraining(tmp_path / "run-pretrained", "classification", "bert", many, given, often)
     assert before.config.training.optimizer == "muon"
     stop_after(before, 4)
-    said = CliRunner().invoke(app, [*words, "--end"])
-    assert said.exit_code == 0, said.output
-    assert "ended by --end after 33% of its budget" in said.output
-    assert "run the same command without --end" in said.output
+    said = done([*words, "--end"])
+    assert "ended by --end after 33% of its budget" in said
+    assert "run the same command without --end" in said
     assert not (tmp_path / "run").exists()
-    went_on = CliRunner().invoke(app, words)
-    assert went_on.exit_code == 0, went_on.output
+    done(words)
     assert runs.load(tmp_path / "run").complete
     assert runs.load(tmp_path / "run-pretrained").ended == pytest.approx(3 / 9)
 
 
 def test_rows_of_data_are_printed():
-    from typer.testing import CliRunner
-
-    said = CliRunner().invoke(app, ["data", "rows", "birthplace", "--count", "2", "length=48"])
-    assert said.exit_code == 0, said.output
-    lines = said.output.splitlines()
+    lines = done(["data", "rows", "birthplace", "--count", "2", "length=48"]).splitlines()
     assert lines[0].startswith("data has ")
     assert [line[:3] for line in lines[1:]] == ["x: ", "y: ", "x: ", "y: "]
     assert len(lines[1]) == len(lines[2]) == 3 + 47
@@ -159,19 +147,16 @@ def test_rows_of_data_are_printed():
 
 
 def test_predictions_of_questions_are_one_a_line(tmp_path):
-    from typer.testing import CliRunner
-
     given = [*SMALL, "steps=1"]
     finished(runs.open_or_start(tmp_path / "run", "birthplace", "gpt", given))
     questions = tmp_path / "q.tsv"
     questions.write_text("Where was A born?\nWhere was B born?\n")
-    for name, lines in (("p.txt", 2), ("p.jsonl", 2)):
+    for name in ("p.txt", "p.jsonl"):
         words = ["evaluate", str(tmp_path / "run"), "--data", str(questions)]
-        said = CliRunner().invoke(app, [*words, "--predictions", str(tmp_path / name)])
-        assert said.exit_code == 0, said.output
-        assert "the questions have no reference answers" in said.output
+        said = done([*words, "--predictions", str(tmp_path / name)])
+        assert "the questions have no reference answers" in said
         written = (tmp_path / name).read_text().splitlines()
-        assert len(written) == lines
+        assert len(written) == 2
         assert written[0].startswith("{") == (name == "p.jsonl")
     asked = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), "--json"])
     assert '"baseline": 0.06' in asked.output
