@@ -23,6 +23,7 @@ from regard.attention import (
 from regard.attention.arguments import Arguments
 from regard.attention.computation import Computation
 from regard.attention.kernels.choose import Constants, Properties, plan, using
+from regard.attention.kernels.strips import Sizes, strips_of
 from regard.core.errors import RegardError
 from tests.attention.parts import HEADS, MASKS, WIDTH, gradients, inputs, score_of
 
@@ -86,8 +87,6 @@ def test_blocks_that_nothing_sees_are_left_out(mask):
     with using(SMALL):
         call = Computation.of(Arguments(*given, made, mask)).call
     computed = 0
-    from regard.attention.kernels.strips import Sizes, strips_of
-
     for strip in strips_of(call.context, Sizes(10**6, 8, 4)):
         assert strip.batch == ()
         rows = strip.tile.rows.stop - strip.tile.rows.start
@@ -98,8 +97,6 @@ def test_blocks_that_nothing_sees_are_left_out(mask):
 
 
 def test_a_strip_is_no_larger_than_it_may_be():
-    from regard.attention.kernels.strips import Sizes, strips_of
-
     given = inputs(70, 50)
     call = Computation.of(Arguments(*given, score_of("dot", "alibi"))).call
     seen = torch.zeros(3, 70, dtype=torch.int)
@@ -112,8 +109,6 @@ def test_a_strip_is_no_larger_than_it_may_be():
 
 
 def test_a_strip_has_rows_enough_for_what_each_key_costs():
-    from regard.attention.kernels.strips import Sizes, strips_of
-
     shape, additive = (1, 8, 16_384, 16_384), {"hidden": 64, "additive": True}
     call = {"inner_product": False, "normalize": "softmax", "shape": shape}
     plain, long = plan(Properties(**call)), plan(Properties(**call, **additive))
@@ -127,8 +122,6 @@ def test_a_strip_has_rows_enough_for_what_each_key_costs():
 
 
 def test_heads_of_plain_products_are_cut_apart():
-    from regard.attention.kernels.strips import Sizes, strips_of
-
     x = torch.randn(3, 8, 300, WIDTH, dtype=torch.float64, requires_grad=True)
     made = make_score("dot", heads=8)
     call = Computation.of(Arguments(x, x, x, made)).call

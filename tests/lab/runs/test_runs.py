@@ -4,9 +4,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from regard.lab.runs.folder import Folder
 from regard.lab.tasks import TASKS, shared
 from regard.lab.tasks.classification.task import Classification
 from regard.lab.tasks.models import MODELS
-from regard.training.loop import Training
+from regard.training.loop import Progress, Training
 from tests.lab.runs.steps import stop_after
 
 BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
@@ -190,14 +192,17 @@ def test_a_stopped_training_can_be_ended_where_it_is(whole: Path, tmp_path: Path
         list(counts.train(end=True))
 
 
-def test_what_was_trained_to_its_end_was_not_ended_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = runs.start(tmp_path / "run", "classification", "transformer", [*SMALL, "save_every=1"])
-    with monkeypatch.context() as patched:
-        patched.setattr(Folder, "seal", lambda folder: (_ for _ in ()).throw(OSError("cut")))
+def cut_off_at_the_end(training: Iterator[Progress]) -> None:
+    """Train, and fail where the files of the run are sealed."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Folder, "seal", Mock(side_effect=OSError("cut")))
         with pytest.raises(OSError, match="cut"):
-            list(run.train())
+            list(training)
+
+
+def test_what_was_trained_to_its_end_was_not_ended_early(tmp_path: Path) -> None:
+    run = runs.start(tmp_path / "run", "classification", "transformer", [*SMALL, "save_every=1"])
+    cut_off_at_the_end(run.train())
     (told,) = run.train(end=True)
     assert told.step == told.steps
     assert (run.complete, run.ended) == (True, None)
@@ -221,16 +226,11 @@ def test_muon_trains_a_run_and_its_checkpoints_go_on(whole: Path, tmp_path: Path
     assert sha256(weights[0]) == sha256(weights[1]) != sha256(whole / "model.safetensors")
 
 
-def test_an_end_that_was_cut_off_leaves_no_word_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_that_was_cut_off_leaves_no_word_behind(tmp_path: Path) -> None:
     settings = [*SMALL, "save_every=2"]
     run = runs.start(tmp_path / "run", "classification", "transformer", settings)
     stop_after(run, 3)
-    with monkeypatch.context() as patched:
-        patched.setattr(Folder, "seal", lambda folder: (_ for _ in ()).throw(OSError("cut")))
-        with pytest.raises(OSError, match="cut"):
-            list(run.train(end=True))
+    cut_off_at_the_end(run.train(end=True))
     again = runs.load(tmp_path / "run")
     assert finish(again)[-1] > 3
     assert again.ended is None
@@ -350,8 +350,7 @@ def test_evaluation_of_another_file(whole: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_answers_without_its_data(whole: Path, tmp_path: Path, monkeypatch) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(whole, copy)
+    copy = shutil.copytree(whole, tmp_path / "copy")
 
     def unreachable(*_: object, **__: object) -> None:
         raise AssertionError("the data were read")
@@ -369,8 +368,7 @@ def test_a_run_answers_without_its_data(whole: Path, tmp_path: Path, monkeypatch
 
 
 def test_a_changed_file_is_not_believed(whole: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(whole, copy)
+    copy = shutil.copytree(whole, tmp_path / "copy")
     victim = copy / "model.safetensors"
     data = bytearray(victim.read_bytes())
     data[-1] ^= 1
