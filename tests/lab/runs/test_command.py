@@ -62,11 +62,6 @@ def trained(folder: Path, model: str, *settings: str, task: str = "classificatio
     return finished(runs.open_or_start(folder, task, model, [*settings, "examples=160"]))
 
 
-@pytest.fixture(autouse=True)
-def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(trusted.VARIABLE, "")
-
-
 def test_it_reads_the_splits_without_the_labels_of_the_test_and_its_words_are_scored(
     tmp_path: Path,
 ) -> None:

@@ -66,8 +66,7 @@ class Mean(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(trusted.VARIABLE, "")
+def no_memory_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
 
 
