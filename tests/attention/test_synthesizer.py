@@ -145,35 +145,20 @@ def test_positions_may_differ_from_text_to_text(name):
     queries, keys = torch.randn(3, 2, 4, 3).double(), torch.randn(3, 2, 6, 5).double()
     values = torch.randn(3, 2, 6, 7).double()
     rows, columns = torch.randint(LENGTH, (3, 4)), torch.randint(LENGTH, (3, 6))
+
+    def output(q, k, v, rows, columns, score=score):
+        return attend(q, k, v, score, query_positions=rows, key_positions=columns).output
+
     for kernel in ("exact", "fused"):
         with use(kernel):
-            whole = attend(
-                queries, keys, values, score, query_positions=rows, key_positions=columns
-            ).output
+            whole = output(queries, keys, values, rows, columns)
         for i in range(3):
-            alone = attend(
-                queries[i],
-                keys[i],
-                values[i],
-                score,
-                query_positions=rows[i],
-                key_positions=columns[i],
-            ).output
-            assert_close(whole[i], alone)
-    one_row = attend(
-        queries, keys, values, score, query_positions=rows[0], key_positions=columns
-    ).output
-    alone = attend(
-        queries[2], keys[2], values[2], score, query_positions=rows[0], key_positions=columns[2]
-    ).output
-    assert_close(one_row[2], alone)
+            assert_close(whole[i], output(queries[i], keys[i], values[i], rows[i], columns[i]))
+    one_row = output(queries, keys, values, rows[0], columns)
+    assert_close(one_row[2], output(queries[2], keys[2], values[2], rows[0], columns[2]))
     plain = make_score(name, "none", 3, 5, length=LENGTH).double()
-    given = queries[:, 0], keys[:, 0], values[:, 0], plain
-    whole = attend(*given, query_positions=rows, key_positions=columns).output
-    alone = attend(
-        *(x[1] for x in given[:3]), plain, query_positions=rows[1], key_positions=columns[1]
-    )
-    assert_close(whole[1], alone.output)
+    given = queries[:, 0], keys[:, 0], values[:, 0], rows, columns
+    assert_close(output(*given, plain)[1], output(*(x[1] for x in given), plain))
 
 
 def test_a_fixed_random_synthesizer_is_kept_but_not_trained():
