@@ -3,13 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
 PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
 
 
-def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_snippets_run(here: Path) -> None:
     found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     assert len(found) == 4
     scope: dict[str, object] = {}
@@ -19,4 +16,4 @@ def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             names = [name for name, _ in scope["recording"].layers]
             assert names == ["0.attention.attention", "1.attention.attention"]
             assert scope["recording"].layers[0][1].weights.shape == (2, 4, 9, 9)
-    assert (tmp_path / "runs" / "tiny" / "MANIFEST.json").exists()
+    assert (here / "runs" / "tiny" / "MANIFEST.json").exists()

@@ -144,9 +144,8 @@ def written() -> str:
 
 
 def test_the_page_has_what_a_newcomer_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
     new = table()
     assert new.count("\n") >= 40 + HEAD.count("\n")

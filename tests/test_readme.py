@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 import torch
 
 from regard.lab import runs
@@ -11,8 +10,7 @@ from regard.lab import runs
 PAGE = Path(__file__).parents[1] / "README.md"
 
 
-def test_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_python_of_the_first_page_runs(here: Path) -> None:
     tiny = ["width=8", "heads=2", "layers=1", "steps=1", "examples=100", "threads=1"]
     for _ in runs.start("runs/mine", "classification", "transformer", tiny).train():
         pass

@@ -20,10 +20,7 @@ TINY = {
 }  # fmt: skip
 
 
-def test_train_makes_the_run_of_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_train_makes_the_run_of_the_command(here: Path) -> None:
     run = regard.train("classification", model="transformer", **TINY)
     assert run.complete
     assert run.folder.path == Path("runs/classification-transformer")
@@ -42,9 +39,8 @@ def test_train_makes_the_run_of_the_command(
 
 
 def test_train_says_its_folder_and_shows_progress_on_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     steps = np.int64(2)
     regard.train("classification", model="mean", examples=120, steps=steps, threads=1)
     told = capsys.readouterr()
@@ -53,7 +49,7 @@ def test_train_says_its_folder_and_shows_progress_on_request(
     regard.train("classification", model="mean", examples=120, steps=steps, threads=1)
     assert capsys.readouterr().err == "run: runs/classification-mean (already complete)\n"
     regard.train(
-        "classification", model="mean", out=tmp_path / "b", progress=True, examples=120,
+        "classification", model="mean", out=here / "b", progress=True, examples=120,
         budget="2 steps", threads=1,
     )  # fmt: skip
     told = capsys.readouterr()
@@ -83,18 +79,12 @@ def test_train_says_its_folder_and_shows_progress_on_request(
         ({"config": "nowhere"}, "nowhere does not exist"),
     ],
 )
-def test_mistakes_of_a_call(
-    given: dict[str, object], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_mistakes_of_a_call(given: dict[str, object], says: str, here: Path) -> None:
     with pytest.raises(RegardError, match=says):
         regard.train(**{"task": "classification", **given})  # type: ignore[arg-type]
 
 
-def test_pretraining_goes_before_and_settings_come_from_another_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_pretraining_goes_before_and_settings_come_from_another_run(here: Path) -> None:
     texts = [example.text for example in load_corpus("reviews").train[:200]]
     Path("many.txt").write_text("\n".join(texts) + "\n")
     run = regard.train(
@@ -118,9 +108,8 @@ def test_a_folder_with_another_run_is_kept(tmp_path: Path) -> None:
 
 
 def test_compare_makes_the_comparison_of_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("mine.csv").write_text(
         "text,label\n" + "".join(f"{'good' if i % 2 else 'bad'} {i},{i % 2}\n" for i in range(60))
     )

@@ -22,11 +22,8 @@ def reviews(folder: Path, name: str = "reviews.csv") -> Path:
     return path
 
 
-def test_the_written_file_is_trained_with(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    reviews(tmp_path)
+def test_the_written_file_is_trained_with(regard: Command, here: Path) -> None:
+    reviews(here)
     said = regard("init", "reviews.csv")
     assert (said.status, said.err) == (0, "")
     assert said.out.splitlines()[-2:] == [

@@ -182,11 +182,10 @@ def test_every_exit_code_is_documented() -> None:
 
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii", "cp437"])
 def test_output_keeps_to_the_encoding_of_its_stream(
-    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoding: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = "".join(f"très bon → {i},да😀\ntrès mauvais {i},нет\n" for i in range(20))
-    (tmp_path / "да.csv").write_text("text,label\n" + rows, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+    (here / "да.csv").write_text("text,label\n" + rows, encoding="utf-8")
     written = {}
     commands = {
         "help": ["--help"],
@@ -212,10 +211,7 @@ def test_output_keeps_to_the_encoding_of_its_stream(
     assert "\\u043d\\u0435\\u0442 does not exist" in written["missing"]
 
 
-def test_an_argument_that_is_not_utf_8_is_one_line(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_argument_that_is_not_utf_8_is_one_line(regard: Command, here: Path) -> None:
     said = regard("train", "classification", "--data", "caf\udce9.csv")
     assert (said.status, "rename the file" in said.err) == (2, True)
     assert as_utf8("tr\udcc3\udca8s \udce9") == "très ?"  # UTF-8 read in an ASCII locale

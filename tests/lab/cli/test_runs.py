@@ -144,12 +144,11 @@ def test_a_strangers_run_is_listed_and_runs_nothing(regard: Command, tmp_path: P
     assert regard("runs", "delete", run, "--yes").status == 0
 
 
-def test_mistakes(regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = regard("runs", "list", tmp_path / "none")
+def test_mistakes(regard: Command, here: Path) -> None:
+    said = regard("runs", "list", here / "none")
     assert (said.status, said.out) == (2, "")
     assert "is not a folder" in said.err
-    monkeypatch.chdir(tmp_path)
     assert "no runs in runs; create one" in regard("runs", "list").out  # its default folder
-    assert "create one: regard train" in regard("runs", "list", tmp_path).out
-    assert regard("runs", "list", tmp_path, "--sort", "colour").status == 2
-    assert regard("runs", "compare", tmp_path, tmp_path).status == 2
+    assert "create one: regard train" in regard("runs", "list", here).out
+    assert regard("runs", "list", here, "--sort", "colour").status == 2
+    assert regard("runs", "compare", here, here).status == 2

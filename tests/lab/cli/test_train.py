@@ -7,10 +7,7 @@ import pytest
 from .conftest import TINY, Command
 
 
-def test_trains_and_names_the_run_and_what_comes_next(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_trains_and_names_the_run_and_what_comes_next(regard: Command, here: Path) -> None:
     said = regard(
         "train",
         "classification",
@@ -120,9 +117,8 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
     ],
 )
 def test_mistakes_are_one_line_with_exit_code_2(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], hint: str
+    regard: Command, here: Path, words: list[str], hint: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     said = regard(*words)
     assert said.status == 2
     assert said.err.count("\n") == 1
@@ -130,22 +126,19 @@ def test_mistakes_are_one_line_with_exit_code_2(
     assert said.out == ""
 
 
-def test_bad_data_are_named_by_file_and_line(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    one = tmp_path / "one.csv"
+def test_bad_data_are_named_by_file_and_line(regard: Command, here: Path) -> None:
+    one = here / "one.csv"
     one.write_text("text,label\n" + "good film,up\n" * 30)
     said = regard("train", "classification", "--model", "mean", "--data", one)
     assert said.status == 2
     assert "one.csv" in said.err
     assert said.err.count("\n") == 1
-    latin = tmp_path / "latin.csv"
+    latin = here / "latin.csv"
     latin.write_bytes(b"text,label\ngood film,up\ncaf\xe9,down\n")
     said = regard("train", "classification", "--model", "mean", "--data", latin)
     assert said.status == 2
     assert "latin.csv:3" in said.err
-    good = tmp_path / "good.csv"  # and a run that came to nothing is not in the way
+    good = here / "good.csv"  # and a run that came to nothing is not in the way
     rows = [f"{word} film {n},{word}" for n in range(40) for word in ("good", "bad")]
     good.write_text("\n".join(["text,label", *rows]))
     said = regard("train", "classification", "--model", "mean", "--data", good, "steps=2")
@@ -153,13 +146,10 @@ def test_bad_data_are_named_by_file_and_line(
     assert "run: runs/classification-mean" in said.out
 
 
-def test_dry_run_forecasts_and_writes_nothing(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_dry_run_forecasts_and_writes_nothing(regard: Command, here: Path) -> None:
     said = regard("train", "classification", "--dry-run", *TINY)
     assert said.status == 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
     assert "tokens/s" in said.out
     assert "MB of memory" in said.out
     short = [pair for pair in TINY if not pair.startswith("epochs")]
@@ -213,10 +203,7 @@ def test_a_stopped_training_is_ended_by_a_word(
     assert "there is no checkpoint yet" in nothing.err
 
 
-def test_settings_are_listed_with_their_values_and_meanings(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_settings_are_listed_with_their_values_and_meanings(regard: Command, here: Path) -> None:
     words = ("train", "dates", "--settings", "beam=3", "tie=yes")
     lines = [line.split() for line in regard(*words).out.splitlines()]
     assert [line[0] for line in lines if len(line) == 1 and line[0].endswith(":")] == [
@@ -232,7 +219,7 @@ def test_settings_are_listed_with_their_values_and_meanings(
         "value": True, "means": "share source and target word vectors",
     }  # fmt: skip
     assert found["training"]["optimizer"]["means"].startswith("adamw or muon: ")
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
     wrong = regard("train", "dates", "--settings", "beams=3")
     assert (wrong.status, wrong.out) == (2, "")
     assert "did you mean beam" in wrong.err
@@ -264,11 +251,8 @@ def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_
     assert json.loads(again.out)["repeat"] is None
 
 
-def test_a_default_folder_never_masks_an_error_nor_clashes(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_default_folder_never_masks_an_error_nor_clashes(regard: Command, here: Path) -> None:
     """Arguments and data come first; other settings get a folder of their own; a rerun resumes."""
-    monkeypatch.chdir(tmp_path)
     quick = ("train", "classification", "--model", "tfidf")
     Path("one.csv").write_text("text,label\n" + "a film,1\n" * 30)
     for mistake, error in (

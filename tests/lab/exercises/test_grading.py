@@ -116,8 +116,7 @@ def test_start_hint_and_list(tmp_path: Path) -> None:
         (["grade", "."], "has no answers to any exercise"),
     ],
 )
-def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words, error) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_bad_input(here: Path, words, error) -> None:
     if error is None:
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 2

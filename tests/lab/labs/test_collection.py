@@ -78,10 +78,7 @@ def test_all_members_are_run_at_the_quick_size_and_resumed(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("one_process")
-def test_other_settings_have_a_default_folder_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_other_settings_have_a_default_folder_of_their_own(here: Path) -> None:
     for given, name in (([], ""), (["width=4"], "-only-two-width-4"), ([], "")):
         request = LabRequest(workers=1, overrides=["only=two", *given])
         report = LAB.run(request, quiet, quiet)["report"]

@@ -59,17 +59,14 @@ def toy(settings: type[Sizes] = Sizes) -> MeasuringLab[Any, Any]:
     )
 
 
-def test_other_settings_have_a_default_folder_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_other_settings_have_a_default_folder_of_their_own(here: Path) -> None:
     plain, wide = LabRequest(), LabRequest(overrides=["width=9"], seeds=2)
     folders = [toy().run(request, quiet, quiet)["report"] for request in (plain, wide, plain)]
     assert folders == [
         f"runs/{name}/report.html" for name in ("lab-toy", "lab-toy-width-9-seeds-2", "lab-toy")
     ]
-    asked = {**plain.__dict__, "out": tmp_path / "here"}
-    assert toy().run(LabRequest(**asked), quiet, quiet)["report"] == f"{tmp_path}/here/report.html"
+    asked = {**plain.__dict__, "out": here / "here"}
+    assert toy().run(LabRequest(**asked), quiet, quiet)["report"] == f"{here}/here/report.html"
 
 
 def test_flags_and_pairs_become_settings() -> None:
