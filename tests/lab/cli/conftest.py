@@ -22,6 +22,7 @@ class Said(NamedTuple):
 
 
 Command = Callable[..., Said]
+Refused = Callable[..., str]
 
 
 def call(*words: object) -> int:
@@ -48,6 +49,18 @@ def regard(capsys: pytest.CaptureFixture[str]) -> Command:
         status = call(*words)
         told = capsys.readouterr()
         return Said(status, told.out, told.err)
+
+    return run
+
+
+@pytest.fixture
+def refused(regard: Command) -> Refused:
+    """Call a command that ends with code 2 and says one line of error alone; return the line."""
+
+    def run(*words: object) -> str:
+        said = regard(*words)
+        assert (said.status, said.out, said.err.count("\n")) == (2, "", 1), said
+        return said.err
 
     return run
 

@@ -9,7 +9,7 @@ import pytest
 
 import regard as package
 from regard.lab.runs.folder import Folder
-from tests.lab.cli.conftest import Command
+from tests.lab.cli.conftest import Command, Refused
 
 TINY = "width=8 steps=4 examples=200 length=30 batch_tokens=600".split()
 HOME = str(Path(package.__file__).parents[1])
@@ -49,18 +49,16 @@ def test_jobs_are_run_by_a_shell_and_collected(regard: Command, tmp_path: Path) 
 
 
 def test_a_job_refuses_another_run_and_a_folder_that_is_written_to(
-    regard: Command, tmp_path: Path
+    regard: Command, refused: Refused, tmp_path: Path
 ) -> None:
     words = ["job", "classification", *TINY, "seed=0", "--model", "mean", "--out", tmp_path / "r"]
     (tmp_path / "r").mkdir()
     with Folder(tmp_path / "r").locked():
-        told = regard(*words)
-    assert told.status == 2
-    assert f"process {os.getpid()} is writing to {tmp_path / 'r'}" in told.err
+        told = refused(*words)
+    assert f"process {os.getpid()} is writing to {tmp_path / 'r'}" in told
     assert regard(*words).status == 0
-    told = regard(*words[:2], "width=9", *words[3:])
-    assert told.status == 2
-    assert "contains another run: width is 8 there and 9 here" in told.err
+    told = refused(*words[:2], "width=9", *words[3:])
+    assert "contains another run: width is 8 there and 9 here" in told
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TINY, Command
+from .conftest import TINY, Command, Refused
 
 
 def test_trains_and_names_the_run_and_what_comes_next(regard: Command, here: Path) -> None:
@@ -51,7 +51,7 @@ def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> 
 
 
 def test_a_run_is_trained_once_more_by_its_config(
-    regard: Command, trained: Path, tmp_path: Path
+    regard: Command, refused: Refused, trained: Path, tmp_path: Path
 ) -> None:
     said = regard("train", "classification", "--config", trained, "--out", tmp_path / "again")
     assert said.status == 0, said.err
@@ -67,19 +67,16 @@ def test_a_run_is_trained_once_more_by_its_config(
     )
     assert json.loads(said.out)["steps"] < 10
     assert "seed = 3" in (tmp_path / "other" / "config.toml").read_text()
-    said = regard("train", "reverse", "--config", trained, "--out", tmp_path / "none")
-    assert "error: --config is for the task classification, not for reverse" in said.err
-    said = regard("train", "classification", "--config", tmp_path / "none.toml")
-    assert "does not exist" in said.err
+    told = refused("train", "reverse", "--config", trained, "--out", tmp_path / "none")
+    assert "error: --config is for the task classification, not for reverse" in told
+    told = refused("train", "classification", "--config", tmp_path / "none.toml")
+    assert "does not exist" in told
 
 
-def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: Path) -> None:
-    said = regard("train", "classification", "--out", trained, *TINY[:-1], "seed=3")
-    assert said.status == 2
-    assert said.out == ""
-    assert said.err.startswith("error: ")
-    assert said.err.count("\n") == 1
-    assert "seed is 0 there and 3 here" in said.err
+def test_other_settings_are_one_line_and_exit_code_2(refused: Refused, trained: Path) -> None:
+    told = refused("train", "classification", "--out", trained, *TINY[:-1], "seed=3")
+    assert told.startswith("error: ")
+    assert "seed is 0 there and 3 here" in told
 
 
 @pytest.mark.parametrize(
@@ -117,31 +114,23 @@ def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: P
     ],
 )
 def test_mistakes_are_one_line_with_exit_code_2(
-    regard: Command, here: Path, words: list[str], hint: str
+    refused: Refused, here: Path, words: list[str], hint: str
 ) -> None:
-    said = regard(*words)
-    assert said.status == 2
-    assert said.err.count("\n") == 1
-    assert hint in said.err
-    assert said.out == ""
+    assert hint in refused(*words)
 
 
-def test_bad_data_are_named_by_file_and_line(regard: Command, here: Path) -> None:
+def test_bad_data_are_named_by_file_and_line(regard: Command, refused: Refused, here: Path) -> None:
     one = here / "one.csv"
     one.write_text("text,label\n" + "good film,up\n" * 30)
-    said = regard("train", "classification", "--model", "mean", "--data", one)
-    assert said.status == 2
-    assert "one.csv" in said.err
-    assert said.err.count("\n") == 1
+    words = ("train", "classification", "--model", "mean", "--data")
+    assert "one.csv" in refused(*words, one)
     latin = here / "latin.csv"
     latin.write_bytes(b"text,label\ngood film,up\ncaf\xe9,down\n")
-    said = regard("train", "classification", "--model", "mean", "--data", latin)
-    assert said.status == 2
-    assert "latin.csv:3" in said.err
+    assert "latin.csv:3" in refused(*words, latin)
     good = here / "good.csv"  # and a run that came to nothing is not in the way
     rows = [f"{word} film {n},{word}" for n in range(40) for word in ("good", "bad")]
     good.write_text("\n".join(["text,label", *rows]))
-    said = regard("train", "classification", "--model", "mean", "--data", good, "steps=2")
+    said = regard(*words, good, "steps=2")
     assert said.status == 0
     assert "run: runs/classification-mean" in said.out
 
@@ -178,7 +167,7 @@ def test_resume_is_said(regard: Command, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_stopped_training_is_ended_by_a_word(
-    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    regard: Command, refused: Refused, tmp_path: Path
 ) -> None:
     from itertools import islice
 
@@ -198,12 +187,13 @@ def test_a_stopped_training_is_ended_by_a_word(
     )
     assert again["was_complete"]
     assert 0 < again["ended"] < 1
-    nothing = regard("train", "classification", "--out", tmp_path / "new", "--end", *settings)
-    assert nothing.status == 2
-    assert "there is no checkpoint yet" in nothing.err
+    nothing = refused("train", "classification", "--out", tmp_path / "new", "--end", *settings)
+    assert "there is no checkpoint yet" in nothing
 
 
-def test_settings_are_listed_with_their_values_and_meanings(regard: Command, here: Path) -> None:
+def test_settings_are_listed_with_their_values_and_meanings(
+    regard: Command, refused: Refused, here: Path
+) -> None:
     words = ("train", "dates", "--settings", "beam=3", "tie=yes")
     lines = [line.split() for line in regard(*words).out.splitlines()]
     assert [line[0] for line in lines if len(line) == 1 and line[0].endswith(":")] == [
@@ -220,9 +210,7 @@ def test_settings_are_listed_with_their_values_and_meanings(regard: Command, her
     }  # fmt: skip
     assert found["training"]["optimizer"]["means"].startswith("adamw or muon: ")
     assert list(here.iterdir()) == []
-    wrong = regard("train", "dates", "--settings", "beams=3")
-    assert (wrong.status, wrong.out) == (2, "")
-    assert "did you mean beam" in wrong.err
+    assert "did you mean beam" in refused("train", "dates", "--settings", "beams=3")
 
 
 def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_path: Path) -> None:
@@ -251,7 +239,9 @@ def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_
     assert json.loads(again.out)["repeat"] is None
 
 
-def test_a_default_folder_never_masks_an_error_nor_clashes(regard: Command, here: Path) -> None:
+def test_a_default_folder_never_masks_an_error_nor_clashes(
+    regard: Command, refused: Refused, here: Path
+) -> None:
     """Arguments and data come first; other settings get a folder of their own; a rerun resumes."""
     quick = ("train", "classification", "--model", "tfidf")
     Path("one.csv").write_text("text,label\n" + "a film,1\n" * 30)
@@ -260,7 +250,7 @@ def test_a_default_folder_never_masks_an_error_nor_clashes(regard: Command, here
         (("examples=0.5",), "examples='0.5'"),
         (("--data", "one.csv"), "all 30 rows have the label '1'"),
     ):
-        assert error in regard(*quick, *mistake).err
+        assert error in refused(*quick, *mistake)
         assert os.listdir() == ["one.csv"]  # a failed start leaves nothing
     assert regard(*quick, "examples=120").status == 0
     for place in ([], ["--out", "runs/classification-tfidf"]):
@@ -268,9 +258,9 @@ def test_a_default_folder_never_masks_an_error_nor_clashes(regard: Command, here
             (("--data", "nowhere.csv"), "nowhere.csv: no such file"),
             (("exampels=9",), "did you mean examples"),
         ):
-            assert error in regard(*quick, *mistake, *place).err
-    said = regard(*quick, "examples=130", "--out", "runs/classification-tfidf")
-    assert "contains another run: examples is 120 there and 130 here" in said.err
+            assert error in refused(*quick, *mistake, *place)
+    told = refused(*quick, "examples=130", "--out", "runs/classification-tfidf")
+    assert "contains another run: examples is 120 there and 130 here" in told
     beside = Path("runs/classification-tfidf-examples-130")
     said = regard(*quick, "examples=130")
     assert f"this is {beside}" in said.err
