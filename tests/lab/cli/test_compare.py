@@ -8,27 +8,26 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from regard.lab.cli.compare import Watch, _remedy, show_comparison
-from regard.lab.cli.main import main
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.job import train_and_score
 from regard.lab.studies.launch import Event, Job, Outcome
 from regard.lab.studies.result import ArmResult, Comparison
 from regard.lab.studies.statistics import Difference
 
+from .conftest import Command, Refused
+
 TINY = "width=8 steps=4 examples=200 length=30 batch_tokens=600".split()
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """The command in this process; its exit code."""
-    monkeypatch.setattr(sys, "argv", ["regard", "compare", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
+def comparing(arms: str, out: Path) -> list[object]:
+    """The words of a small comparison."""
+    return ["compare", "classification", "--arms", arms, "--seeds", 1, "--out", out, *TINY]
 
 
 def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
@@ -59,25 +58,24 @@ def test_the_bar_counts_parts_of_jobs_and_lines_name_what_ended(
     ]
 
 
-def test_settings_are_searched_on_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_are_searched_on_request(regard: Command, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = ["classification", "--arms", "tfidf,nb-svm", "--seeds", "1", "--out", str(out), TINY[2]]
-    words += ["--tune", "2", "--tune-space", "ngrams=1,2"]
-    assert run(monkeypatch, *words, "--dry-run", "--json") == 0
-    forecast = json.loads(capsys.readouterr().out)
+    words = ["compare", "classification", "--arms", "tfidf,nb-svm", "--seeds", 1, "--out", out]
+    words += [TINY[2], "--tune", 2, "--tune-space", "ngrams=1,2"]
+    said = regard(*words, "--dry-run", "--json")
+    assert said.status == 0
+    forecast = json.loads(said.out)
     assert [(row["runs"], row["trials"]) for row in forecast["arms"]] == [(1, 2), (1, 2)]
     assert not out.exists()
-    assert run(monkeypatch, *words, "--workers", "1") == 0
-    first = capsys.readouterr()
+    first = regard(*words, "--workers", 1)
+    assert first.status == 0
     assert "tfidf, trial 1: validation " in first.err
     lines = [line.split() for line in first.out.splitlines()]
     assert ["searched", "default", "best", "gain", "failed", "time", "of", "trials"] in lines
     assert any(line.startswith("best settings of nb-svm: inv") for line in first.out.splitlines())
     assert ">Hyperparameter search</h2>" in (out / "report.html").read_text()
-    assert run(monkeypatch, *words, "--json") == 0
-    again = capsys.readouterr()
+    again = regard(*words, "--json")
+    assert again.status == 0
     assert "validation" not in again.err  # nothing was tried again
     tuning = json.loads(again.out)["tuning"]
     assert tuning["trials"] == 2
@@ -97,28 +95,19 @@ def test_settings_are_searched_on_request(
     ],
 )
 def test_a_search_that_is_badly_asked_for_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    words: list[str],
-    says: str,
+    refused: Refused, tmp_path: Path, words: list[str], says: str
 ) -> None:
     out = tmp_path / "out"
-    arms = ["--arms", "mean,attention-pool", "--out", str(out)]
-    assert run(monkeypatch, "classification", *arms, *words) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert says in told
-    assert "Traceback" not in told
+    arms = ["--arms", "mean,attention-pool", "--out", out]
+    assert says in refused("compare", "classification", *arms, *words)
     assert not out.exists()
 
 
-def test_from_the_command_to_the_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_the_command_to_the_report(regard: Command, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = ["classification", "--arms", "mean,tfidf", "--seeds", "1", "--out", str(out), *TINY]
-    assert run(monkeypatch, *words, "--workers", "1") == 0
-    first = capsys.readouterr()
+    words = comparing("mean,tfidf", out)
+    first = regard(*words, "--workers", 1)
+    assert first.status == 0
     lines = first.out.splitlines()
     assert lines[0].split()[:2] == ["arm", "accuracy"]
     assert lines[1].startswith("mean ")
@@ -133,8 +122,8 @@ def test_from_the_command_to_the_report(
     assert (out / "report.html").read_text().lower().startswith("<!doctype html>")
     assert "mean, seed 0: accuracy " in first.err
 
-    assert run(monkeypatch, *words, "--json") == 0
-    again = capsys.readouterr()
+    again = regard(*words, "--json")
+    assert again.status == 0
     assert again.out.count("\n") == 1
     result = json.loads(again.out)
     assert list(result) == ["task", "metric", "arms", "trivial", "verdicts", "claims", "report"]
@@ -198,37 +187,41 @@ def test_the_remedy_fits_the_budget_that_was_given(
 
 
 def test_a_dry_run_forecasts_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
-    words = ["classification", "-a", "mean", "-a", "tfidf", "--seeds", "5", "--workers", "2"]
-    words += ["--out", str(tmp_path / "out"), "--dry-run", *TINY]
-    assert run(monkeypatch, *words, "--json") == 0
-    result = json.loads(capsys.readouterr().out)
+    words = "compare classification -a mean -a tfidf --workers 2 --dry-run --seeds".split()
+    options = ["--out", tmp_path / "out", *TINY]
+
+    def forecast(seeds: str) -> dict[str, Any]:
+        said = regard(*words, seeds, *options, "--json")
+        assert said.status == 0
+        return json.loads(said.out)
+
+    def printed(seeds: str) -> list[str]:
+        said = regard(*words, seeds, *options)
+        assert said.status == 0
+        return said.out.splitlines()
+
+    result = forecast("5")
     assert [(row["name"], row["runs"], row["steps"]) for row in result["arms"]] == [
         ("mean", 5, 4),
         ("tfidf", 1, 1),
     ]
     assert result["workers"] == 2
     assert result["seconds"] > 0
-    assert run(monkeypatch, *words) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed("5")
     assert lines[0].startswith("mean   5 × ")
     assert lines[-1].endswith(" with 2 parallel runs; nothing was written")
     assert not (tmp_path / "out").exists()
-    ranged = ["3..9" if word == "5" else word for word in words]
-    assert run(monkeypatch, *ranged, "--json") == 0
-    result = json.loads(capsys.readouterr().out)
+    result = forecast("3..9")
     assert [(row["first_runs"], row["runs"]) for row in result["arms"]] == [(3, 9), (1, 1)]
     assert result["most_seconds"] > result["seconds"]
-    assert run(monkeypatch, *ranged) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed("3..9")
     assert lines[0].startswith("mean   3 to 9 × ")
     assert lines[-1].endswith(" with 2 parallel runs; 3 seeds, at most 9; nothing was written")
     monkeypatch.setattr("regard.lab.runs.room.Need.warning", property(lambda need: "it is tight"))
-    assert run(monkeypatch, *words) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if "tight" in line] == ["mean: it is tight"]
+    assert [line for line in printed("5") if "tight" in line] == ["mean: it is tight"]
 
 
 @pytest.mark.parametrize(
@@ -244,23 +237,16 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     ],
 )
 def test_a_mistake_is_one_line_with_exit_code_2(
-    words: list[str],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused, words: list[str], says: str, tmp_path: Path
 ) -> None:
-    assert run(monkeypatch, *words, "--out", str(tmp_path / "out")) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("error: ")
-    assert printed.err.count("\n") == 1
-    assert says in printed.err
+    told = refused("compare", *words, "--out", tmp_path / "out")
+    assert told.startswith("error: ")
+    assert says in told
     assert not (tmp_path / "out").exists()
 
 
 def test_an_arm_that_fails_makes_exit_code_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def launch(jobs: list[Job], work: object, *rest: object) -> list[Outcome]:
         good, bad = jobs
@@ -268,19 +254,9 @@ def test_an_arm_that_fails_makes_exit_code_2(
         return [Outcome(good), Outcome(bad, None, "out of luck")]
 
     monkeypatch.setattr("regard.lab.studies.compare.launch", launch)
-    monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
     monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
-    words = [
-        "classification",
-        "--arms",
-        "tfidf,cnn",
-        "--seeds",
-        "1",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert run(monkeypatch, *words, *TINY) == 2
-    printed = capsys.readouterr()
+    printed = regard(*comparing("tfidf,cnn", tmp_path / "out"))
+    assert printed.status == 2
     assert printed.err.splitlines()[-1] == "error: cnn, seed 0: out of luck"
     assert printed.out.splitlines()[1].startswith("tfidf ")
     assert (tmp_path / "out" / "report.html").exists()
@@ -301,20 +277,11 @@ def living(group: int) -> list[str]:
 
 
 def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
-    words = [
-        "classification",
-        "--arms",
-        "mean,tfidf",
-        "--seeds",
-        "1",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    slow = [word if not word.startswith("steps") else "steps=1000000" for word in TINY]
-    slow += ["--workers", "1"]
+    words = map(str, comparing("mean,tfidf", tmp_path / "out"))
+    slow = ["steps=1000000" if word.startswith("steps") else word for word in words]
     metrics = tmp_path / "out" / "mean" / "seed-0" / "metrics.jsonl"
     with subprocess.Popen(
-        [sys.executable, "-m", "regard", "compare", *words, *slow],
+        [sys.executable, "-m", "regard", *slow, "--workers", "1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -339,27 +306,27 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-def test_files_of_predictions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_predictions(regard: Command, refused: Refused, tmp_path: Path) -> None:
     files = []
     for arm, wrong in (("mine", 3), ("theirs", 12)):
         rows = [
             "label,predicted",
             *(f"{'ab'[i % 2]},{'ab'[(i + (i < wrong)) % 2]}" for i in range(40)),
         ]
-        files.append(str(tmp_path / f"{arm}.csv"))
-        Path(files[-1]).write_text("\n".join(rows) + "\n")
-    words = ["--predictions", *files, "--out", str(tmp_path / "out")]
-    assert run(monkeypatch, *words, "--metric", "macro-f1") == 0
-    lines = capsys.readouterr().out.splitlines()
+        files.append(tmp_path / f"{arm}.csv")
+        files[-1].write_text("\n".join(rows) + "\n")
+    words = ["compare", "--predictions", *files, "--out", tmp_path / "out"]
+    said = regard(*words, "--metric", "macro-f1")
+    assert said.status == 0
+    lines = said.out.splitlines()
     assert lines[0].split()[:3] == ["arm", "macro-F1", "%"]
     assert "seconds" not in lines[0]
     assert [line.split()[0] for line in lines[1:5]] == ["mine", "theirs", "majority", "chance"]
     assert lines[1].split()[1] == "92.5"
     assert f"report: {tmp_path / 'out' / 'report.html'}" in lines
-    assert run(monkeypatch, *words, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    said = regard(*words, "--json")
+    assert said.status == 0
+    found = json.loads(said.out)
     assert found["task"] == "predictions"
     assert [row["mean"] for row in found["arms"]] == [37 / 40, 28 / 40]
     assert found["arms"][0]["seconds"] is None
@@ -367,11 +334,8 @@ def test_files_of_predictions(
     for more, says in (
         (["--arms", "mean"], "--predictions trains nothing; leave --arms out"),
         (["--metric", "f1"], "no metric is called 'f1'"),
-        ([str(tmp_path / "none.csv")], "no such file"),
+        ([tmp_path / "none.csv"], "no such file"),
     ):
-        assert run(monkeypatch, *words, *more) == 2
-        told = capsys.readouterr()
-        assert says in told.err
-        assert (told.err.count("\n"), told.out) == (1, "")
-    assert run(monkeypatch, "classification", "--arms", "mean,cnn", "--metric", "macro-f1") == 2
-    assert "to train, use metric=macro-f1" in capsys.readouterr().err
+        assert says in refused(*words, *more)
+    told = refused("compare", "classification", "--arms", "mean,cnn", "--metric", "macro-f1")
+    assert "to train, use metric=macro-f1" in told
