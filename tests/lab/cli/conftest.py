@@ -1,5 +1,6 @@
 """The command line in this process, and a tiny run that was trained by it."""
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ class Said(NamedTuple):
 
 Command = Callable[..., Said]
 Refused = Callable[..., str]
+Feed = Callable[[bytes], None]
 
 
 def call(*words: object) -> int:
@@ -63,6 +65,12 @@ def refused(regard: Command) -> Refused:
         return said.err
 
     return run
+
+
+@pytest.fixture
+def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
+    """Give bytes to the next command as its stdin."""
+    return lambda data: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
 @pytest.fixture(scope="session")

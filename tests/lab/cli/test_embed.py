@@ -63,26 +63,10 @@ def test_parquet_has_the_texts_and_reads_them(
 @pytest.mark.parametrize(
     ("task", "model", "pairs"),
     [
-        (
-            "language-modeling",
-            "gpt",
-            [*STACK, *FEW],
-        ),
-        (
-            "masked-modeling",
-            "bert",
-            [*STACK, *FEW],
-        ),
-        (
-            "span-corruption",
-            "t5",
-            [*STACK, *FEW],
-        ),
-        (
-            "reverse",
-            "transformer",
-            ["width=8", "heads=2", "layers=1", "examples=99", "judged=9"],
-        ),
+        ("language-modeling", "gpt", [*STACK, *FEW]),
+        ("masked-modeling", "bert", [*STACK, *FEW]),
+        ("span-corruption", "t5", [*STACK, *FEW]),
+        ("reverse", "transformer", ["width=8", "heads=2", "layers=1", "examples=99", "judged=9"]),
         ("reverse", "bahdanau", ["width=8", "hidden=8", "examples=99", "judged=9"]),
         ("tagging", "rnn", ["width=8", "hidden=4", "examples=100"]),
         ("classification", "cnn", ["width=8", "filters=4", "examples=100"]),

@@ -23,6 +23,24 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def without_torch(words: list[str], code: int) -> str:
+    """Return what a command that ends with a code and without torch says on stderr."""
+    program = (
+        "import sys; from regard.lab.cli import main; sys.argv = ['regard', *sys.argv[1:]]\n"
+        "ended = 0\n"
+        "try: main.main()\n"
+        "except SystemExit as end: ended = end.code or 0\n"
+        f"assert ended == {code}, ended\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+        "assert len(sys.modules) < 900, len(sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stderr
+
+
 def cpu(*words: str) -> float:
     """Return the CPU seconds of one Python process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -56,27 +74,11 @@ def test_help_says_what_each_command_is_in_one_whole_line(words: list[str]) -> N
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--help"],
-        ["lab", "--help"],
-        ["lab"],
-        ["data", "list"],
-        ["bench"],
-        ["train", "-h"],
-        ["runs", "list", "docs"],
-    ],
-)
+    [["--help"], ["lab", "--help"], ["lab"], ["data", "list"], ["bench"], ["train", "-h"],
+     ["runs", "list", "docs"]],
+)  # fmt: skip
 def test_light_commands_do_not_load_torch(words: list[str]) -> None:
-    code = (
-        "import sys; from regard.lab.cli import main; sys.argv = ['regard', *sys.argv[1:]]\n"
-        "try: main.main()\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        "assert 'torch' not in sys.modules, 'torch was loaded'"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60
-    )
-    assert found.returncode == 0, found.stderr
+    without_torch(words, 0)
 
 
 @pytest.mark.parametrize(
@@ -101,19 +103,7 @@ def test_light_commands_do_not_load_torch(words: list[str]) -> None:
     ],
 )
 def test_a_misspelt_name_is_told_before_torch_is_loaded(words: str, says: str) -> None:
-    code = (
-        "import sys; from regard.lab.cli import main; sys.argv = ['regard', *sys.argv[1:]]\n"
-        "try: main.main()\n"
-        "except SystemExit as end: assert end.code == 2, end.code\n"
-        "else: raise AssertionError('no mistake was found')\n"
-        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
-        "assert len(sys.modules) < 900, len(sys.modules)"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True, timeout=60
-    )
-    assert found.returncode == 0, found.stderr
-    assert says in found.stderr
+    assert says in without_torch(words.split(), 2)
 
 
 def test_version() -> None:

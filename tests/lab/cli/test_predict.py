@@ -1,5 +1,4 @@
 import csv
-import io
 import json
 import math
 import sys
@@ -10,11 +9,7 @@ import pytest
 from regard.lab import runs
 from regard.lab.cli.answers import table_rows
 
-from .conftest import Command, Refused
-
-
-def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+from .conftest import Command, Feed, Refused
 
 
 def test_arguments(regard: Command, trained: Path) -> None:
@@ -40,10 +35,8 @@ def test_the_likeliest_labels(regard: Command, trained: Path) -> None:
     assert regard("predict", trained, "a good film", "--top", "-1").status == 2
 
 
-def test_stdin_line_by_line(
-    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed(monkeypatch, "a good film\n\nein schlechter Film ☃\r\nno end".encode())
+def test_stdin_line_by_line(regard: Command, trained: Path, feed: Feed) -> None:
+    feed("a good film\n\nein schlechter Film ☃\r\nno end".encode())
     piped = regard("predict", trained)
     assert piped.status == 0
     given = regard("predict", trained, "a good film", "", "ein schlechter Film ☃", "no end")
@@ -60,8 +53,8 @@ def test_file_with_more_lines_than_a_chunk(regard: Command, trained: Path, tmp_p
     assert set(lines[::2]) == {regard("predict", trained, "a good film").out.strip()}
 
 
-def test_json_is_one_object(regard: Command, trained: Path, monkeypatch) -> None:
-    feed(monkeypatch, b"a good film\n\n")
+def test_json_is_one_object(regard: Command, trained: Path, feed: Feed) -> None:
+    feed(b"a good film\n\n")
     found = json.loads(regard("predict", trained, "--json").out)
     assert found["labels"] == ["negative", "positive"]
     assert [row["text"] for row in found["predictions"]] == ["a good film", ""]
@@ -135,8 +128,8 @@ def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(
     assert "--beam and --temperature exclude each other" in told
 
 
-def test_nothing_in_nothing_out(regard: Command, trained: Path, monkeypatch) -> None:
-    feed(monkeypatch, b"")
+def test_nothing_in_nothing_out(regard: Command, trained: Path, feed: Feed) -> None:
+    feed(b"")
     said = regard("predict", trained)
     assert (said.status, said.out) == (0, "")
 

@@ -1,22 +1,20 @@
 import json
 import os
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from regard.lab import runs
+
 from .conftest import TINY, Command, Refused
+
+SAVED = [*TINY, "save_every=1"]
 
 
 def test_trains_and_names_the_run_and_what_comes_next(regard: Command, here: Path) -> None:
-    said = regard(
-        "train",
-        "classification",
-        "--model",
-        "attention-pool",
-        "examples=120",
-        "--budget",
-        "3 steps",
-    )
+    words = ("train", "classification", "--model", "attention-pool", "--budget", "3 steps")
+    said = regard(*words, "examples=120")
     assert said.status == 0
     folder = Path("runs/classification-attention-pool")
     assert (folder / "MANIFEST.json").exists()
@@ -25,15 +23,7 @@ def test_trains_and_names_the_run_and_what_comes_next(regard: Command, here: Pat
     for command in ("predict", "show", "evaluate"):
         assert f"regard {command} {folder}" in said.out
     assert "3 of 3" in said.err
-    again = regard(
-        "train",
-        "classification",
-        "--model",
-        "attention-pool",
-        "examples=120",
-        "--budget",
-        "3 steps",
-    )
+    again = regard(*words, "examples=120")
     assert again.status == 0
     assert "already complete" in again.out
 
@@ -103,10 +93,7 @@ def test_other_settings_are_one_line_and_exit_code_2(refused: Refused, trained: 
             ["train", "classification", "--pretrain-budget", "5 steps"],
             "--pretrain-budget needs --pretrain-on",
         ),
-        (
-            ["train", "classification", "text=review", "steps=1"],
-            "reviews has no columns",
-        ),
+        (["train", "classification", "text=review", "steps=1"], "reviews has no columns"),
         (
             ["train", "language-modeling", "text=x", "steps=1"],
             "pydoc has no columns; remove text=x",
@@ -151,43 +138,33 @@ def test_dry_run_forecasts_and_writes_nothing(regard: Command, here: Path) -> No
     assert found["memory_mb"] > 50
 
 
-def test_resume_is_said(regard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from itertools import islice
-
-    from regard.lab import runs
-
-    settings = [*TINY, "save_every=1"]
-    training = runs.start(tmp_path / "run", "classification", "transformer", settings).train()
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A run that was stopped after its second step."""
+    training = runs.start(tmp_path / "run", "classification", "transformer", SAVED).train()
     for _ in islice(training, 3):
         pass
     training.close()
-    said = regard("train", "classification", "--out", tmp_path / "run", *settings)
+    return tmp_path / "run"
+
+
+def test_resume_is_said(regard: Command, stopped: Path) -> None:
+    said = regard("train", "classification", "--out", stopped, *SAVED)
     assert said.status == 0
     assert "Resumed from step 2." in said.err
 
 
 def test_a_stopped_training_is_ended_by_a_word(
-    regard: Command, refused: Refused, tmp_path: Path
+    regard: Command, refused: Refused, stopped: Path, tmp_path: Path
 ) -> None:
-    from itertools import islice
-
-    from regard.lab import runs
-
-    settings = [*TINY, "save_every=1"]
-    training = runs.start(tmp_path / "run", "classification", "transformer", settings).train()
-    for _ in islice(training, 3):
-        pass
-    training.close()
-    said = regard("train", "classification", "--out", tmp_path / "run", "--end", *settings)
+    said = regard("train", "classification", "--out", stopped, "--end", *SAVED)
     assert said.status == 0
     assert "ended by --end after" in said.out
     assert "test accuracy" in said.out
-    again = json.loads(
-        regard("train", "classification", "--out", tmp_path / "run", "--json", *settings).out
-    )
+    again = json.loads(regard("train", "classification", "--out", stopped, "--json", *SAVED).out)
     assert again["was_complete"]
     assert 0 < again["ended"] < 1
-    nothing = refused("train", "classification", "--out", tmp_path / "new", "--end", *settings)
+    nothing = refused("train", "classification", "--out", tmp_path / "new", "--end", *SAVED)
     assert "there is no checkpoint yet" in nothing
 
 
@@ -215,14 +192,7 @@ def test_settings_are_listed_with_their_values_and_meanings(
 
 def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    tiny = (
-        "width=8",
-        "examples=120",
-        "batch_tokens=300",
-        "threads=1",
-        "precision=fp32",
-        "patience=0",
-    )
+    tiny = "width=8 examples=120 batch_tokens=300 threads=1 precision=fp32 patience=0".split()
     timed = ("train", "classification", "--model", "mean", *tiny, "minutes=0.003", "--out", out)
     found = json.loads(regard(*timed, "--json").out)
     assert found["repeat"] == f"steps={found['steps']}"

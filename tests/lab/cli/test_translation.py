@@ -1,8 +1,6 @@
 """Texts that become texts, as a stranger types it: bad input, Chinese, searches, pictures."""
 
-import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import torch
 
 from regard.lab.studies.launch import Outcome
 
-from .conftest import Command, Refused
+from .conftest import Command, Feed, Refused
 
 TINY = [
     "tokenizer=characters", "vocabulary=90", "minimum=1", "width=8", "hidden=8", "steps=2",
@@ -44,10 +42,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for _ in runs.start(folder / "run", "translation", "lab-6", asked).train():
         pass
     return folder / "run"
-
-
-def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
 def training(folder: Path) -> list[object]:
@@ -115,10 +109,10 @@ def test_mixed_encodings_are_named_by_line(refused: Refused, tmp_path: Path) -> 
 
 
 def test_answers_stay_in_line_with_empty_long_and_unknown_texts(
-    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+    regard: Command, trained: Path, feed: Feed
 ) -> None:
     long = "hund " * 2_500
-    feed(monkeypatch, f"ein hund\n\n{long}\n漢字 ☃\n   \nkatze\n".encode())
+    feed(f"ein hund\n\n{long}\n漢字 ☃\n   \nkatze\n".encode())
     said = regard("predict", trained)
     assert said.status == 0
     lines = said.out.splitlines()
@@ -130,9 +124,9 @@ def test_answers_stay_in_line_with_empty_long_and_unknown_texts(
 
 
 def test_a_bad_line_is_named_and_what_came_before_is_answered(
-    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+    regard: Command, trained: Path, feed: Feed
 ) -> None:
-    feed(monkeypatch, b"ein hund\nkatze\nb\xfcse\nhund\n")
+    feed(b"ein hund\nkatze\nb\xfcse\nhund\n")
     said = regard("predict", trained)
     assert (said.status, said.out.count("\n")) == (2, 2)
     assert said.err.startswith("error: stdin:3: not UTF-8 (byte 0x")
@@ -161,18 +155,16 @@ def test_length_beam_and_drawing_are_obeyed(regard: Command, trained: Path) -> N
 
 
 def test_a_long_file_is_not_drawn_alike_chunk_by_chunk(
-    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+    regard: Command, trained: Path, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("regard.lab.cli.predict.CHUNK", 4)
-    feed(monkeypatch, b"ein hund\n" * 8)
+    feed(b"ein hund\n" * 8)
     found = regard("predict", trained, "--temperature", 2).out.splitlines()
     assert len(found) == 8
     assert found[:4] != found[4:]
 
 
-def test_a_given_pair_is_scored(
-    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_pair_is_scored(regard: Command, trained: Path, feed: Feed) -> None:
     from regard.lab import runs
 
     run = runs.load(trained)
@@ -190,11 +182,11 @@ def test_a_given_pair_is_scored(
     assert float(first[0]) == pytest.approx(wanted, abs=1e-3)
     assert int(second[1]) == 4
     assert float(second[2]) > 1
-    feed(monkeypatch, b"ein hund\ta\nkatze\tb\nno tab\n")
+    feed(b"ein hund\ta\nkatze\tb\nno tab\n")
     said = regard("predict", trained, "--score")
     assert (said.status, said.out.count("\n")) == (2, 2), "what stands before it is answered"
     assert "stdin:3: no tab found" in said.err
-    feed(monkeypatch, b"ein hund\ta\nkatze\t" + b"x" * 2_000 + b"\nkatze\tb\n")
+    feed(b"ein hund\ta\nkatze\t" + b"x" * 2_000 + b"\nkatze\tb\n")
     said = regard("predict", trained, "--score")
     assert (said.status, said.out.count("\n")) == (2, 1)
     assert "stdin:2: the target has 2,000 tokens; the maximum is" in said.err
