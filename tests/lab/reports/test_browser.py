@@ -1,6 +1,5 @@
 """The report in a real browser: nothing runs, nothing is fetched, nothing sticks out."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from regard.lab.reports.comparison import write_report
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Figure, Section, Table, film, write_findings
 from tests.lab.reports.hostile import HOSTILE
+from tests.lab.web.conftest import csv_rows, faults
 
 Make = Callable[..., tuple[dict[str, Any], Path]]
 
@@ -105,14 +105,6 @@ def test_it_fits_the_window(browser: Any, made: Make, scheme: str, width: int) -
     page.close()
 
 
-def faults(page: Any) -> list[tuple[str, str]]:
-    """What axe finds that is serious."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page).response["violations"]
-    grave = [fault for fault in found if fault["impact"] in ("serious", "critical")]
-    return [(fault["id"], fault["nodes"][0]["html"][:120]) for fault in grave]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_report_of_a_lab_fits_and_has_no_serious_fault(
     browser: Any, tmp_path: Path, scheme: str
@@ -152,8 +144,7 @@ def test_figures_and_tables_of_a_report_are_taken_along(
     assert take("SVG", "figure").startswith(b"<svg")
     assert take("PNG", "figure")[:8] == b"\x89PNG\r\n\x1a\n"
     take("CSV", "main")
-    with (tmp_path / "CSV").open(encoding="utf-8-sig", newline="") as file:
-        heading, *rows = csv.reader(file)
+    heading, *rows = csv_rows(tmp_path / "CSV")
     assert heading[0] == "arm"
     assert [row[0] for row in rows] == ["mean", "transformer", "nb-svm"]
     assert requests == [url for url in requests if url.startswith(("blob:", "data:"))]

@@ -1,5 +1,6 @@
 """A few tiny runs and a server: in this process for what it says, in a second for how it lives."""
 
+import csv
 import json
 import random
 import re
@@ -17,6 +18,7 @@ import httpx
 import numpy as np
 import pytest
 
+Ask = Callable[..., httpx.Response]
 TINY = [
     "examples=120", "width=8", "heads=2", "layers=2", "feedforward=12", "epochs=1",
     "batch_tokens=300", "threads=1", "precision=fp32",
@@ -83,31 +85,38 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def asker(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
-    """Ask a server of a folder in this process."""
+def in_this_process(registry: Any, **limits: int) -> Any:
+    """A client of a server in this process."""
     from starlette.testclient import TestClient
 
     from regard.lab.web.api import create_app
     from regard.lab.web.limits import Limits
+
+    app = create_app(registry, Limits(**limits))
+    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+def asker(folder: Path) -> Iterator[Ask]:
+    """Ask a server of a folder in this process."""
     from regard.lab.web.registry import find
 
-    app = create_app(find([folder]), Limits(texts=3, tokens=20, body=2_000, numbers=500))
-    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as opened:
+    limits = {"texts": 3, "tokens": 20, "body": 2_000, "numbers": 500}
+    with in_this_process(find([folder]), **limits) as opened:
 
         def ask(method: str, path: str, json: Any = None, **more: Any) -> httpx.Response:
-            return opened.request(method, path, json=json, **more)  # type: ignore[return-value]
+            return opened.request(method, path, json=json, **more)
 
         yield ask
 
 
 @pytest.fixture
-def client_of_every(every: Path) -> Iterator[Callable[..., httpx.Response]]:
+def client_of_every(every: Path) -> Iterator[Ask]:
     """Ask a server of the runs of further tasks: ``client_of_every("POST", "/predict", {...})``."""
     yield from asker(every)
 
 
 @pytest.fixture
-def client(folder: Path) -> Iterator[Callable[..., httpx.Response]]:
+def client(folder: Path) -> Iterator[Ask]:
     """Ask a server in this process: ``client("POST", "/predict", {...})``."""
     yield from asker(folder)
 
@@ -189,6 +198,34 @@ class Opened:
         self.page.close()
 
 
+Open = Callable[..., Opened]
+
+
+def faults(page: Any) -> list[tuple[str, list[str]]]:
+    """What axe finds that is serious."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    return [
+        (fault["id"], [node["html"][:120] for node in fault["nodes"]][:3])
+        for fault in axe.Axe().run(page).response["violations"]
+        if fault["impact"] in ("serious", "critical")
+    ]
+
+
+def saved(page: Any, button: Any, folder: Path) -> Path:
+    """The file that a button gives."""
+    with page.expect_download() as download:
+        button.click()
+    name = download.value.suggested_filename
+    assert not set(name) & set("<>\"'/\\:|?*\n\r\u202e\u2028"), name
+    download.value.save_as(folder / name)
+    return folder / name
+
+
+def csv_rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
 def until(page: Any, holds: Callable[[], bool], seconds: float = 20) -> None:
     """Wait for something without a script of its own, which the page's policy would not run."""
     end = time.monotonic() + seconds
@@ -203,7 +240,7 @@ def server(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def opened(browser: Any, server: str) -> Iterator[Callable[..., Opened]]:
+def opened(browser: Any, server: str) -> Iterator[Open]:
     pages: list[Opened] = []
 
     def open_(**options: Any) -> Opened:
@@ -220,9 +257,9 @@ def server_of_every(every: Path) -> Iterator[str]:
     yield from serving_until_done(every)
 
 
-def serving_until_done(home: Path) -> Iterator[str]:
+def serving_until_done(home: Path, *words: str) -> Iterator[str]:
     """The address of a server of these runs, in a process that ends with the fixture."""
-    begun = Server(home, "deadline=60")
+    begun = Server(home, *words, "deadline=60")
     yield begun.url
     begun.process.kill()
     begun.process.communicate()

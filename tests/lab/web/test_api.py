@@ -4,16 +4,14 @@ import base64
 import json
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.testclient import TestClient
 
 import regard
 from regard.analysis.layer_attention import LayerAttention
@@ -26,13 +24,11 @@ from regard.lab.tasks.pretraining import task as pretraining
 from regard.lab.tasks.writing import streaming
 from regard.lab.tasks.writing.streaming import Drawing, Piece, Reread
 from regard.lab.web import pretrained
-from regard.lab.web.api import create_app
-from regard.lab.web.limits import Limits
 from regard.lab.web.metrics import Metrics
 from regard.lab.web.registry import Registry, find
 from regard.lab.web.served_model import ServedRun, opened
+from tests.lab.web.conftest import Ask, in_this_process
 
-Ask = Callable[..., httpx.Response]
 TEXT = "not a good film at all"
 
 
@@ -58,7 +54,7 @@ def test_an_environment_without_its_data_hides_no_other_run(
     path = tmp_path / "odd" / "env.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "data": data}))
     registry = Registry({"odd": tmp_path / "odd", "labels": folder / "labels"})
-    with serving(registry) as client:
+    with in_this_process(registry) as client:
         odd, labels = client.get("/runs").json()["runs"]
     assert odd["name"] == "odd"
     assert f"{path}: data" in odd["error"]
@@ -105,7 +101,7 @@ def test_a_subject_of_ones_own_is_listed_by_what_it_does(folder: Path, tmp_path:
     registry = Registry(
         {**dict.fromkeys(names, tmp_path), "labels": folder / "labels"}, {}, 1, open_
     )
-    with serving(registry) as client:
+    with in_this_process(registry) as client:
         mine, theirs, broken, labels = client.get("/runs").json()["runs"]
         client.get("/runs")
         said = client.post("/predict", json={"run": "mine", "text": "a"}).json()
@@ -248,11 +244,6 @@ def test_a_body_without_a_length_is_counted_as_it_comes(client: Ask) -> None:
     assert "body: at most 2,000 here" in answer.json()["error"]
 
 
-def serving(registry: Registry, **limits: int) -> TestClient:
-    app = create_app(registry, Limits(**limits))
-    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
-
-
 def made(_: object) -> None:
     raise AssertionError("weights were made")
 
@@ -273,9 +264,12 @@ def test_weights_over_their_limit_are_never_made(
         bodies.append({**bodies[0], "written": written})
         sizes.append(sum(seen.weights.size for seen in subject.reread(text, written).layers))
     for body, size in zip(bodies, sizes, strict=True):
-        with serving(find([folder]), weights=size) as client:
+        with in_this_process(find([folder]), weights=size) as client:
             assert client.post("/look", json=body).status_code == 200
-        with monkeypatch.context() as never, serving(find([folder]), weights=size - 1) as client:
+        with (
+            monkeypatch.context() as never,
+            in_this_process(find([folder]), weights=size - 1) as client,
+        ):
             never.setattr(Attended, "weights", property(made))
             never.setattr(Summary, "dense", made)
             for path in ("/look", "/attention"):

@@ -119,6 +119,19 @@ def within(seconds: float, trial: Awaitable[Any]) -> Any:
     return asyncio.run(bounded())
 
 
+def answer_to(data: bytes, app: Any, places: Connections, seconds: float = 5) -> bytes:
+    """What a connection says to bytes before it ends."""
+
+    async def trial() -> bytes:
+        async with serving(app, places) as connect:
+            reader, writer = await connect()
+            writer.write(data)
+            return await reader.read()
+
+    said: bytes = within(seconds, trial())
+    return said
+
+
 async def until_free(places: Connections) -> None:
     while places.count:
         await asyncio.sleep(0.01)
@@ -274,13 +287,8 @@ def test_a_body_that_stays_away_gets_its_status() -> None:
 
 
 def test_a_head_without_end_is_too_large() -> None:
-    async def trial() -> bytes:
-        async with serving(echo, Connections(limits())) as connect:
-            reader, writer = await connect()
-            writer.write(b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000)
-            return await reader.read()
-
-    said = within(5, trial())
+    endless = b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000
+    said = answer_to(endless, echo, Connections(limits()))
     assert said.startswith(b"HTTP/1.1 431 ")
     assert b"exceed 16,384 bytes" in said
 
@@ -298,13 +306,9 @@ def test_a_question_without_a_place_is_refused_before_it_is_parsed() -> None:
 
 
 def test_an_answer_that_is_read_is_whole_however_long_it_waits_for_its_reader() -> None:
-    async def trial() -> bytes:
-        async with serving(answering(30_000_000), Connections(limits(send_timeout=9))) as connect:
-            reader, writer = await connect()
-            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            return await reader.read()
-
-    assert within(10, trial()).endswith(b"x" * 1000)
+    asked = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    said = answer_to(asked, answering(30_000_000), Connections(limits(send_timeout=9)), seconds=10)
+    assert said.endswith(b"x" * 1000)
 
 
 def test_the_longest_silent_makes_room_and_who_has_spoken_does_not(
@@ -398,14 +402,8 @@ def test_a_request_has_arrived_before_anyone_reads_it() -> None:
 def test_what_is_no_http_is_refused_and_nothing_is_logged(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def trial() -> bytes:
-        async with serving(echo, Connections(limits())) as connect:
-            reader, writer = await connect()
-            writer.write(data)
-            return await reader.read()
-
     with caplog.at_level(logging.ERROR):
-        said = within(5, trial())
+        said = answer_to(data, echo, Connections(limits()))
     assert said.startswith(b"HTTP/1.1 400 ")
     assert b"cannot be read as an HTTP request" in said
     assert [record.getMessage() for record in caplog.records] == []

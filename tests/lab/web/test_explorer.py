@@ -2,17 +2,15 @@
 
 import json
 import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import regard
-from tests.lab.web.conftest import Opened, answering, look_at, until
+from tests.lab.web.conftest import Open, answering, look_at, until
 
 pytestmark = pytest.mark.browser
-Open = Callable[..., Opened]
 PHONE = {"viewport": {"width": 390, "height": 800}}
 LONG = [
     "A complaint about a parcel that the courier brought far too late",
@@ -31,14 +29,9 @@ LABELS = """() => {
 
 def run_row(name: str, **more: Any) -> dict[str, Any]:
     """A run as /runs lists it."""
-    about = {
-        "task": "classification",
-        "model": "mean",
-        "says": "a mean",
-        "data": "reviews",
-        "attends": True,
-    }
-    return {"name": name, **about, "answers_in_texts": False, "labels": [], **more}
+    about = {"task": "classification", "model": "mean", "says": "a mean", "data": "reviews"}
+    does = {"attends": True, "answers_in_texts": False, "labels": []}
+    return {"name": name, **about, **does, **more}
 
 
 def test_the_names_of_rows_stay_with_their_rows_on_a_phone(opened: Open) -> None:

@@ -2,18 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-import httpx
 import pytest
 
 from regard.lab.web.guard import Guard
 from regard.lab.web.limits import Limits
 from regard.lab.web.metrics import Metrics
-
-Ask = Callable[..., httpx.Response]
+from tests.lab.web.conftest import Ask
 
 UPS = (
     "../",

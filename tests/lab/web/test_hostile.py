@@ -4,7 +4,6 @@ A run is trained on a file of a hostile name whose texts and labels are all host
 under every hostile name. What comes from it is shown as it was typed, and none of it runs.
 """
 
-import csv
 import html
 import json
 import os
@@ -26,7 +25,7 @@ from regard.lab.reports.page import static
 from regard.lab.reports.run import run_page, write_run_report
 from regard.lab.web.registry import Registry, find
 from tests.lab.reports.hostile import HOSTILE
-from tests.lab.web.conftest import Opened, serving_until_done, until
+from tests.lab.web.conftest import Opened, csv_rows, saved, serving_until_done, until
 
 SOUND = [text.encode(errors="replace").decode() for text in HOSTILE]
 SETTINGS = [
@@ -145,19 +144,8 @@ def serving_hostile(home: Path) -> Iterator[str]:
     yield from serving_until_done(home)
 
 
-def saved(page: Any, button: Any, folder: Path) -> Path:
-    with page.expect_download() as download:
-        button.click()
-    name = download.value.suggested_filename
-    assert not set(name) & set("<>\"'/\\:|?*\n\r\u202e\u2028"), name
-    path = folder / name
-    download.value.save_as(path)
-    return path
-
-
 def read(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.reader(file))
+    rows = csv_rows(path)
     assert not [c for row in rows for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r"))]
     return [[cell.removeprefix("'") if cell[1:2] in "=+-@\t\r" else cell for cell in row]
             for row in rows]  # fmt: skip

@@ -1,10 +1,8 @@
 """Interventions over the API: the answers are those of the library."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import regard
@@ -15,13 +13,12 @@ from regard.analysis.interventions import (
     patched,
     without_heads,
 )
+from tests.lab.web.conftest import Ask
 
 TEXT = "not a bad film"
 
 
-def test_heads_off_over_the_api_are_off(
-    client: Callable[..., httpx.Response], folder: Path
-) -> None:
+def test_heads_off_over_the_api_are_off(client: Ask, folder: Path) -> None:
     run = regard.load(folder / "labels")
     parts = client("POST", "/parts", {"run": "labels"}).json()
     layer = parts["heads"][0]["layer"]
@@ -43,7 +40,7 @@ def test_heads_off_over_the_api_are_off(
 
 
 @pytest.mark.parametrize("run", ["labels", "writes", "goes"])
-def test_patching_over_the_api(client: Callable[..., httpx.Response], run: str) -> None:
+def test_patching_over_the_api(client: Ask, run: str) -> None:
     parts = client("POST", "/parts", {"run": run}).json()
     if not parts["blocks"]:  # a recurrent network
         for place in ({"block": "x"}, {"head": {"layer": "x", "head": 1}}):
@@ -72,15 +69,10 @@ def test_patching_over_the_api(client: Callable[..., httpx.Response], run: str) 
         ({"head": {"layer": layer, "head": 3}}, "has heads 1 to 2"),
     ):
         refused = client("POST", "/patch", {**asked, **place})
-        assert (refused.status_code, message in refused.json()["error"]) == (
-            400,
-            True,
-        )
+        assert (refused.status_code, message in refused.json()["error"]) == (400, True)
 
 
-def test_a_head_patched_over_the_api_is_the_librarys(
-    client: Callable[..., httpx.Response], folder: Path
-) -> None:
+def test_a_head_patched_over_the_api_is_the_librarys(client: Ask, folder: Path) -> None:
     run, other = regard.load(folder / "labels"), "the bad plot"
     head = Head(next(iter(layers_with_heads(run.network))), 2)
     place = {"head": {"layer": head.layer, "head": head.head}}
@@ -94,9 +86,7 @@ def test_a_head_patched_over_the_api_is_the_librarys(
     assert got.json()["after"] != got.json()["before"]
 
 
-def test_what_comes_next_before_and_after(
-    client: Callable[..., httpx.Response], folder: Path
-) -> None:
+def test_what_comes_next_before_and_after(client: Ask, folder: Path) -> None:
     run, text = regard.load(folder / "goes"), "Maria was"
     head = Head(next(iter(layers_with_heads(run.network))), 1)
     asked = {"run": "goes", "text": text, "heads": [{"layer": head.layer, "head": head.head}]}
@@ -116,7 +106,7 @@ def shown(run: Any, text: str) -> list[dict[str, Any]]:
     return [{"token": word.token, "probability": word.probability} for word in words]
 
 
-def test_attribution_over_the_api(client: Callable[..., httpx.Response]) -> None:
+def test_attribution_over_the_api(client: Ask) -> None:
     for run in ("labels", "goes", "writes", "hugging"):
         text = TEXT if run == "labels" else "ABCD" if run == "writes" else "Maria"
         got = client("POST", "/attribute", {"run": run, "text": text}).json()
@@ -136,7 +126,7 @@ def test_attribution_over_the_api(client: Callable[..., httpx.Response]) -> None
     assert (refused.status_code, "baseline" in refused.json()["error"]) == (400, True)
 
 
-def test_every_task_over_the_api(client_of_every: Callable[..., httpx.Response]) -> None:
+def test_every_task_over_the_api(client_of_every: Ask) -> None:
     for run, text, other, choices in (
         ("tags", "Ada saw Paris", "Bob saw Ghent", "tag of word 1, Ada"),
         ("translates", "ABCD", "EFGH", "output word 1"),
@@ -164,7 +154,7 @@ def test_every_task_over_the_api(client_of_every: Callable[..., httpx.Response])
     assert "replace a word by [MASK]" in refused.json()["error"]
 
 
-def test_long_texts_are_refused(client: Callable[..., httpx.Response]) -> None:
+def test_long_texts_are_refused(client: Ask) -> None:
     long = "good " * 40
     for path, more in (
         ("/attribute", {}),

@@ -1,11 +1,9 @@
 """The page in a real browser, view by view: what it shows is what the models do."""
 
-import csv
 import json
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +14,17 @@ import pytest
 import regard
 from regard.lab.web.registry import Registry
 from tests.lab.reports.hostile import HOSTILE
-from tests.lab.web.conftest import Opened, answering, look_at, until, wait_for
+from tests.lab.web.conftest import (
+    Open,
+    Opened,
+    answering,
+    csv_rows,
+    faults,
+    look_at,
+    saved,
+    until,
+    wait_for,
+)
 
 pytestmark = pytest.mark.browser
 TEXT = "the plot was not bad at all , and the plot was long"
@@ -46,22 +54,14 @@ VIEWS = {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", ["try", "heads", "compare", "learn"])
-def test_every_view_fits_and_has_no_serious_fault(
-    opened: Callable[..., Opened], kind: str, scheme: str
-) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+def test_every_view_fits_and_has_no_serious_fault(opened: Open, kind: str, scheme: str) -> None:
     for state, ready in VIEWS[kind].items():
         on = opened(color_scheme=scheme, viewport={"width": 1440, "height": 850})
         page = on.show(state, ready)
         fits(page, 1440, state)
         page.set_viewport_size({"width": 390, "height": 850})
         fits(page, 390, state)
-        faults = [
-            (fault["id"], [node["html"][:120] for node in fault["nodes"]][:3])
-            for fault in axe.Axe().run(page).response["violations"]
-            if fault["impact"] in ("serious", "critical")
-        ]
-        assert faults == [], state
+        assert faults(page) == [], state
         on.well()
 
 
@@ -70,7 +70,7 @@ def fits(page: Any, width: int, state: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width, state
 
 
-def test_what_is_typed_is_answered(opened: Callable[..., Opened], folder: Path) -> None:
+def test_what_is_typed_is_answered(opened: Open, folder: Path) -> None:
     run = regard.load(folder / "labels")
     on = opened()
     page = on.show({"view": "try", "run": "labels"}, ".answer-card")
@@ -84,9 +84,7 @@ def test_what_is_typed_is_answered(opened: Callable[..., Opened], folder: Path) 
     on.well()
 
 
-def test_a_writer_shows_its_alignment_and_writes_token_by_token(
-    opened: Callable[..., Opened], folder: Path
-) -> None:
+def test_a_writer_shows_its_alignment_and_writes_token_by_token(opened: Open, folder: Path) -> None:
     run = regard.load(folder / "writes")
     on = opened()
     page = on.show({"view": "try", "run": "writes", "text": "ABCD"}, ".arcs")
@@ -102,9 +100,7 @@ def test_a_writer_shows_its_alignment_and_writes_token_by_token(
     on.well()
 
 
-def test_a_text_gone_on_with_shows_what_each_word_looked_at(
-    opened: Callable[..., Opened], folder: Path
-) -> None:
+def test_a_text_gone_on_with_shows_what_each_word_looked_at(opened: Open, folder: Path) -> None:
     run = regard.load(folder / "goes")
     on = opened(viewport={"width": 1300, "height": 900})
     page = on.show({"view": "try", "run": "goes", "text": "Maria was"}, WRITTEN)
@@ -208,7 +204,7 @@ def test_a_text_can_be_pointed_at_while_it_is_written_and_stopped(
 
 
 def test_tokens_are_drawn_by_the_temperature_of_the_run_unless_another_is_chosen(
-    opened: Callable[..., Opened],
+    opened: Open,
 ) -> None:
     on = opened()
     asked: list[dict[str, Any]] = []
@@ -230,7 +226,7 @@ def test_tokens_are_drawn_by_the_temperature_of_the_run_unless_another_is_chosen
     on.well()
 
 
-def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[..., Opened]) -> None:
+def test_writing_again_begins_anew_whatever_is_still_asked(opened: Open) -> None:
     on = opened()
     page = on.page
     body, whole = "", ""
@@ -265,7 +261,7 @@ def test_writing_again_begins_anew_whatever_is_still_asked(opened: Callable[...,
     on.well()
 
 
-def test_a_head_is_chosen_hovered_and_pinned(opened: Callable[..., Opened], folder: Path) -> None:
+def test_a_head_is_chosen_hovered_and_pinned(opened: Open, folder: Path) -> None:
     weights = regard.load(folder / "labels").attention(TEXT)[1].weights[1]
     on = opened(viewport={"width": 1300, "height": 900})
     page = on.show({"view": "heads", "run": "labels", "text": TEXT, "layer": 1, "head": 0}, ".arcs")
@@ -293,21 +289,16 @@ def test_a_head_is_chosen_hovered_and_pinned(opened: Callable[..., Opened], fold
 
 
 def test_a_figure_is_taken_along_as_numbers_drawing_and_picture(
-    opened: Callable[..., Opened], folder: Path, tmp_path: Path
+    opened: Open, folder: Path, tmp_path: Path
 ) -> None:
     seen = regard.load(folder / "labels").attention(TEXT)[0]
     on = opened()
     page = on.show({"view": "heads", "run": "labels", "text": TEXT, "layer": 0, "head": 1}, ".arcs")
 
     def take(word: str) -> Path:
-        with page.expect_download() as download:
-            page.click(f"[aria-label='{word} of As a matrix']")
-        path = tmp_path / download.value.suggested_filename
-        download.value.save_as(path)
-        return path
+        return saved(page, page.locator(f"[aria-label='{word} of As a matrix']"), tmp_path)
 
-    with take("CSV").open(encoding="utf-8-sig", newline="") as file:
-        heading, *rows = csv.reader(file)
+    heading, *rows = csv_rows(take("CSV"))
     assert [word.removeprefix("'") for word in heading[1:]] == seen.tokens
     found = np.array([[float(cell) for cell in row[1:]] for row in rows])
     assert np.abs(found - seen.weights[1]).max() <= seen.weights[1].max() / 510 + 1e-5
@@ -319,7 +310,7 @@ def test_a_figure_is_taken_along_as_numbers_drawing_and_picture(
     on.well()
 
 
-def test_heads_are_found_by_what_they_do(opened: Callable[..., Opened], folder: Path) -> None:
+def test_heads_are_found_by_what_they_do(opened: Open, folder: Path) -> None:
     on = opened()
     page = on.show({"view": "heads", "run": "labels", "text": TEXT}, ".thumb")
     page.select_option("[aria-label='Find heads that']", "previous")
@@ -337,7 +328,7 @@ def test_heads_are_found_by_what_they_do(opened: Callable[..., Opened], folder: 
     on.well()
 
 
-def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> None:
+def test_two_runs_side_by_side(opened: Open, folder: Path) -> None:
     on = opened()
     state = {"view": "compare", "a": "labels", "b": "counts", "text": TEXT}
     page = on.show(state, ".answer-card >> nth=1")
@@ -367,7 +358,7 @@ def test_two_runs_side_by_side(opened: Callable[..., Opened], folder: Path) -> N
     on.well()
 
 
-def test_the_scaling_lesson_shows_what_it_says(opened: Callable[..., Opened]) -> None:
+def test_the_scaling_lesson_shows_what_it_says(opened: Open) -> None:
     on = opened()
     page = on.show("view=learn&lesson=scaling", ".lesson .card")
 
@@ -393,7 +384,7 @@ def test_the_scaling_lesson_shows_what_it_says(opened: Callable[..., Opened]) ->
     on.well()
 
 
-def test_a_painted_mask_hides_and_an_empty_row_is_zero(opened: Callable[..., Opened]) -> None:
+def test_a_painted_mask_hides_and_an_empty_row_is_zero(opened: Open) -> None:
     on = opened()
     page = on.show("view=learn&lesson=masks", ".board")
     assert "causal()" in page.inner_text(".says")
@@ -410,7 +401,7 @@ def test_a_painted_mask_hides_and_an_empty_row_is_zero(opened: Callable[..., Ope
     on.well()
 
 
-def test_one_head_step_by_step_adds_up(opened: Callable[..., Opened]) -> None:
+def test_one_head_step_by_step_adds_up(opened: Open) -> None:
     on = opened()
     page = on.show("view=learn&lesson=steps", ".step-table")
     page.fill("input[type=text]", "a small dog ran")
@@ -426,7 +417,7 @@ def test_one_head_step_by_step_adds_up(opened: Callable[..., Opened]) -> None:
     on.well()
 
 
-def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Callable[..., Opened]) -> None:
+def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Open) -> None:
     on, again = opened(), opened()
 
     def link(key: str) -> str:
@@ -453,7 +444,7 @@ def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Callable[..., Opened
 NEVER = "iframe, object, embed, base, form, main img, main script"
 
 
-def test_runs_that_cannot_be_read_say_why(opened: Callable[..., Opened]) -> None:
+def test_runs_that_cannot_be_read_say_why(opened: Open) -> None:
     on = opened()
     rows = [{"name": "old", "error": "no task 'sorting'"}, {"name": "cut", "error": "it is cut"}]
     on.page.route("**/runs", answering({"runs": rows, "comparisons": []}))
@@ -467,9 +458,7 @@ def test_runs_that_cannot_be_read_say_why(opened: Callable[..., Opened]) -> None
 
 
 @pytest.mark.parametrize("texts", [False, True])
-def test_a_subject_of_ones_own_is_tried(
-    opened: Callable[..., Opened], tmp_path: Path, texts: bool
-) -> None:
+def test_a_subject_of_ones_own_is_tried(opened: Open, tmp_path: Path, texts: bool) -> None:
     model = SimpleNamespace(answers_in_texts=texts)
     registry = Registry({"mine": tmp_path}, open=lambda name, folder: model)  # type: ignore[arg-type,return-value]
     on = opened()
@@ -483,9 +472,7 @@ def test_a_subject_of_ones_own_is_tried(
     on.well()
 
 
-def test_an_encoder_is_explained_by_attribution(
-    opened: Callable[..., Opened], tmp_path: Path
-) -> None:
+def test_an_encoder_is_explained_by_attribution(opened: Open, tmp_path: Path) -> None:
     model = SimpleNamespace(answers_in_texts=False)
     registry = Registry({"mine": tmp_path}, open=lambda name, folder: model)  # type: ignore[arg-type,return-value]
     on = opened()
@@ -509,7 +496,7 @@ def test_an_encoder_is_explained_by_attribution(
 
 @pytest.mark.parametrize(("metric", "unit"), [("BLEU", ""), ("accuracy", " %")])
 def test_a_comparison_is_headed_by_its_metric_and_unit(
-    opened: Callable[..., Opened], tmp_path: Path, metric: str, unit: str
+    opened: Open, tmp_path: Path, metric: str, unit: str
 ) -> None:
     arms = [{"name": "gru", "mean": 0.331, "low": 0.32, "high": 0.34, "seconds": 1}]
     (tmp_path / "comparison.json").write_text(json.dumps({"metric": metric, "arms": arms}))
@@ -523,25 +510,24 @@ def test_a_comparison_is_headed_by_its_metric_and_unit(
     headed = metric + unit.replace(" ", ", ")
     assert page.locator(".results th").all_inner_texts()[1] == headed
     assert page.get_attribute(".results .interval", "aria-label") == f"32.0 to 34.0{unit}"
-    with page.expect_download() as download:
-        page.locator("section:has(> .scroll .results) .tools button", has_text="SVG").click()
-    download.value.save_as(tmp_path / "drawn.svg")
-    assert f">{headed} (95 % interval)<" in (tmp_path / "drawn.svg").read_text(encoding="utf-8")
+    button = page.locator("section:has(> .scroll .results) .tools button", has_text="SVG")
+    drawn = saved(page, button, tmp_path).read_text(encoding="utf-8")
+    assert f">{headed} (95 % interval)<" in drawn
     on.well()
 
 
-def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path: Path) -> None:
+def test_sixty_hostile_texts_run_nowhere(opened: Open, tmp_path: Path) -> None:
     on = opened()
     page = on.page
     sound = [text.encode(errors="replace").decode() for text in HOSTILE]
-    rows = [
+    listed = [
         {"name": text, "task": text, "model": text, "says": text, "answers_in_texts": False,
          "data": text, "labels": [text], "attends": True}
         for text in sound
     ]  # fmt: skip
     arms = [{"name": text, "mean": 0.5, "low": 0.4, "high": 0.6, "seconds": 1} for text in sound]
     answers = {
-        "**/runs": {"runs": rows, "comparisons": sound},
+        "**/runs": {"runs": listed, "comparisons": sound},
         "**/examples*": {"texts": sound},
         "**/look": look_at(sound),
         "**/comparison?*": {"question": sound[0], "metric": sound[1], "arms": arms,
@@ -559,9 +545,8 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path
             page.click("text=Show texts that only")
             page.wait_for_selector(".texts li")
             table = page.locator("section:has(> .scroll .results)")
-            with page.expect_download() as download:
-                table.locator(".tools button", has_text="CSV").click()
-            download.value.save_as(tmp_path / "names.csv")
+            button = table.locator(".tools button", has_text="CSV")
+            _, *rows = csv_rows(saved(page, button, tmp_path))
             names = (
                 "[...document.querySelectorAll('.results td:first-child')].map((c) => c.innerText)"
             )
@@ -575,14 +560,9 @@ def test_sixty_hostile_texts_run_nowhere(opened: Callable[..., Opened], tmp_path
         assert page.evaluate(f"document.querySelectorAll('{NEVER}').length") == 0
         assert "<script>window.broken=1</script>" in page.evaluate("document.body.textContent")
         if view == "heads":
-            with page.expect_download() as download:
-                page.click("[aria-label='CSV of As a matrix']")
-            download.value.save_as(tmp_path / "hostile.csv")
+            button = page.locator("[aria-label='CSV of As a matrix']")
+            heading, *written = csv_rows(saved(page, button, tmp_path))
     on.well()
-    with (tmp_path / "hostile.csv").open(encoding="utf-8-sig", newline="") as file:
-        heading, *written = csv.reader(file)
-    with (tmp_path / "names.csv").open(encoding="utf-8-sig", newline="") as file:
-        _, *rows = csv.reader(file)
     assert [row[0].removeprefix("'") for row in rows] == [text.removeprefix("'") for text in sound]
     assert {len(row) for row in written} == {len(sound) + 1}
     pairs = zip(heading[1:], sound, strict=True)

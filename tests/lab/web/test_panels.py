@@ -1,6 +1,5 @@
 """The tour and the panel that changes the model, in a real browser."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +7,12 @@ import pytest
 
 import regard
 from regard.analysis.interventions import Head, layers_with_heads, without_heads
-from tests.lab.web.conftest import Opened, answering
+from tests.lab.web.conftest import Open, Opened, answering, faults
 
 pytestmark = pytest.mark.browser
 
 
-def test_the_tour_comes_once_and_again_from_its_button(opened: Callable[..., Opened]) -> None:
+def test_the_tour_comes_once_and_again_from_its_button(opened: Open) -> None:
     on = opened(first=True)
     page = on.show("view=try&run=labels", "dialog.tour")
     for number in range(1, 5):
@@ -30,10 +29,7 @@ def test_the_tour_comes_once_and_again_from_its_button(opened: Callable[..., Ope
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_head_off_and_attribution_are_shown(
-    opened: Callable[..., Opened], folder: Path, scheme: str
-) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+def test_a_head_off_and_attribution_are_shown(opened: Open, folder: Path, scheme: str) -> None:
     run, text = regard.load(folder / "labels"), "a good film"
     on = opened(color_scheme=scheme, viewport={"width": 390, "height": 850})
     page = on.show({"view": "heads", "run": "labels", "text": text}, ".tokens")
@@ -59,12 +55,7 @@ def test_a_head_off_and_attribution_are_shown(
         "layer 2 attention",
     ]
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    faults = [
-        (fault["id"], [node["html"][:120] for node in fault["nodes"]][:3])
-        for fault in axe.Axe().run(page).response["violations"]
-        if fault["impact"] in ("serious", "critical")
-    ]
-    assert faults == []
+    assert faults(page) == []
     page.locator(".change").screenshot(path=str(folder.parent / f"change-{scheme}.png"))
     on.well()
 
@@ -139,7 +130,7 @@ def test_the_panel_of_tags_and_of_a_translation(browser: Any, server_of_every: s
     on.well()
 
 
-def test_next_words_before_and_after(opened: Callable[..., Opened], folder: Path) -> None:
+def test_next_words_before_and_after(opened: Open, folder: Path) -> None:
     run, text = regard.load(folder / "goes"), "Maria was"
     on = opened()
     page = on.show({"view": "heads", "run": "goes", "text": text}, ".tokens")
@@ -155,7 +146,7 @@ def test_next_words_before_and_after(opened: Callable[..., Opened], folder: Path
     on.well()
 
 
-def test_failed_requests_say_what_to_do(opened: Callable[..., Opened]) -> None:
+def test_failed_requests_say_what_to_do(opened: Open) -> None:
     on = opened()
     page = on.show({"view": "heads", "run": "labels", "text": "a good film"}, ".tokens")
     page.route("**/parts", lambda route: route.abort())
@@ -197,7 +188,7 @@ def test_failed_requests_say_what_to_do(opened: Callable[..., Opened]) -> None:
     on.well()
 
 
-def test_a_baseline_and_a_server_without_runs_say_what_to_do(opened: Callable[..., Opened]) -> None:
+def test_a_baseline_and_a_server_without_runs_say_what_to_do(opened: Open) -> None:
     on = opened()
     page = panel(on, {"view": "try", "run": "counts", "text": "a good film"})
     assert "tfidf is a baseline without a network" in page.inner_text(".change .problem")
@@ -216,7 +207,7 @@ def test_a_baseline_and_a_server_without_runs_say_what_to_do(opened: Callable[..
     on.well()
 
 
-def test_hostile_words_stay_text(opened: Callable[..., Opened]) -> None:
+def test_hostile_words_stay_text(opened: Open) -> None:
     bad = "<img src=x onerror=alert(1)>"
     found = {
         "tokens": [bad, "b"], "sizes": [1, 1], "choice": 0, "choices": [bad, "c"], "unit": bad,

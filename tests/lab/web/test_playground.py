@@ -14,7 +14,7 @@ from regard.attention import masks
 from regard.attention.positions import input_positions
 from regard.lab.reports.page import learn_page
 from regard.lab.web.page import modules
-from tests.lab.web.conftest import Opened, until
+from tests.lab.web.conftest import Open, Opened, until
 
 pytestmark = pytest.mark.browser
 HOME = "http://playground.invalid"
@@ -237,7 +237,7 @@ def solved(page: Any, seconds: float) -> None:
     assert page.locator("button:text-is('Train')").count() == 1, "it ends"
 
 
-def test_the_width_of_a_kernel_is_learned_in_the_explorer(opened: Callable[..., Opened]) -> None:
+def test_the_width_of_a_kernel_is_learned_in_the_explorer(opened: Open) -> None:
     on = opened()
     page = on.show("view=learn&lesson=train", ".train-map")
     assert "width 1/w = 1.000" in page.inner_text(".says >> nth=0")
@@ -311,9 +311,7 @@ def test_without_a_server_equal_settings_are_no_evidence(browser: Any, tmp_path:
 @pytest.mark.parametrize(
     ("task", "network"), [(task, network) for task, all_ in TASKS.items() for network in all_]
 )
-def test_every_task_is_solved_within_a_minute(
-    opened: Callable[..., Opened], task: str, network: str
-) -> None:
+def test_every_task_is_solved_within_a_minute(opened: Open, task: str, network: str) -> None:
     on = opened()
     page = on.show({"view": "learn", "lesson": "train", "train.task": task}, ".train-map")
     if network:

@@ -11,6 +11,7 @@ import torch
 from regard.core.errors import RegardError
 from regard.lab.tasks.writing.streaming import Drawing
 from regard.lab.web.registry import find
+from tests.lab.web.conftest import in_this_process
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 tokenizers = pytest.importorskip("tokenizers")
@@ -186,17 +187,12 @@ def test_a_model_of_another_kind_is_listed_with_its_error(tmp_path: Path) -> Non
 
 def test_a_tokenizer_that_panics_is_told_and_the_server_goes_on(tmp_path: Path) -> None:
     """`tokenizers` panics where words of no letters are to be cut."""
-    from starlette.testclient import TestClient
-
-    from regard.lab.web.api import create_app
-
     for name in ("broken", "sound"):
         saved(tmp_path / name, "bert")
     path = tmp_path / "broken" / "tokenizer.json"
     cutter = {"type": "FixedLength", "length": 0}
     path.write_text(json.dumps({**json.loads(path.read_text()), "pre_tokenizer": cutter}))
-    app = create_app(find([tmp_path / "broken", tmp_path / "sound"]))
-    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as asker:
+    with in_this_process(find([tmp_path / "broken", tmp_path / "sound"])) as asker:
         broken, sound = (
             asker.post("/predict", json={"run": name, "text": "a [MASK] film the plot"})
             for name in ("broken", "sound")

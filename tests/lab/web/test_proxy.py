@@ -7,16 +7,14 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.lab.web.conftest import Opened, Server, wait_for
-
-Ask = Callable[..., httpx.Response]
+from tests.lab.web.conftest import Ask, Opened, serving_until_done, wait_for
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin") or ""
 GUIDE = Path(__file__).parents[3] / "docs" / "explorer.md"
@@ -50,10 +48,7 @@ def configuration(home: Path, port: int, server: str) -> str:
 @pytest.fixture(scope="module")
 def allowed(folder: Path) -> Iterator[str]:
     """The address of a server that also goes by the name lab.example."""
-    server = Server(folder, "--allow", "lab.example:80", "deadline=60")
-    yield server.url
-    server.process.kill()
-    server.process.communicate()
+    yield from serving_until_done(folder, "--allow", "lab.example:80")
 
 
 @pytest.fixture(scope="module")

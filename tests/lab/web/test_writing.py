@@ -1,11 +1,9 @@
 """What is shown of a text while it is written is what the model looked at as it wrote it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -17,7 +15,7 @@ from regard.lab.reports.run import look
 from regard.lab.tasks.writing.searching import Search
 from regard.lab.tasks.writing.streaming import Drawing
 from regard.lab.web.served_model import ServedRun
-from tests.lab.web.conftest import turned
+from tests.lab.web.conftest import Ask, turned
 
 TEXTS = ["data=biographies", "length=48", "examples=120", "tokenizer=characters"]
 GPT = ["width=16", "heads=2", "layers=2", "feedforward=24", "dropout=0"]
@@ -36,7 +34,6 @@ ASKED = {
     "turns": "ABCD",
     "looks-back": "ABCD",
 }
-Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="module")
