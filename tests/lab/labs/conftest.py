@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from regard.lab.labs import lab
+from regard.lab.labs.comparison import Plan
 from regard.lab.reports.prose import Prose, read_page
+from regard.lab.runs.config import Config
 from regard.lab.studies.launch import Event, Job, Outcome
+from tests.lab.studies.declare import checked
 
 
 @pytest.fixture
@@ -47,6 +50,19 @@ def chinese_too(monkeypatch: pytest.MonkeyPatch) -> None:
         return prose
 
     monkeypatch.setattr(lab, "read_page", both)
+
+
+def quiet(*given: Any, **more: Any) -> None:
+    """Say nothing."""
+
+
+def configs_of(plan: Plan) -> dict[str, Config]:
+    """The config of every arm, as the comparison would make it."""
+    study = checked(plan.task, plan.arms, seeds=1, overrides=plan.overrides)
+    return {
+        job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
+        for job in study.jobs()
+    }
 
 
 def shown(prose: Prose) -> list[tuple[int, int, int]]:

@@ -14,6 +14,7 @@ from regard.lab.labs.comparison import ComparisonLab, Preset, Result
 from regard.lab.labs.equal import equal_parameters, parameters
 from regard.lab.labs.lab import Findings
 from regard.lab.studies.arms import Arm
+from tests.lab.labs.conftest import quiet
 
 TINY = {"symbols": 8, "pairs": 2, "train_length": 8, "examples": 100, "held_out": 20, "width": 8,
         "threads": 1}  # fmt: skip
@@ -44,10 +45,6 @@ LAB = CollectionLab(
         {}, {"rows": len(rows)}, tables={"all": (["comparison", "arm", "seeds"], rows)}
     ),
 )
-
-
-def quiet(*given: Any) -> None:
-    pass
 
 
 @pytest.mark.usefixtures("one_process")

@@ -16,6 +16,7 @@ from regard.lab.labs.collection import CollectionLab
 from regard.lab.labs.comparison import ComparisonLab
 from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime
 from regard.lab.reports.prose import FORMATS
+from tests.lab.labs.conftest import quiet
 
 PAGE = Path(__file__).with_name("toy.md")
 
@@ -29,10 +30,6 @@ class Sizes(Settings):
 
 class Seeded(Sizes):
     seeds: int = 3
-
-
-def quiet(*words: object) -> None:
-    """Say nothing."""
 
 
 def findings(sizes: Sizes, of_seed: float | None = None) -> Findings:
@@ -202,11 +199,6 @@ def paged(folder: Path, text: str) -> MeasuringLab[Any, Any]:
     page = folder / "toy.md"
     page.write_text(text, encoding="utf-8")
     return replace(toy(), page=page)
-
-
-def test_a_claim_over_seeds_holds_if_it_does_for_each(tmp_path: Path) -> None:
-    several = toy().run(LabRequest(out=tmp_path, seeds=3), quiet, quiet)
-    assert several["claims"][0]["says"] == "the seed is 3; holds for 2 of 3 seeds"
 
 
 def test_a_page_and_its_lab_have_the_same_claims(tmp_path: Path) -> None:

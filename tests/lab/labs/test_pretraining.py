@@ -11,7 +11,7 @@ from regard.lab.labs import pretraining as lab
 from regard.lab.labs.comparison import Preset, Pretraining, Result
 from regard.lab.runs.config import Config
 from regard.lab.runs.pretrain_first import WAYS
-from tests.lab.studies.declare import checked
+from tests.lab.labs.conftest import configs_of, quiet
 
 
 def plan(data="", *pairs, budget=""):
@@ -26,10 +26,10 @@ def test_the_settings_of_every_arm_hold(data, model, tmp_path):
     (job,) = first.jobs(tmp_path, made.seeds)
     config = Config.make(job.task.task, job.task.model, job.task.overrides)
     assert config.network.width == lab.PRESETS[data].pretraining.network["width"]
-    study = checked("classification", made.arms, seeds=1, out="out", overrides=made.overrides)
-    tuned = {job.arm: job.task for job in study.jobs()}
+    tuned = configs_of(made)
     assert list(tuned) == [name for one in WAYS for name in (one, f"pretrained {one}")]
-    after = Config.make("classification", model, tuned[f"pretrained {model}"].overrides)
+    after = tuned[f"pretrained {model}"]
+    assert (after.task, after.model) == ("classification", model)
     assert after.data.tokenizer == config.data.tokenizer
     assert after.data.data == data
 
@@ -117,7 +117,7 @@ def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setitem(lab.PRESETS, "reviews", Preset(5, {"examples": 200}, pretraining=own))
     request = LabRequest(out=tmp_path / "lab", overrides=["models=bert", "seeds=1"], workers=1)
     said: list[str] = []
-    record = open_lab("pretraining").run(request, said.append, lambda *_: None)
+    record = open_lab("pretraining").run(request, said.append, quiet)
     assert [arm["name"] for arm in record["arms"]] == ["bert", "pretrained bert"]
     gain = record["arms"][1]["mean"] - record["arms"][0]["mean"]
     assert record["claims"][0]["value"] == pytest.approx(gain)

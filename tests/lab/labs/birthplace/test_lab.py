@@ -17,7 +17,7 @@ from regard.lab.runs.config import Config
 from regard.lab.studies.forecasts import AROUND
 from regard.lab.tasks.birthplace.evaluation import COMMONEST, answer_evaluation
 from regard.lab.tasks.writing.evaluation import Text
-from tests.lab.studies.declare import checked
+from tests.lab.labs.conftest import configs_of, quiet
 
 
 def known(right, wrong, strange=(0.5,)):
@@ -58,21 +58,14 @@ def before(made):
     return [Config.make(job.task.task, job.task.model, job.task.overrides) for job in jobs]
 
 
-def after(made):
-    """The configs of every fine-tuning."""
-    given = {"seeds": 1, "out": "out", "overrides": made.overrides}
-    jobs = checked("birthplace", made.arms, **given).jobs()
-    return {job.arm: Config.make(job.task.task, job.task.model, job.task.overrides) for job in jobs}
-
-
 @pytest.mark.parametrize("data", lab.PRESETS)
 def test_the_settings_of_every_arm_hold(data):
     made, width = plan(data), lab.PRESETS[data].pretraining.network["width"]
     assert {config.network.width for config in before(made)} == {width}
-    assert {config.data.data for config in after(made).values()} == {data}
-    assert list(after(made)) == [lab.NONE, *lab.ARMS]
+    assert {config.data.data for config in configs_of(made).values()} == {data}
+    assert list(configs_of(made)) == [lab.NONE, *lab.ARMS]
     sized = plan(data, "width=16", "heads=2")
-    configs = [*before(sized), *after(sized).values()]
+    configs = [*before(sized), *configs_of(sized).values()]
     assert {config.network.width for config in configs} == {16}, "the same before and after"
 
 
@@ -83,7 +76,7 @@ def test_the_recipe_of_the_real_data_is_the_one_that_was_measured():
         assert (training.optimizer, training.learning_rate) == ("muon", 4e-3)
         assert (training.budget.unit, training.budget.amount) == ("epochs", 300)
         assert config.network.dropout == 0
-    tuned = after(made)
+    tuned = configs_of(made)
     assert tuned.pop(lab.NONE).training.budget.amount == 75
     rates = {name: config.training.learning_rate for name, config in tuned.items()}
     assert rates == {"vanilla": 1e-4, "rotary": 1e-4, "synthesizer": 3e-4}
@@ -95,7 +88,7 @@ def test_the_recipe_of_the_real_data_is_the_one_that_was_measured():
 def test_a_budget_is_that_of_pretraining():
     made = plan("birthplaces", "arms=rotary", budget="40 steps")
     assert [config.training.budget for config in before(made)] == [("steps", 40)]
-    assert after(made)["rotary"].training.budget == ("epochs", 15)
+    assert configs_of(made)["rotary"].training.budget == ("epochs", 15)
     with pytest.raises(RegardError, match="budget '10' has no unit"):
         plan("biographies", budget="10")
 
@@ -125,7 +118,7 @@ def test_bad_settings_are_refused():
     with pytest.raises(RegardError, match="this lab supports biographies and birthplaces"):
         plan("reviews")
     with pytest.raises(RegardError, match="no setting is called 'widht'; did you mean width"):
-        open_lab("birthplace").run(LabRequest(overrides=["widht=8"]), print, lambda *_: None)
+        open_lab("birthplace").run(LabRequest(overrides=["widht=8"]), print, quiet)
 
 
 @pytest.mark.usefixtures("one_process")
@@ -137,7 +130,7 @@ def test_a_small_lab_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setitem(lab.PRESETS, "biographies", Preset(1, arms=arms, pretraining=own))
     said: list[str] = []
     request = LabRequest(out=tmp_path / "lab", overrides=["arms=vanilla"], workers=1)
-    record = open_lab("birthplace").run(request, said.append, lambda *_: None)
+    record = open_lab("birthplace").run(request, said.append, quiet)
     assert [arm["name"] for arm in record["arms"]] == [lab.NONE, "vanilla"]
     assert (tmp_path / "lab" / "report.html").exists()
     assert len(record["claims"]) >= 3

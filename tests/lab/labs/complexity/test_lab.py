@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from regard.analysis.growth import exponent
-from regard.core.errors import RegardError
 from regard.core.settings import build
 from regard.lab.labs import LABS, LabRequest, complexity, open_lab
 from regard.lab.labs.complexity.fits import briefly, cross, fit
@@ -165,27 +164,6 @@ def test_paths_by_hand(waiting: Waiting) -> None:
         "linformer": [1] * 4,
         "window": [math.ceil((n - 1) / 60) for n in PATHS],
     }
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ("lengths=512", "two or more whole numbers"),
-        ("lengths=512,128", "two or more whole numbers, rising"),
-        ("lengths=a,b", "two or more whole numbers"),
-        ("lengths=1,8", "the smallest may be 2, not 1"),
-        ("widths=8,16", "the smallest may be 16, not 8"),
-        ("d=-3", "d='-3': must be at least"),
-        ("kernel=1", "kernel='1'"),
-        ("window=wide", "window='wide'"),
-        ("heads=3", "heads=3 does not divide a width of 64: change heads, d or widths"),
-        ("budget=500 steps", "its budget is a time, as in 30s"),
-        ("budget=9", "budget '9' has no unit"),
-    ],
-)
-def test_bad_settings_say_what_to_do(setting: str, says: str) -> None:
-    with pytest.raises(RegardError, match=says):
-        open_lab("complexity").run(LabRequest(overrides=[setting]), lambda _: None, lambda *_: None)
 
 
 def test_a_small_lab_from_end_to_end(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The exploration lab: the end of it, its bounds, its errors."""
+"""The exploration lab: the end of it, its bounds."""
 
 import json
 import math
@@ -8,14 +8,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.core.errors import RegardError
 from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.exploration.lab import BETAS, copy_errors, others, uneven_share, unit_rows
 from regard.lab.labs.exploration.varying_key import orthonormal
-
-
-def quiet(*words: object) -> None:
-    """Say nothing."""
+from tests.lab.labs.conftest import quiet
 
 
 def test_copying_by_hand() -> None:
@@ -68,20 +64,3 @@ def test_twice_the_same(tmp_path: Path) -> None:
     assert first["claims"] == second["claims"]
     assert first["tables"] == second["tables"]
     assert all(math.isfinite(one["value"]) for one in first["claims"])
-
-
-@pytest.mark.parametrize(
-    ("pair", "says"),
-    [
-        ("keys=65", "65 keys with orthogonal means need d=65 or more, not d=64: raise d or lower"),
-        ("d=-3", "d='-3': must be at least 3"),
-        ("beta=0", "beta='0'"),
-        ("beta=nan", "beta='nan'"),
-        ("alpha=-1", "alpha='-1'"),
-        ("draws=ten", "draws='ten': must be a whole number"),
-        ("betta=3", "did you mean beta"),
-    ],
-)
-def test_bad_settings(pair: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(RegardError, match=says.replace("'", ".")):
-        open_lab("exploration").run(LabRequest(out=tmp_path, overrides=[pair]), quiet, quiet)

@@ -1,4 +1,4 @@
-"""The lab of normalisation: norms against their formula, a small run, its errors."""
+"""The lab of normalisation: norms against their formula, a small run."""
 
 from pathlib import Path
 
@@ -6,17 +6,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.core.errors import RegardError
 from regard.lab.labs import LabRequest, open_lab
 from regard.lab.labs.normalisation.ablation import accuracy, data
 from regard.lab.labs.normalisation.norms import BatchNorm, Labeller, LayerNorm
 from regard.lab.labs.normalisation.reasons import lengths_differ, mixed, residuals
+from tests.lab.labs.conftest import quiet
 
 SMALL = ["steps=1", "seeds=2", "small=2", "large=4", "width=8", "depth=4"]
-
-
-def quiet(*words: object) -> None:
-    """Say nothing."""
 
 
 def test_norms_are_their_formulas() -> None:
@@ -59,18 +55,3 @@ def test_a_test_without_running_means_reads_the_batch() -> None:
     model = Labeller(training.vocabulary, training.ids.shape[1], 8, 1, 2, "layer norm")
     assert accuracy(model, test, "running means") == accuracy(model, test, "the batch")
     assert not model.training or model.train(False)
-
-
-@pytest.mark.parametrize(
-    ("pair", "says"),
-    [
-        ("small=32", "small=32 must be below large=32"),
-        ("width=7", "width=7 is odd"),
-        ("seeds=1", "seeds='1'"),
-        ("step=9", "did you mean steps"),
-        ("depth=many", "depth='many'"),
-    ],
-)
-def test_bad_settings(pair: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(RegardError, match=says):
-        open_lab("normalisation").run(LabRequest(out=tmp_path, overrides=[pair]), quiet, quiet)

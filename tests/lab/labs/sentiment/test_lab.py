@@ -28,7 +28,7 @@ from regard.lab.reports.evidence import arms_of
 from regard.lab.runs.config import Config
 from regard.lab.studies.arms import Arm
 from regard.lab.tasks.models import MODELS
-from tests.lab.studies.declare import checked
+from tests.lab.labs.conftest import configs_of, quiet
 
 assert LAB.page
 PAGE = LAB.page
@@ -50,14 +50,7 @@ def test_all_rungs_of_the_seed_and_the_baselines_are_arms() -> None:
 
 
 def configs(request: LabRequest) -> dict[str, Config]:
-    """The config of every arm, as the comparison would make it."""
-    plan = LAB.plan(request)
-    given: Any = {"seeds": 1, "out": "nowhere", "overrides": plan.overrides}
-    study = checked("classification", plan.arms, **given)
-    return {
-        job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
-        for job in study.jobs()
-    }
+    return configs_of(LAB.plan(request))
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -347,7 +340,7 @@ def test_a_small_sweep_with_a_pretrained_arm_elsewhere(
     small = Preset(1, {"length": 40, "steps": 1})
     monkeypatch.setitem(plans.PRESETS, "reviews", small)
     request = LabRequest(out=tmp_path / "deep", overrides=["layers=1,2", *SMALL[:3]], workers=1)
-    result = open_lab("sentiment").run(request, lambda _: None, lambda *_: None)
+    result = open_lab("sentiment").run(request, quiet, quiet)
     assert len(result["arms"]) == 1 + 2 * len(LAYERED)
     page = Path(result["report"]).read_text(encoding="utf-8")
     assert "Accuracy over depth" in page
@@ -363,7 +356,7 @@ def test_a_small_sweep_with_a_pretrained_arm_elsewhere(
     lab = replace(open_lab("sentiment"), arms=[Arm("mean", "mean")])
     wanted = ["size=full", "examples=80", "pretrained=train"]
     request = LabRequest(out=tmp_path / "before", overrides=wanted, workers=1)
-    result = lab.run(request, lambda _: None, lambda *_: None)
+    result = lab.run(request, quiet, quiet)
     assert [row["name"] for row in result["arms"]] == ["mean", "self-pretrained"]
     assert (
         tmp_path / "before" / "pretrained" / "self-pretrained" / "seed-0" / "MANIFEST.json"
@@ -377,8 +370,8 @@ def test_a_lab_ends_where_its_forecast_says(tmp_path: Path) -> None:
     settings = [pair for pair in SMALL if pair.partition("=")[0] not in ("steps", "epochs")]
     lab = replace(LAB, arms=["mean", "self-attention", "tfidf"])
     request = LabRequest(out=tmp_path / "lab", overrides=[*settings, "patience=2"], seeds=1)
-    forecast = lab.dry_run(request, lambda text: None)["forecast"]
-    lab.run(request, lambda text: None, lambda *given, **more: None)
+    forecast = lab.dry_run(request, quiet)["forecast"]
+    lab.run(request, quiet, quiet)
     assert len(forecast) == 3
     for row in forecast:
         file = tmp_path / "lab" / row["name"] / "seed-0" / "metrics.jsonl"

@@ -1,18 +1,14 @@
-"""The lab of the softmax gradient: a small run of it, its errors."""
+"""The lab of the softmax gradient: a small run of it."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from regard.core.errors import RegardError
 from regard.lab.labs import LabRequest, open_lab
+from tests.lab.labs.conftest import quiet
 
 SMALL = ["keys=8", "high=16", "width=4", "blocks=20"]
-
-
-def quiet(*words: object) -> None:
-    """Say nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,19 +42,3 @@ def test_the_lab(tmp_path: Path) -> None:
     assert page.count('class="frame"') == 17
     assert page.count("<figure") == 13
     assert any("report: " in line for line in said)
-
-
-@pytest.mark.parametrize(
-    ("pair", "says"),
-    [
-        ("high=8", "low=4 and high=8 leave no three widths to fit a line through: set high to 16"),
-        ("keys=1", "keys='1'"),
-        ("low=0", "low='0'"),
-        ("widht=3", "did you mean width"),
-        ("blocks=many", "blocks='many'"),
-        ("seed=-1", "seed='-1'"),
-    ],
-)
-def test_bad_settings(pair: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(RegardError, match=says.replace("'", ".")):
-        open_lab("softmax-gradient").run(LabRequest(out=tmp_path, overrides=[pair]), quiet, quiet)

@@ -14,17 +14,11 @@ from regard.lab.labs.translation.presets import ARMS
 from regard.lab.reports.evidence import Arm as Found
 from regard.lab.runs.config import Config
 from regard.training.settings import MOST_EPOCHS
-from tests.lab.studies.declare import checked
+from tests.lab.labs.conftest import configs_of, quiet
 
 
 def configs(request: LabRequest) -> dict[str, Config]:
-    """The config of every arm, as the comparison would make it."""
-    plan = LAB.plan(request)
-    study = checked(plan.task, plan.arms, seeds=1, out="nowhere", overrides=plan.overrides)
-    return {
-        job.arm: Config.make(job.task.task, job.task.model, job.task.overrides)
-        for job in study.jobs()
-    }
+    return configs_of(LAB.plan(request))
 
 
 @pytest.mark.parametrize("data", ["", "multi30k", "eng-fra"])
@@ -119,7 +113,7 @@ def test_a_small_lab_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     small = ["steps=2", "width=8", "hidden=8", "feedforward=8", "examples=300", "judged=4",
              "batch_tokens=300", "evaluate_every=2", "layers=1", "length=24"]  # fmt: skip
     request = LabRequest(out=tmp_path / "lab", overrides=small, workers=1)
-    record = open_lab("translation").run(request, said.append, lambda *_: None)
+    record = open_lab("translation").run(request, said.append, quiet)
     assert [arm["name"] for arm in record["arms"]] == list(ARMS)
     budget, searched, heads = record["tables"]
     assert [row[:2] for row in budget["rows"]] == [[name, 2] for name in ARMS]
