@@ -1,7 +1,7 @@
 """A comparison folder that nobody trained: the files of runs, written by hand."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,11 @@ import pytest
 
 from regard.lab.studies.arms import Arm
 from regard.lab.tasks.models import MODELS
+from tests.lab.web.conftest import TINY
 
 Made = dict[str, Any]
+Make = Callable[..., tuple[Made, Path]]
+Open = Callable[..., tuple[Any, list[str], list[str]]]
 TEXTS = [f"a film of {i} scenes that I liked" for i in range(40)]
 TRUTHS = ["positive" if i % 2 else "negative" for i in range(40)]
 OTHER = {"positive": "negative", "negative": "positive"}
@@ -40,7 +43,7 @@ def write_run(
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[..., tuple[Made, Path]]:
+def made(tmp_path: Path) -> Make:
     """Writes a comparison of mean, transformer and nb-svm; returns it and its folder."""
 
     def make(texts: list[str] = TEXTS) -> tuple[Made, Path]:
@@ -72,16 +75,33 @@ def made(tmp_path: Path) -> Callable[..., tuple[Made, Path]]:
     return make
 
 
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Open]:
+    """Open a file: its page, what it asks for besides itself, and what it complains about."""
+    pages: list[Any] = []
+
+    def open_(path: Path, **options: Any) -> tuple[Any, list[str], list[str]]:
+        page, requests, complaints = browser.new_page(**options), list[str](), list[str]()
+        pages.append(page)
+        own = path.as_uri()
+        page.on("request", lambda r: requests.append(r.url) if r.url != own else None)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(own)
+        return page, requests, complaints
+
+    yield open_
+    for page in pages:
+        page.close()
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of a tiny transformer; nobody may change it."""
     from regard.lab import runs
 
-    settings = [
-        "examples=120", "width=8", "heads=2", "layers=2", "feedforward=12", "epochs=1",
-        "batch_tokens=300", "threads=1", "precision=fp32",
-    ]  # fmt: skip
     folder = tmp_path_factory.mktemp("reported") / "run"
-    for _ in runs.start(folder, "classification", "transformer", settings).train():
+    for _ in runs.start(folder, "classification", "transformer", TINY).train():
         pass
     return folder

@@ -1,7 +1,6 @@
 """The report in a real browser: nothing runs, nothing is fetched, nothing sticks out."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import pytest
 from regard.lab.reports.comparison import write_report
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Figure, Section, Table, film, write_findings
+from tests.lab.reports.conftest import Make, Open
 from tests.lab.reports.hostile import HOSTILE
 from tests.lab.web.conftest import csv_rows, faults
-
-Make = Callable[..., tuple[dict[str, Any], Path]]
 
 pytestmark = pytest.mark.browser
 
@@ -57,22 +55,9 @@ def renamed(row: dict[str, Any]) -> dict[str, Any]:
             "probabilities": said}  # fmt: skip
 
 
-def opened(browser: Any, path: Path, **options: Any) -> tuple[Any, list[str], list[str]]:
-    """The page, what it asked for besides itself, and what it complained about."""
-    page = browser.new_page(**options)
-    requests: list[str] = []
-    complaints: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    page.goto(path.as_uri())
-    return page, [url for url in requests if url != path.as_uri()], complaints
-
-
-def test_sixty_hostile_texts_run_nowhere(browser: Any, made: Make) -> None:
+def test_sixty_hostile_texts_run_nowhere(opened: Open, made: Make) -> None:
     path = hostile_report(made)
-    page, requests, complaints = opened(browser, path)
+    page, requests, complaints = opened(path)
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true })")
     page.wait_for_timeout(300)
     assert page.evaluate("window.broken") is None
@@ -86,14 +71,12 @@ def test_sixty_hostile_texts_run_nowhere(browser: Any, made: Make) -> None:
     shown = page.evaluate("document.body.innerText")
     for text in (*LABELS.values(), "</td><script>window.broken=1", HOSTILE[32], HOSTILE[55]):
         assert text in shown, "it is shown as the text that it is"
-    page.close()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1240), ("dark", 1240), ("light", 390)])
-def test_it_fits_the_window(browser: Any, made: Make, scheme: str, width: int) -> None:
-    comparison, folder = made()
+def test_it_fits_the_window(opened: Open, made: Make, scheme: str, width: int) -> None:
     page, requests, complaints = opened(
-        browser, write_report(comparison, folder), color_scheme=scheme,
+        write_report(*made()), color_scheme=scheme,
         viewport={"width": width, "height": 800},
     )  # fmt: skip
     assert requests == []
@@ -102,12 +85,11 @@ def test_it_fits_the_window(browser: Any, made: Make, scheme: str, width: int) -
     assert faults(page) == []
     ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     assert ground == ("rgb(20, 24, 29)" if scheme == "dark" else "rgb(255, 255, 255)")
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_report_of_a_lab_fits_and_has_no_serious_fault(
-    browser: Any, tmp_path: Path, scheme: str
+    opened: Open, tmp_path: Path, scheme: str
 ) -> None:
     curves = [Series("a", [1, 2, 3], [3, 4, 2]), Series("b", [1, 2, 3], [1, 2, 3])]
     chart = line_chart("Two curves", curves, x_label="x", y_label="y")
@@ -121,18 +103,16 @@ def test_the_report_of_a_lab_fits_and_has_no_serious_fault(
     }  # fmt: skip
     path = write_findings(record, [Section("First", ["words"], figures, [wide])], tmp_path)
     page, requests, complaints = opened(
-        browser, path, color_scheme=scheme, viewport={"width": 390, "height": 800}
+        path, color_scheme=scheme, viewport={"width": 390, "height": 800}
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert (requests, complaints, faults(page)) == ([], [], [])
-    page.close()
 
 
 def test_figures_and_tables_of_a_report_are_taken_along(
-    browser: Any, made: Make, tmp_path: Path
+    opened: Open, made: Make, tmp_path: Path
 ) -> None:
-    comparison, folder = made()
-    page, requests, complaints = opened(browser, write_report(comparison, folder))
+    page, requests, complaints = opened(write_report(*made()))
 
     def take(word: str, place: str) -> bytes:
         with page.expect_download() as download:
@@ -149,18 +129,15 @@ def test_figures_and_tables_of_a_report_are_taken_along(
     assert [row[0] for row in rows] == ["mean", "transformer", "nb-svm"]
     assert requests == [url for url in requests if url.startswith(("blob:", "data:"))]
     assert complaints == []
-    page.close()
 
 
-def test_the_hostile_page_fits_a_phone(browser: Any, made: Make) -> None:
-    page, _, _ = opened(browser, hostile_report(made), viewport={"width": 390, "height": 800})
+def test_the_hostile_page_fits_a_phone(opened: Open, made: Make) -> None:
+    page, _, _ = opened(hostile_report(made), viewport={"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.close()
 
 
-def test_a_table_sorts_by_its_numbers(browser: Any, made: Make) -> None:
-    comparison, folder = made()
-    page, _, complaints = opened(browser, write_report(comparison, folder))
+def test_a_table_sorts_by_its_numbers(opened: Open, made: Make) -> None:
+    page, _, complaints = opened(write_report(*made()))
     names = (
         "[...document.querySelectorAll('table.sortable tbody tr')].map((r) => r.cells[0].innerText)"
     )
@@ -170,12 +147,10 @@ def test_a_table_sorts_by_its_numbers(browser: Any, made: Make) -> None:
     page.click("table.sortable th:nth-child(2) button")
     assert page.evaluate(names) == ["mean", "transformer", "nb-svm"]
     assert complaints == []
-    page.close()
 
 
-def test_letters_do_not_lie_on_each_other(browser: Any, made: Make) -> None:
-    comparison, folder = made()
-    page, _, _ = opened(browser, write_report(comparison, folder))
+def test_letters_do_not_lie_on_each_other(opened: Open, made: Make) -> None:
+    page, _, _ = opened(write_report(*made()))
     overlaps = page.evaluate(
         """() => [...document.querySelectorAll('svg')].flatMap((svg) => {
             const boxes = [...svg.querySelectorAll(':scope > text')].filter((t) => t.textContent)
@@ -188,4 +163,3 @@ def test_letters_do_not_lie_on_each_other(browser: Any, made: Make) -> None:
         })"""
     )
     assert overlaps == []
-    page.close()

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +18,7 @@ from regard.lab.reports.comparison import write_report
 from regard.lab.reports.evidence import arms_of, confusion_of
 from regard.lab.reports.mistakes import confident_mistakes
 from regard.lab.reports.page import LIMIT
-
-Make = Callable[..., tuple[dict[str, Any], Path]]
+from tests.lab.reports.conftest import Make
 
 
 class Looking:
@@ -100,8 +97,7 @@ def test_no_arm_at_all(tmp_path: Path) -> None:
 
 
 def test_long_texts_stay_small(made: Make) -> None:
-    comparison, folder = made([f"{i} " + "a long film " * 5_000 for i in range(40)])
-    path = write_report(comparison, folder)
+    path = write_report(*made([f"{i} " + "a long film " * 5_000 for i in range(40)]))
     assert path.stat().st_size < 500_000
     assert "…" in path.read_text()
 
@@ -159,8 +155,7 @@ def test_a_rung_beside_the_reference_is_named_once(made: Make) -> None:
 
 
 def test_a_look_back_pairs_seeds_and_examples(made: Make) -> None:
-    comparison, folder = made()
-    mean, transformer, svm = arms_of(comparison, folder)
+    mean, transformer, svm = arms_of(*made())
     found = post_hoc(svm, mean)
     assert found is not None
     assert found.seeds == 3
@@ -170,8 +165,7 @@ def test_a_look_back_pairs_seeds_and_examples(made: Make) -> None:
 
 
 def test_mistakes_come_surest_first(made: Make) -> None:
-    comparison, folder = made()
-    mean = arms_of(comparison, folder)[0]
+    mean = arms_of(*made())[0]
     wrong = confident_mistakes(mean.answers)
     assert [answer.index for answer in wrong] == [9, 8, 7, 6, 5, 4]
     assert wrong[0].confidence == pytest.approx(0.909)
@@ -181,8 +175,7 @@ def test_mistakes_come_surest_first(made: Make) -> None:
 
 
 def test_texts_that_divide_the_arms_are_looked_at_first(made: Make) -> None:
-    comparison, folder = made()
-    chosen = choose(arms_of(comparison, folder))
+    chosen = choose(arms_of(*made()))
     assert {answer.index for answer in chosen[:6]} <= set(range(2, 10))
 
 

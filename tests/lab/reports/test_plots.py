@@ -1,9 +1,7 @@
 """``regard plot``, `regard.plot` and the method `plot` of runs and comparisons draw one chart."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -15,8 +13,7 @@ from regard.lab.reports.comparison import write_report
 from regard.lab.reports.plots import COMPARISON, RUN, chart_of
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.result import ArmResult, Comparison, read_comparison
-
-Make = Callable[..., tuple[dict[str, Any], Path]]
+from tests.lab.reports.conftest import Make
 
 
 @pytest.fixture

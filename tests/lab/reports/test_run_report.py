@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from regard.lab.reports.packed import pack, pack_below, with_rollout
 from regard.lab.reports.page import LIMIT, bundle, page, static
 from regard.lab.reports.run import look, sandboxed, stored, write_run_report
 from regard.lab.tasks.pretraining.evaluation import beginning
+from tests.lab.reports.conftest import Open
 from tests.lab.reports.hostile import HOSTILE
 
 
@@ -127,16 +127,12 @@ def test_it_begins_with_what_matters_and_a_test_text_has_its_label(
 
 
 @pytest.mark.browser
-def test_it_shows_the_run_offline(trained: Path, browser: Any, tmp_path: Path) -> None:
+def test_it_shows_the_run_offline(trained: Path, opened: Open, tmp_path: Path) -> None:
     run = regard.load(trained)
     text = "the plot was not bad at all"
     path = write_run_report(run, [text, "a good film"], tmp_path / "report.html")
     assert path.stat().st_size < LIMIT
-    shown, asked, complaints = browser.new_page(), list[str](), list[str]()
-    shown.on("request", lambda request: asked.append(request.url))
-    shown.on("console", lambda message: complaints.append(message.text))
-    shown.on("pageerror", lambda error: complaints.append(str(error)))
-    shown.goto(path.as_uri())
+    shown, requests, complaints = opened(path)
     shown.wait_for_selector(".tokens")
     said = run.predict(text)
     assert shown.inner_text(".bars .best .name") == said.label
@@ -152,13 +148,11 @@ def test_it_shows_the_run_offline(trained: Path, browser: Any, tmp_path: Path) -
     shown.wait_for_selector(".stored-text:has-text('a good film')")
     shown.wait_for_selector(".tokens")
     assert shown.locator(".tokens >> nth=0 >> [data-i]").all_inner_texts() == ["a", "good", "film"]
-    assert [url for url in asked if not url.startswith("file:")] == []
-    assert complaints == []
-    shown.close()
+    assert (requests, complaints) == ([], [])
 
 
 @pytest.mark.browser
-def test_sixty_hostile_texts_run_nowhere(browser: Any, tmp_path: Path) -> None:
+def test_sixty_hostile_texts_run_nowhere(opened: Open, tmp_path: Path) -> None:
     n = len(HOSTILE)
     layers = [LayerAttention("blocks.0.attention", HOSTILE, np.full((2, n, n), 1 / n, np.float32))]
     looks = [
@@ -173,17 +167,13 @@ def test_sixty_hostile_texts_run_nowhere(browser: Any, tmp_path: Path) -> None:
         f"<!doctype html><meta charset=utf-8>{sandboxed(path.read_text('utf-8'))}".encode()
     )
     for file in (path, framed):
-        shown, complaints = browser.new_page(), list[str]()
-        shown.on("console", lambda m, c=complaints: c.append(m.text))
-        shown.on("pageerror", lambda e, c=complaints: c.append(str(e)))
-        shown.goto(file.as_uri())
+        shown, _, complaints = opened(file)
         inside = shown.main_frame if file is path else shown.main_frame.child_frames[0]
         inside.wait_for_selector(".tokens")
         assert inside.evaluate("window.broken") is None
         assert shown.evaluate("window.broken") is None
         assert "<script>window.broken=1</script>" in inside.evaluate("document.body.textContent")
         assert complaints == []
-        shown.close()
 
 
 def test_every_file_of_the_page_is_in_the_package() -> None:

@@ -1,15 +1,12 @@
 """The section of a report that tells of a search."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard.lab.reports.comparison import write_report
 from regard.lab.reports.search import Scale, _series, best_settings, search_table, section
-
-Make = Callable[..., tuple[dict[str, Any], Path]]
+from tests.lab.reports.conftest import Make
 
 
 def trial(share: float | None, says: str = "", **settings: str) -> dict[str, Any]:
