@@ -241,6 +241,7 @@ def server(folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def opened(browser: Any, server: str) -> Iterator[Open]:
+    """Open pages of the server; at the end none has complained or asked for anything elsewhere."""
     pages: list[Opened] = []
 
     def open_(**options: Any) -> Opened:
@@ -249,7 +250,7 @@ def opened(browser: Any, server: str) -> Iterator[Open]:
 
     yield open_
     for page in pages:
-        page.page.close()
+        page.well()
 
 
 @pytest.fixture(scope="module")

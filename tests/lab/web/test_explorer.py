@@ -45,7 +45,6 @@ def test_the_names_of_rows_stay_with_their_rows_on_a_phone(opened: Open) -> None
         page.evaluate("document.querySelector('.scroll:has(.matrix)').scrollLeft = 150")
     assert page.evaluate("document.querySelector('.scroll:has(.matrix)').scrollLeft") > 50
     assert page.evaluate(WIDE) <= 390
-    on.well()
 
 
 def test_long_names_of_labels_hide_no_number(opened: Open) -> None:
@@ -65,13 +64,11 @@ def test_long_names_of_labels_hide_no_number(opened: Open) -> None:
     assert page.evaluate(hidden) == 0
     for name in LONG:
         assert name in page.inner_text(".bars >> nth=0")
-    on.well()
 
 
 @pytest.mark.parametrize("state", ["view=heads", "view=heads&run=counts", "view=heads&run=hugging"])
 def test_heads_open_with_a_text_and_a_matrix(opened: Open, state: str) -> None:
-    on = opened()
-    page = on.show(state, ".painted canvas")
+    page = opened().show(state, ".painted canvas")
     page.wait_for_selector(".arcs path")
     assert page.input_value("textarea")
     options = page.locator("[aria-label=Model] option").all_inner_texts()
@@ -81,12 +78,10 @@ def test_heads_open_with_a_text_and_a_matrix(opened: Open, state: str) -> None:
     page.focus("[aria-label='Find heads that']")
     page.keyboard.press("Tab")
     assert page.evaluate(chosen) != before, "where the focus is can be seen"
-    on.well()
 
 
 def test_an_example_goes_with_its_model_and_what_was_typed_stays(opened: Open) -> None:
-    on = opened()
-    page = on.show("view=try&run=labels", ".bars")
+    page = opened().show("view=try&run=labels", ".bars")
 
     def examples() -> list[str]:
         return [str(chip.get_attribute("title")) for chip in page.locator(".examples .chip").all()]
@@ -102,7 +97,6 @@ def test_an_example_goes_with_its_model_and_what_was_typed_stays(opened: Open) -
     page.wait_for_selector(".answer-card .label")
     until(page, lambda: len(examples()) > 0)
     assert page.input_value("textarea") == "ABCD"
-    on.well()
 
 
 def test_disagreements_come_in_pages_with_a_filter(opened: Open, folder: Path) -> None:
@@ -130,13 +124,10 @@ def test_disagreements_come_in_pages_with_a_filter(opened: Open, folder: Path) -
     some = [text for text in alone if word in text]
     page.fill("[aria-label='Contains']", word)
     until(page, lambda: says.inner_text().endswith(f" of {len(some)}"))
-    again = opened()
-    other = again.show(urllib.parse.urlparse(page.url).fragment, ".texts li")
+    other = opened().show(urllib.parse.urlparse(page.url).fragment, ".texts li")
     assert other.locator(".texts button").all_inner_texts() == texts.all_inner_texts()
     other.fill("[aria-label='Contains']", "no such words")
     until(other, lambda: other.inner_text(".pages [role=status]").startswith("No matching texts."))
-    again.well()
-    on.well()
 
 
 def test_the_comparison_is_that_of_the_runs(opened: Open) -> None:
@@ -173,4 +164,3 @@ def test_the_comparison_is_that_of_the_runs(opened: Open) -> None:
     page.select_option("[aria-label=A]", "alone")
     page.wait_for_selector("text=These two models are not part of one comparison.")
     assert page.locator(".results").count() == 0
-    on.well()

@@ -72,8 +72,7 @@ def fits(page: Any, width: int, state: str) -> None:
 
 def test_what_is_typed_is_answered(opened: Open, folder: Path) -> None:
     run = regard.load(folder / "labels")
-    on = opened()
-    page = on.show({"view": "try", "run": "labels"}, ".answer-card")
+    page = opened().show({"view": "try", "run": "labels"}, ".answer-card")
     for text in ("a good film", "the worst plot , not good"):
         page.fill("textarea", text)
         wanted = run.predict(text)
@@ -81,13 +80,11 @@ def test_what_is_typed_is_answered(opened: Open, folder: Path) -> None:
         said, words = f"{wanted.label} {share}", len(run.tokens(text))
         until(page, lambda s=said: page.text_content(".answer-card .label") == s)
         until(page, lambda n=words: page.locator(".tokens [data-i]").count() == n)
-    on.well()
 
 
 def test_a_writer_shows_its_alignment_and_writes_token_by_token(opened: Open, folder: Path) -> None:
     run = regard.load(folder / "writes")
-    on = opened()
-    page = on.show({"view": "try", "run": "writes", "text": "ABCD"}, ".arcs")
+    page = opened().show({"view": "try", "run": "writes", "text": "ABCD"}, ".arcs")
     wanted = run.predict("ABCD").text
     assert page.inner_text(".answer-card .written") == (wanted or "(nothing)")
     seen = run.attention("ABCD")[0]
@@ -97,7 +94,6 @@ def test_a_writer_shows_its_alignment_and_writes_token_by_token(opened: Open, fo
     page.wait_for_selector(WRITTEN)
     assert "".join(page.locator(".told span:not(.end)").all_inner_texts()) == wanted
     page.wait_for_selector(".answer-card .written")
-    on.well()
 
 
 def test_a_text_gone_on_with_shows_what_each_word_looked_at(opened: Open, folder: Path) -> None:
@@ -131,16 +127,13 @@ def test_a_text_gone_on_with_shows_what_each_word_looked_at(opened: Open, folder
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     until(page, lambda: page.inner_text(".says").startswith("a looks at "))
-    again = opened()
-    other = again.show(urllib.parse.urlparse(page.url).fragment, ".tokens [data-i='1'].asked")
+    other = opened().show(urllib.parse.urlparse(page.url).fragment, ".tokens [data-i='1'].asked")
     assert other.inner_text(".told") == page.inner_text(".told")
     assert other.inner_text(".says") == page.inner_text(".says")
     assert other.inner_text(".one-head h2") == "layer 2, head 2"
     other.select_option("[aria-label='Point at a word to see']", "back")
     other.locator(".tokens [data-i='0']").hover()
     until(other, lambda: other.inner_text(".says").startswith("M is looked at by "))
-    again.well()
-    on.well()
 
 
 def shown_as(token: str) -> str:
@@ -223,7 +216,6 @@ def test_tokens_are_drawn_by_the_temperature_of_the_run_unless_another_is_chosen
     page.wait_for_selector(WRITTEN)
     page.select_option("select[aria-label=Model]", "writes")
     until(page, lambda: float(page.input_value(warmth)) == 0)
-    on.well()
 
 
 def test_writing_again_begins_anew_whatever_is_still_asked(opened: Open) -> None:
@@ -258,7 +250,6 @@ def test_writing_again_begins_anew_whatever_is_still_asked(opened: Open) -> None
     until(page, lambda: page.inner_text(".told") == "M")
     page.click("text=Stop")
     until(page, lambda: page.inner_text("button.main") == "Write again")
-    on.well()
 
 
 def test_a_head_is_chosen_hovered_and_pinned(opened: Open, folder: Path) -> None:
@@ -279,13 +270,10 @@ def test_a_head_is_chosen_hovered_and_pinned(opened: Open, folder: Path) -> None
     assert page.inner_text(".says").startswith(f"{tokens[3]} looks at {tokens[best]} ")
     state = urllib.parse.parse_qs(urllib.parse.urlparse(page.url).fragment)
     assert [state[key] for key in ("layer", "head", "query")] == [["1"], ["1"], ["3"]]
-    again = opened()
-    other = again.show(urllib.parse.urlparse(page.url).fragment, ".arcs")
+    other = opened().show(urllib.parse.urlparse(page.url).fragment, ".arcs")
     other.wait_for_selector(".tokens [data-i='3'].asked")
     assert other.inner_text(".one-head h2") == page.inner_text(".one-head h2")
     assert other.inner_text(".says") == page.inner_text(".says")
-    again.well()
-    on.well()
 
 
 def test_a_figure_is_taken_along_as_numbers_drawing_and_picture(
@@ -307,12 +295,10 @@ def test_a_figure_is_taken_along_as_numbers_drawing_and_picture(
     assert drawing.count("<text") == 2 * len(seen.tokens)
     assert "data:image/png;base64," in drawing
     assert take("PNG").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    on.well()
 
 
 def test_heads_are_found_by_what_they_do(opened: Open, folder: Path) -> None:
-    on = opened()
-    page = on.show({"view": "heads", "run": "labels", "text": TEXT}, ".thumb")
+    page = opened().show({"view": "heads", "run": "labels", "text": TEXT}, ".thumb")
     page.select_option("[aria-label='Find heads that']", "previous")
     n = len(regard.load(folder / "labels").tokens(TEXT))
     layers = regard.load(folder / "labels").attention(TEXT)[:2]
@@ -325,7 +311,6 @@ def test_heads_are_found_by_what_they_do(opened: Open, folder: Path) -> None:
     assert first == f"layer {layer + 1}, head {head + 1}: {100 * shares[layer, head]:.0f} %"
     page.click(".best .chip >> nth=0")
     page.wait_for_selector(f".one-head h2:has-text('layer {layer + 1}, head {head + 1}')")
-    on.well()
 
 
 def test_two_runs_side_by_side(opened: Open, folder: Path) -> None:
@@ -349,18 +334,14 @@ def test_two_runs_side_by_side(opened: Open, folder: Path) -> None:
                if name in ("labels", "counts")]  # fmt: skip
     gap = max(100 * abs(chances[0][label] - chances[1][label]) for label in chances[0])
     assert abs(float(said[2].replace("−", "-"))) == pytest.approx(gap, abs=0.051)
-    again = opened()
-    other = again.show(
+    other = opened().show(
         urllib.parse.urlparse(page.url).fragment, "[aria-label='who is right'] tbody td"
     )
     assert other.locator("[aria-label='who is right'] tbody td").all_inner_texts() == cells
-    again.well()
-    on.well()
 
 
 def test_the_scaling_lesson_shows_what_it_says(opened: Open) -> None:
-    on = opened()
-    page = on.show("view=learn&lesson=scaling", ".lesson .card")
+    page = opened().show("view=learn&lesson=scaling", ".lesson .card")
 
     def row(words: str) -> list[float]:
         cells = page.locator(f".lesson .card tr:has-text('{words}') td").all_inner_texts()
@@ -381,12 +362,10 @@ def test_the_scaling_lesson_shows_what_it_says(opened: Open) -> None:
         assert f"is {'smaller' if without < scaled else 'larger'} without √d" in told
         said.add(told.rsplit(" in ", 1)[1])
     assert said == {"63 % of 300 draws at this d.", "37 % of 300 draws at this d."}
-    on.well()
 
 
 def test_a_painted_mask_hides_and_an_empty_row_is_zero(opened: Open) -> None:
-    on = opened()
-    page = on.show("view=learn&lesson=masks", ".board")
+    page = opened().show("view=learn&lesson=masks", ".board")
     assert "causal()" in page.inner_text(".says")
     page.click("button.cell >> nth=0")
     assert "1 row may see nothing" in page.inner_text(".says")
@@ -398,12 +377,10 @@ def test_a_painted_mask_hides_and_an_empty_row_is_zero(opened: Open) -> None:
     page.focus("button.cell >> nth=0")
     page.keyboard.press("Space")
     assert page.evaluate(row)[0] == "1.000"
-    on.well()
 
 
 def test_one_head_step_by_step_adds_up(opened: Open) -> None:
-    on = opened()
-    page = on.show("view=learn&lesson=steps", ".step-table")
+    page = opened().show("view=learn&lesson=steps", ".step-table")
     page.fill("input[type=text]", "a small dog ran")
     page.select_option("[aria-label=Mask]", "causal")
     page.click("text=5. Softmax, row by row")
@@ -414,7 +391,6 @@ def test_one_head_step_by_step_adds_up(opened: Open) -> None:
     weights = np.array(table)
     np.testing.assert_allclose(weights.sum(1), 1, atol=0.011)
     assert (weights[np.triu_indices(4, 1)] == 0).all()
-    on.well()
 
 
 def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Open) -> None:
@@ -437,8 +413,6 @@ def test_a_link_brings_a_lesson_back_as_it_was_left(opened: Open) -> None:
     assert other.inner_text(".says") == page.inner_text(".says")
     wild = "view=learn&lesson=scaling&scaling.power=99&scaling.seed=x&train.score=x&train.rate=y"
     assert again.show(wild, ".lesson .card").inner_text("output") == "4096"
-    on.well()
-    again.well()
 
 
 NEVER = "iframe, object, embed, base, form, main img, main script"
@@ -454,7 +428,6 @@ def test_runs_that_cannot_be_read_say_why(opened: Open) -> None:
             "old: no task 'sorting'", "cut: it is cut",
         ]  # fmt: skip
     on.show("view=learn", ".lesson .card")
-    on.well()
 
 
 @pytest.mark.parametrize("texts", [False, True])
@@ -469,7 +442,6 @@ def test_a_subject_of_ones_own_is_tried(opened: Open, tmp_path: Path, texts: boo
         page = on.show({"view": view, "text": "a film"}, ".tokens")
         if view != "heads":
             assert page.inner_text(".answer-card .label >> nth=0").startswith("fine")
-    on.well()
 
 
 def test_an_encoder_is_explained_by_attribution(opened: Open, tmp_path: Path) -> None:
@@ -491,7 +463,6 @@ def test_an_encoder_is_explained_by_attribution(opened: Open, tmp_path: Path) ->
     assert [cell.replace("−", "-") for cell in cells if "." in cell] == ["1.25", "-0.5000"]
     assert page.locator("text=See the attention of all 4 heads").count() == 1
     on.show({"view": "heads", "text": "a film"}, ".tokens")
-    on.well()
 
 
 @pytest.mark.parametrize(("metric", "unit"), [("BLEU", ""), ("accuracy", " %")])
@@ -513,7 +484,6 @@ def test_a_comparison_is_headed_by_its_metric_and_unit(
     button = page.locator("section:has(> .scroll .results) .tools button", has_text="SVG")
     drawn = saved(page, button, tmp_path).read_text(encoding="utf-8")
     assert f">{headed} (95 % interval)<" in drawn
-    on.well()
 
 
 def test_sixty_hostile_texts_run_nowhere(opened: Open, tmp_path: Path) -> None:
@@ -562,7 +532,6 @@ def test_sixty_hostile_texts_run_nowhere(opened: Open, tmp_path: Path) -> None:
         if view == "heads":
             button = page.locator("[aria-label='CSV of As a matrix']")
             heading, *written = csv_rows(saved(page, button, tmp_path))
-    on.well()
     assert [row[0].removeprefix("'") for row in rows] == [text.removeprefix("'") for text in sound]
     assert {len(row) for row in written} == {len(sound) + 1}
     pairs = zip(heading[1:], sound, strict=True)

@@ -13,8 +13,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_the_tour_comes_once_and_again_from_its_button(opened: Open) -> None:
-    on = opened(first=True)
-    page = on.show("view=try&run=labels", "dialog.tour")
+    page = opened(first=True).show("view=try&run=labels", "dialog.tour")
     for number in range(1, 5):
         assert page.inner_text("dialog.tour .soft") == f"{number} of 4"
         page.keyboard.press("Enter")
@@ -25,7 +24,6 @@ def test_the_tour_comes_once_and_again_from_its_button(opened: Open) -> None:
     page.click("header button")
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog.tour", state="detached")
-    on.well()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -57,7 +55,6 @@ def test_a_head_off_and_attribution_are_shown(opened: Open, folder: Path, scheme
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert faults(page) == []
     page.locator(".change").screenshot(path=str(folder.parent / f"change-{scheme}.png"))
-    on.well()
 
 
 ATTRIBUTE = "button:has-text('Attribute the answer')"
@@ -132,8 +129,7 @@ def test_the_panel_of_tags_and_of_a_translation(browser: Any, server_of_every: s
 
 def test_next_words_before_and_after(opened: Open, folder: Path) -> None:
     run, text = regard.load(folder / "goes"), "Maria was"
-    on = opened()
-    page = on.show({"view": "heads", "run": "goes", "text": text}, ".tokens")
+    page = opened().show({"view": "heads", "run": "goes", "text": text}, ".tokens")
     page.click(".change summary")
     page.locator(".change input[type=checkbox]").first.check()
     page.wait_for_selector(".ranks table")
@@ -143,7 +139,6 @@ def test_next_words_before_and_after(opened: Open, folder: Path) -> None:
     assert cells == [
         f"{word.token.replace(' ', '·')} {100 * word.probability:.1f} %" for word in words
     ]
-    on.well()
 
 
 def test_failed_requests_say_what_to_do(opened: Open) -> None:
@@ -185,7 +180,6 @@ def test_failed_requests_say_what_to_do(opened: Open) -> None:
     page.wait_for_selector(".answer-card")
     assert all(said.startswith("Failed to load resource") for said in on.complaints)
     on.complaints.clear()
-    on.well()
 
 
 def test_a_baseline_and_a_server_without_runs_say_what_to_do(opened: Open) -> None:
@@ -204,7 +198,6 @@ def test_a_baseline_and_a_server_without_runs_say_what_to_do(opened: Open) -> No
     page.reload()
     page.wait_for_selector("text=See whether regard serve is still running")
     on.complaints.clear()
-    on.well()
 
 
 def test_hostile_words_stay_text(opened: Open) -> None:
@@ -224,8 +217,7 @@ def test_hostile_words_stay_text(opened: Open) -> None:
         "ended": True,
         "next": [{"token": bad, "probability": 0.5}],
     }
-    on = opened()
-    page = on.show({"view": "heads", "run": "labels", "text": "a good film"}, ".tokens")
+    page = opened().show({"view": "heads", "run": "labels", "text": "a good film"}, ".tokens")
     for path, body in (
         ("parts", parts),
         ("attribute", found),
@@ -239,4 +231,3 @@ def test_hostile_words_stay_text(opened: Open) -> None:
     assert page.locator(".change img").count() == 0
     assert page.inner_text(".change legend") == bad
     assert page.locator(".change .ranks td").first.inner_text() == f"{bad} 50.0 %"
-    on.well()

@@ -238,8 +238,7 @@ def solved(page: Any, seconds: float) -> None:
 
 
 def test_the_width_of_a_kernel_is_learned_in_the_explorer(opened: Open) -> None:
-    on = opened()
-    page = on.show("view=learn&lesson=train", ".train-map")
+    page = opened().show("view=learn&lesson=train", ".train-map")
     assert "width 1/w = 1.000" in page.inner_text(".says >> nth=0")
     before = page.get_attribute("[aria-label$='fitted curve'] path", "d")
     solved(page, 20)
@@ -254,7 +253,6 @@ def test_the_width_of_a_kernel_is_learned_in_the_explorer(opened: Open) -> None:
     page.click("text=One step")
     until(page, lambda: page.inner_text(".says >> nth=0").startswith("step 2:"))
     assert "width 1/w = 2.000" in page.inner_text(".says >> nth=0"), "a step has no gradient"
-    on.well()
 
 
 def press(page: Any, label: str) -> None:
@@ -312,11 +310,9 @@ def test_without_a_server_equal_settings_are_no_evidence(browser: Any, tmp_path:
     ("task", "network"), [(task, network) for task, all_ in TASKS.items() for network in all_]
 )
 def test_every_task_is_solved_within_a_minute(opened: Open, task: str, network: str) -> None:
-    on = opened()
-    page = on.show({"view": "learn", "lesson": "train", "train.task": task}, ".train-map")
+    page = opened().show({"view": "learn", "lesson": "train", "train.task": task}, ".train-map")
     if network:
         page.select_option("[aria-label=Network]", network)
     if network == "CLS":  # one row, so one head of one layer cannot tell the sentences apart
         page.select_option("[aria-label=Heads]", "4")
     solved(page, 60)
-    on.well()
