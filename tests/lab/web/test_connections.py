@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -132,156 +133,139 @@ def answer_to(data: bytes, app: Any, places: Connections, seconds: float = 5) ->
     return said
 
 
+def in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test in a loop of its own, for five seconds at most."""
+
+    @wraps(test)
+    def run(*given: Any, **named: Any) -> None:
+        within(5, test(*given, **named))
+
+    return run
+
+
 async def until_free(places: Connections) -> None:
     while places.count:
         await asyncio.sleep(0.01)
 
 
-def test_who_says_nothing_is_cut_off() -> None:
+@in_time
+async def test_who_says_nothing_is_cut_off() -> None:
     places = Connections(limits())
-
-    async def trial() -> float:
-        async with serving(echo, places) as connect:
-            begun = time.monotonic()
-            await connect()
-            await asyncio.sleep(0.01)
-            assert places.count == 1
-            await until_free(places)
-            return time.monotonic() - begun
-
-    assert 0.9 * SHORT <= within(5, trial()) < 4
+    async with serving(echo, places) as connect:
+        begun = time.monotonic()
+        await connect()
+        await asyncio.sleep(0.01)
+        assert places.count == 1
+        await until_free(places)
+        assert 0.9 * SHORT <= time.monotonic() - begun < 4
     assert places.silent == {}
 
 
-def test_a_head_that_comes_byte_by_byte_has_no_more_time() -> None:
+@in_time
+async def test_a_head_that_comes_byte_by_byte_has_no_more_time() -> None:
     places = Connections(limits())
-
-    async def trial() -> bytes:
-        async with serving(echo, places) as connect:
-            reader, writer = await connect()
-            for byte in HEAD:
-                writer.write(bytes([byte]))
-                await asyncio.sleep(0.02)
-                if places.count == 0:
-                    break
-            return await reader.read()
-
-    said = within(5, trial())
+    async with serving(echo, places) as connect:
+        reader, writer = await connect()
+        for byte in HEAD:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.02)
+            if places.count == 0:
+                break
+        said = await reader.read()
     assert said.startswith(b"HTTP/1.1 408 ")
     assert b"did not arrive within 0.3 s" in said
     assert b"default-src 'none'" in said
 
 
-def test_the_rest_of_a_refused_request_has_no_more_time() -> None:
+@in_time
+async def test_the_rest_of_a_refused_request_has_no_more_time() -> None:
     places = Connections(limits())
-
-    async def trial() -> None:
-        async with serving(refuses, places) as connect:
-            _, writer = await connect()
-            writer.write(HEAD % 10_000)
-            while places.count == 0:
-                await asyncio.sleep(0.01)
-            while places.count:
-                writer.write(b" ")
-                await asyncio.sleep(0.02)
-
-    within(5, trial())
+    async with serving(refuses, places) as connect:
+        _, writer = await connect()
+        writer.write(HEAD % 10_000)
+        while places.count == 0:
+            await asyncio.sleep(0.01)
+        while places.count:
+            writer.write(b" ")
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(
     ("size", "most"), [(40_000, 40_000), (400_000, 400_000), (400_000, 16_000)]
 )
-def test_an_answer_of_which_no_more_is_read_is_not_kept(size: int, most: int) -> None:
+@in_time
+async def test_an_answer_of_which_no_more_is_read_is_not_kept(size: int, most: int) -> None:
     """Whether all of it is left or, where asyncio says that writing may go on, its end."""
     places, own = Connections(limits(send_timeout=0.5)), narrow()
-
-    async def trial() -> None:
-        async with serving(answering(size), places, own):
-            loop = asyncio.get_running_loop()
-            with socket.socket() as asker:
-                asker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-                asker.setblocking(False)
-                await loop.sock_connect(asker, own.getsockname())
-                await loop.sock_sendall(asker, CLOSE % 0)
-                await loop.sock_recv(asker, 1)
-                transport = next(iter(places.open)).transport
-                while (left := transport.get_write_buffer_size()) > most:
-                    await loop.sock_recv(asker, 4_096)
-                assert left > 0
-                await until_free(places)
-
-    within(5, trial())
+    async with serving(answering(size), places, own):
+        loop = asyncio.get_running_loop()
+        with socket.socket() as asker:
+            asker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            asker.setblocking(False)
+            await loop.sock_connect(asker, own.getsockname())
+            await loop.sock_sendall(asker, CLOSE % 0)
+            await loop.sock_recv(asker, 1)
+            transport = next(iter(places.open)).transport
+            while (left := transport.get_write_buffer_size()) > most:
+                await loop.sock_recv(asker, 4_096)
+            assert left > 0
+            await until_free(places)
 
 
-def test_an_answer_that_was_read_late_ends_no_connection() -> None:
-    async def trial() -> bytes:
-        async with serving(
-            answering(40_000), Connections(limits(header_timeout=9)), narrow()
-        ) as connect:
-            reader, writer = await connect()
-            for _ in range(2):
-                writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                await reader.readuntil(b"\r\n\r\n")
-                said = await reader.readexactly(40_000)
-                await asyncio.sleep(1.5 * SHORT)
-            return said
-
-    assert within(5, trial()) == b"x" * 40_000
+@in_time
+async def test_an_answer_that_was_read_late_ends_no_connection() -> None:
+    places = Connections(limits(header_timeout=9))
+    async with serving(answering(40_000), places, narrow()) as connect:
+        reader, writer = await connect()
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(40_000) == b"x" * 40_000
+            await asyncio.sleep(1.5 * SHORT)
 
 
 @pytest.mark.parametrize("refusal", ["app", "full", "no HTTP"])
-def test_a_refusal_is_read_by_who_sends_all_of_the_request_first(refusal: str) -> None:
+@in_time
+async def test_a_refusal_is_read_by_who_sends_all_of_the_request_first(refusal: str) -> None:
     """Closed at once, the connection would break while the rest of the request is sent."""
     places = Connections(limits(linger=9))
     if refusal == "full":
         places.full = lambda: RefusedError(503, "queue: full", {"Retry-After": "7"})
     head = b"no HTTP\r\n\r\n" if refusal == "no HTTP" else CLOSE % 3_000_000
-
-    async def trial() -> bytes:
-        async with serving(refuses, places) as connect:
-            reader, writer = await connect()
-            writer.write(head)
-            await asyncio.sleep(0.05)
-            for _ in range(30):
-                writer.write(b" " * 100_000)
-                await writer.drain()
-            said = await reader.read()
-            writer.close()
-            await until_free(places)
-            return said
-
-    said = within(5, trial())
+    async with serving(refuses, places) as connect:
+        reader, writer = await connect()
+        writer.write(head)
+        await asyncio.sleep(0.05)
+        for _ in range(30):
+            writer.write(b" " * 100_000)
+            await writer.drain()
+        said = await reader.read()
+        writer.close()
+        await until_free(places)
     assert said.startswith(b"HTTP/1.1 400 " if refusal == "no HTTP" else b"HTTP/1.1 503 ")
     assert (b"Retry-After: 7\r\n" in said) == (refusal == "full")
 
 
-def test_who_was_refused_and_stays_is_cut_off() -> None:
+@in_time
+async def test_who_was_refused_and_stays_is_cut_off() -> None:
     places = Connections(limits())
-
-    async def trial() -> None:
-        async with serving(refuses, places) as connect:
-            _, writer = await connect()
-            writer.write(CLOSE % 10_000)
-            while not places.open:
-                await asyncio.sleep(0.01)
-            assert places.silent or next(iter(places.open)).at_work
-            await until_free(places)
-
-    within(5, trial())
+    async with serving(refuses, places) as connect:
+        _, writer = await connect()
+        writer.write(CLOSE % 10_000)
+        while not places.open:
+            await asyncio.sleep(0.01)
+        assert places.silent or next(iter(places.open)).at_work
+        await until_free(places)
 
 
-def test_a_body_that_stays_away_gets_its_status() -> None:
+@in_time
+async def test_a_body_that_stays_away_gets_its_status() -> None:
     places = Connections(limits())
-
-    async def trial() -> bytes:
-        async with serving(Guard(echo, places.limits, Metrics()), places) as connect:
-            reader, writer = await connect()
-            writer.write(HEAD % 9 + b"{")
-            said = await reader.read()
-            await until_free(places)
-            return said
-
-    said = within(5, trial())
+    async with serving(Guard(echo, places.limits, Metrics()), places) as connect:
+        reader, writer = await connect()
+        writer.write(HEAD % 9 + b"{")
+        said = await reader.read()
+        await until_free(places)
     assert said.startswith(b"HTTP/1.1 408 ")
     assert b"body_timeout: the body of the request did not arrive within 0.3 s" in said
 
@@ -311,30 +295,27 @@ def test_an_answer_that_is_read_is_whole_however_long_it_waits_for_its_reader() 
     assert said.endswith(b"x" * 1000)
 
 
-def test_the_longest_silent_makes_room_and_who_has_spoken_does_not(
+@in_time
+async def test_the_longest_silent_makes_room_and_who_has_spoken_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.05)
     places = Connections(limits(connections=2, header_timeout=60))
-
-    async def trial() -> bool:
-        async with serving(echo, places) as connect:
-            await connect()
+    async with serving(echo, places) as connect:
+        await connect()
+        await asyncio.sleep(0.01)
+        spoken = next(iter(places.silent))
+        await connect()
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(spoken, "data_received", lambda data: None)
+        monkeypatch.setattr(connections, "has_unread_data", lambda own: own is spoken.transport)
+        await connect()  # too many, but the longest silent has spoken
+        await asyncio.sleep(0.05)
+        assert places.count == 3
+        await connect()  # now the second makes room
+        while places.count != 3:
             await asyncio.sleep(0.01)
-            spoken = next(iter(places.silent))
-            await connect()
-            await asyncio.sleep(0.1)
-            monkeypatch.setattr(spoken, "data_received", lambda data: None)
-            monkeypatch.setattr(connections, "has_unread_data", lambda own: own is spoken.transport)
-            await connect()  # too many, but the longest silent has spoken
-            await asyncio.sleep(0.05)
-            assert places.count == 3
-            await connect()  # now the second makes room
-            while places.count != 3:
-                await asyncio.sleep(0.01)
-            return spoken in places.open
-
-    assert within(5, trial())
+        assert spoken in places.open
 
 
 def test_data_that_nobody_has_read_are_heard() -> None:

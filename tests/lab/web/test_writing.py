@@ -36,8 +36,11 @@ ASKED = {
 }
 
 
+Subjects = dict[str, ServedRun]
+
+
 @pytest.fixture(scope="module")
-def subjects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServedRun]:
+def subjects(tmp_path_factory: pytest.TempPathFactory) -> Subjects:
     home = tmp_path_factory.mktemp("writers")
     strings = turned(home)
     for name, (task, model, settings) in MADE.items():
@@ -52,9 +55,7 @@ def written(subject: ServedRun, text: str, most: int = 9) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_what_was_written_is_read_again_token_by_token(
-    subjects: dict[str, ServedRun], name: str
-) -> None:
+def test_what_was_written_is_read_again_token_by_token(subjects: Subjects, name: str) -> None:
     subject, text = subjects[name], ASKED[name]
     pieces = written(subject, text)
     assert len(pieces) == 9 or pieces[-1].end
@@ -68,7 +69,7 @@ def test_what_was_written_is_read_again_token_by_token(
         np.testing.assert_allclose(seen.weights.sum(-1), 1, atol=1e-5)
 
 
-def test_they_are_the_weights_it_wrote_with(subjects: dict[str, ServedRun]) -> None:
+def test_they_are_the_weights_it_wrote_with(subjects: Subjects) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     with record(subject.run.network) as recording:  # a call for the prompt, then one for each token
         pieces = written(subject, text)
@@ -85,9 +86,7 @@ def test_they_are_the_weights_it_wrote_with(subjects: dict[str, ServedRun]) -> N
             assert (seen.weights[:, row, row + 1 :] == 0).all()
 
 
-def test_of_a_text_gone_on_with_they_are_those_of_the_whole_text(
-    subjects: dict[str, ServedRun],
-) -> None:
+def test_of_a_text_gone_on_with_they_are_those_of_the_whole_text(subjects: Subjects) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     tries = (list(subject.write(text, Drawing(9, 1.3, seed=seed))) for seed in range(99))
     pieces = next(found for found in tries if all(len(piece.token) == 1 for piece in found))
@@ -100,9 +99,7 @@ def test_of_a_text_gone_on_with_they_are_those_of_the_whole_text(
 
 
 @pytest.mark.parametrize("name", ["questions", "turns", "looks-back"])
-def test_of_its_own_answer_they_are_those_of_the_run(
-    subjects: dict[str, ServedRun], name: str
-) -> None:
+def test_of_its_own_answer_they_are_those_of_the_run(subjects: Subjects, name: str) -> None:
     subject, text = subjects[name], ASKED[name]
     task, network = subject.run.task, subject.run.network
     ((said,),) = task.write(network, [text])
@@ -116,9 +113,7 @@ def test_of_its_own_answer_they_are_those_of_the_run(
         np.testing.assert_allclose(found.weights, seen.weights, atol=1e-6)
 
 
-def test_a_translator_shows_both_texts_and_what_joins_them(
-    subjects: dict[str, ServedRun],
-) -> None:
+def test_a_translator_shows_both_texts_and_what_joins_them(subjects: Subjects) -> None:
     layers = {seen.layer: seen for seen in subjects["turns"].attention("ABCD")}
     inside = [seen for seen in layers.values() if seen.asking is None]
     assert {tuple(seen.tokens[:1]) for seen in inside} == {("A",), ("[BEGIN]",)}
@@ -130,7 +125,7 @@ def test_a_translator_shows_both_texts_and_what_joins_them(
 
 @pytest.mark.parametrize("name", ["goes-on", "questions"])
 def test_a_report_holds_what_a_decoder_looked_at_while_it_went_on(
-    subjects: dict[str, ServedRun], name: str
+    subjects: Subjects, name: str
 ) -> None:
     subject, text = subjects[name], ASKED[name]
     task, network = subject.run.task, subject.run.network
@@ -144,16 +139,14 @@ def test_a_report_holds_what_a_decoder_looked_at_while_it_went_on(
     assert found["answer"]["written"] == task.decode(best.tokens)
 
 
-def test_a_report_of_a_translator_holds_both_texts_and_what_joins_them(
-    subjects: dict[str, ServedRun],
-) -> None:
+def test_a_report_of_a_translator_holds_both_texts_and_what_joins_them(subjects: Subjects) -> None:
     subject = subjects["turns"]
     kinds = [layer["kind"] for layer in look(subject.run, "ABCD")["layers"]]
     assert sorted(kinds) == sorted(["self"] * 4 + ["cross"] * 2 + ["rollout"] * 2)
     assert "read" not in look(subject.run, "ABCD")
 
 
-def test_of_filled_spans_they_are_those_of_what_it_writes(subjects: dict[str, ServedRun]) -> None:
+def test_of_filled_spans_they_are_those_of_what_it_writes(subjects: Subjects) -> None:
     subject, text = subjects["spans"], ASKED["spans"]
     said = subject.predict([text])[0]["written"]
     across = [seen for seen in subject.attention(text) if seen.asking is not None]
@@ -161,7 +154,7 @@ def test_of_filled_spans_they_are_those_of_what_it_writes(subjects: dict[str, Se
     assert "".join(token for token in across[0].asking or [] if token != "[END]") == said
 
 
-def test_what_it_never_wrote_is_refused(subjects: dict[str, ServedRun]) -> None:
+def test_what_it_never_wrote_is_refused(subjects: Subjects) -> None:
     size = subjects["goes-on"].run.task.sizes["vocabulary"]
     for numbers in ([0], [size], [-1]):
         with pytest.raises(RegardError, match=r"the model cannot write token -?\d+ at position 1"):
@@ -178,9 +171,7 @@ def test_what_it_never_wrote_is_refused(subjects: dict[str, ServedRun]) -> None:
         subjects["turns"].reread("AB", [])
 
 
-def test_past_its_context_it_writes_by_a_window_and_shows_the_last(
-    subjects: dict[str, ServedRun],
-) -> None:
+def test_past_its_context_it_writes_by_a_window_and_shows_the_last(subjects: Subjects) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     context = subject.run.task.context
     with record(subject.run.network) as recording:
@@ -203,7 +194,7 @@ def test_past_its_context_it_writes_by_a_window_and_shows_the_last(
         np.testing.assert_allclose(seen.weights[:, size - 1, :size], last[:, -1], atol=1e-6)
 
 
-def test_past_its_context_it_writes_what_the_run_writes(subjects: dict[str, ServedRun]) -> None:
+def test_past_its_context_it_writes_what_the_run_writes(subjects: Subjects) -> None:
     subject, text = subjects["goes-on"], ASKED["goes-on"]
     pieces = list(subject.write(text, Drawing(70)))
     ((said,),) = subject.run.best([text], Search(longest=70))
