@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +23,6 @@ class Said(NamedTuple):
     err: str
 
 
-Command = Callable[..., Said]
-Refused = Callable[..., str]
 Feed = Callable[[bytes], None]
 
 
@@ -44,27 +43,28 @@ def memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.core.memory.keep_freed_memory", lambda: False)
 
 
-@pytest.fixture
-def regard(capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*words: object) -> Said:
-        capsys.readouterr()
+@dataclass(frozen=True)
+class Command:
+    """The command line in this process: ``regard("show", run, text)``."""
+
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: object) -> Said:
+        self.capsys.readouterr()
         status = call(*words)
-        told = capsys.readouterr()
+        told = self.capsys.readouterr()
         return Said(status, told.out, told.err)
 
-    return run
-
-
-@pytest.fixture
-def refused(regard: Command) -> Refused:
-    """Call a command that ends with code 2 and says one line of error alone; return the line."""
-
-    def run(*words: object) -> str:
-        said = regard(*words)
+    def refused(self, *words: object) -> str:
+        """Return the line of error of a command that ends with code 2 and says nothing else."""
+        said = self(*words)
         assert (said.status, said.out, said.err.count("\n")) == (2, "", 1), said
         return said.err
 
-    return run
+
+@pytest.fixture
+def regard(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
 
 
 @pytest.fixture

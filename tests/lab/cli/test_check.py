@@ -77,8 +77,8 @@ def test_a_mask_and_a_layer_of_ones_own(regard, tmp_path):
         (str(EXAMPLE), "FILE.py:Name"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_2(refused, what, words):
-    assert words in refused("check", what)
+def test_mistakes_are_one_line_and_exit_2(regard, what, words):
+    assert words in regard.refused("check", what)
 
 
 def test_without_a_name_it_lists(regard):

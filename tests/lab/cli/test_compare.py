@@ -20,7 +20,7 @@ from regard.lab.studies.launch import Event, Job, Outcome
 from regard.lab.studies.result import ArmResult, Comparison
 from regard.lab.studies.statistics import Difference
 
-from .conftest import Command, Refused
+from .conftest import Command
 
 TINY = "width=8 steps=4 examples=200 length=30 batch_tokens=600".split()
 
@@ -95,11 +95,11 @@ def test_settings_are_searched_on_request(regard: Command, tmp_path: Path) -> No
     ],
 )
 def test_a_search_that_is_badly_asked_for_is_refused(
-    refused: Refused, tmp_path: Path, words: list[str], says: str
+    regard: Command, tmp_path: Path, words: list[str], says: str
 ) -> None:
     out = tmp_path / "out"
     arms = ["--arms", "mean,attention-pool", "--out", out]
-    assert says in refused("compare", "classification", *arms, *words)
+    assert says in regard.refused("compare", "classification", *arms, *words)
     assert not out.exists()
 
 
@@ -237,9 +237,9 @@ def test_a_dry_run_forecasts_and_writes_nothing(
     ],
 )
 def test_a_mistake_is_one_line_with_exit_code_2(
-    refused: Refused, words: list[str], says: str, tmp_path: Path
+    regard: Command, words: list[str], says: str, tmp_path: Path
 ) -> None:
-    told = refused("compare", *words, "--out", tmp_path / "out")
+    told = regard.refused("compare", *words, "--out", tmp_path / "out")
     assert told.startswith("error: ")
     assert says in told
     assert not (tmp_path / "out").exists()
@@ -306,7 +306,7 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-def test_files_of_predictions(regard: Command, refused: Refused, tmp_path: Path) -> None:
+def test_files_of_predictions(regard: Command, tmp_path: Path) -> None:
     files = []
     for arm, wrong in (("mine", 3), ("theirs", 12)):
         rows = [
@@ -336,6 +336,6 @@ def test_files_of_predictions(regard: Command, refused: Refused, tmp_path: Path)
         (["--metric", "f1"], "no metric is called 'f1'"),
         ([tmp_path / "none.csv"], "no such file"),
     ):
-        assert says in refused(*words, *more)
-    told = refused("compare", "classification", "--arms", "mean,cnn", "--metric", "macro-f1")
+        assert says in regard.refused(*words, *more)
+    told = regard.refused("compare", "classification", "--arms", "mean,cnn", "--metric", "macro-f1")
     assert "to train, use metric=macro-f1" in told

@@ -11,7 +11,7 @@ from regard.lab import runs
 from regard.lab.runs.embedding import embed
 from regard.training.batches import pad
 
-from .conftest import Command, Refused
+from .conftest import Command
 
 STACK = ["width=8", "heads=2", "layers=1"]
 FEW = ["validation=0", "examples=40"]
@@ -95,7 +95,7 @@ def test_the_mean_is_over_the_tokens_of_the_text(tmp_path: Path) -> None:
     np.testing.assert_allclose(vector, states.mean(0).numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_mistakes(regard: Command, refused: Refused, trained: Path, tmp_path: Path) -> None:
+def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
     file, empty = tmp_path / "texts.txt", tmp_path / "empty.txt"
     file.write_text("a\n")
     empty.write_text("")
@@ -109,7 +109,7 @@ def test_mistakes(regard: Command, refused: Refused, trained: Path, tmp_path: Pa
         ((tmp_path, file, "--out", tmp_path / "x.npy"), "is not a run but contains 1"),
         ((trained, file, "--out", tmp_path / "no" / "x.npy"), "cannot write"),
     ):
-        assert hint in refused("embed", *words)
+        assert hint in regard.refused("embed", *words)
     assert list(tmp_path.glob("*.npy")) == []
     said = regard("embed", trained, file, "--out", tmp_path / "x.npy", "--json")
     assert json.loads(said.out) == {

@@ -12,7 +12,7 @@ from regard.lab.reports.mistakes import confusion_drawn
 from regard.lab.tasks.classification.evaluation import by_label, label_evaluation
 from regard.lab.tasks.evaluation import Evaluation
 
-from .conftest import Command, Refused
+from .conftest import Command
 
 
 def judged(names: Sequence[str], answers: Sequence[tuple[int, int]]) -> Evaluation:
@@ -131,7 +131,7 @@ def test_another_file_and_its_predictions(regard: Command, trained: Path, tmp_pa
     assert found["value"] == sum(row["label"] == row["predicted"] for row in rows) / 2
 
 
-def test_mistakes(refused: Refused, trained: Path, tmp_path: Path) -> None:
+def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "odd.csv"
     data.write_text("text,label\na good film,positive\nodd,neutral\n")
     for words, hint in (
@@ -141,12 +141,10 @@ def test_mistakes(refused: Refused, trained: Path, tmp_path: Path) -> None:
         (["evaluate", trained, "--label", "verdict"], "add --data FILE"),
         (["evaluate", trained, "--predictions", tmp_path / "no" / "x.jsonl"], "cannot write"),
     ):
-        assert hint in refused(*words)
+        assert hint in regard.refused(*words)
 
 
-def test_labels_of_a_file_by_other_names(
-    regard: Command, refused: Refused, trained: Path, tmp_path: Path
-) -> None:
+def test_labels_of_a_file_by_other_names(regard: Command, trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "more.csv"
     data.write_text("text,label\na good film,1\na bad film,0\n")
     words = ["evaluate", trained, "--data", data, "--json"]
@@ -164,8 +162,8 @@ def test_labels_of_a_file_by_other_names(
         (["--labels", "pos:positive"], "no row has the label 'pos'; labels: Positive"),
         (["--labels", "pos"], "expected OLD:NEW"),
     ):
-        assert hint in refused(*words, *options)
-    told = refused("evaluate", trained, "--labels", "0:negative")
+        assert hint in regard.refused(*words, *options)
+    told = regard.refused("evaluate", trained, "--labels", "0:negative")
     assert "--labels needs a file: add --data FILE" in told
 
 

@@ -20,7 +20,7 @@ from regard.lab.web.api import create_app
 from regard.lab.web.registry import Registry
 from regard.lab.web.requests import DisagreementsRequest
 
-from .conftest import Command, Refused
+from .conftest import Command
 
 LIKE = {"price": "9", "country": "FR"}
 ROWS = [
@@ -181,7 +181,7 @@ def test_commands_take_columns(regard: Command, counts: Run, data: Path, tmp_pat
     assert json.loads(regard("evaluate", run, "--data", data, "--json").out)["value"] == 1.0
 
 
-def test_commands_refuse_wrong_columns(refused: Refused, counts: Run, data: Path) -> None:
+def test_commands_refuse_wrong_columns(regard: Command, counts: Run, data: Path) -> None:
     run = counts.folder.path
     for words, says in (
         (["sofa"], "reads further columns, 'price', 'country'; give them, too (--feature"),
@@ -190,7 +190,7 @@ def test_commands_refuse_wrong_columns(refused: Refused, counts: Run, data: Path
         (["sofa", "--feature", "price=much"], "column price: 'much' is not a number"),
         (["--file", data, "--feature", "price=1"], "--feature belongs to TEXT"),
     ):
-        assert says in refused("predict", run, *words)
+        assert says in regard.refused("predict", run, *words)
 
 
 def test_the_server_takes_columns(counts: Run, reads: Run) -> None:

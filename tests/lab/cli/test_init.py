@@ -9,7 +9,7 @@ import pytest
 from regard.core.errors import RegardError
 from regard.lab.data.guess import guess
 
-from .conftest import Command, Refused
+from .conftest import Command
 
 
 def reviews(folder: Path, name: str = "reviews.csv") -> Path:
@@ -46,12 +46,10 @@ def test_the_written_file_is_trained_with(regard: Command, here: Path) -> None:
     assert (trained.status, json.loads(trained.out)["steps"]) == (0, 3)
 
 
-def test_nothing_is_replaced_without_force(
-    regard: Command, refused: Refused, tmp_path: Path
-) -> None:
+def test_nothing_is_replaced_without_force(regard: Command, tmp_path: Path) -> None:
     data, out = reviews(tmp_path), tmp_path / "mine.toml"
     out.write_text("mine")
-    assert "add --force" in refused("init", data, "--out", out)
+    assert "add --force" in regard.refused("init", data, "--out", out)
     assert out.read_text() == "mine"
     assert regard("init", data, "--out", out, "--force").status == 0
     assert out.read_text() != "mine"
@@ -120,7 +118,7 @@ def test_control_characters_of_the_data_reach_neither_file_nor_terminal(
     assert loaded["data"]["text"] == "a\x1b[2Jb"
 
 
-def test_mistakes(refused: Refused, tmp_path: Path) -> None:
+def test_mistakes(regard: Command, tmp_path: Path) -> None:
     data, empty, strange = reviews(tmp_path), tmp_path / "e.csv", tmp_path / "x.docx"
     empty.write_text("")
     strange.write_text("x")
@@ -132,7 +130,7 @@ def test_mistakes(refused: Refused, tmp_path: Path) -> None:
         ((data, "--task", "clasification"), "did you mean classification"),
         ((data, "--model", "trasformer"), "did you mean transformer"),
     ):
-        assert hint in refused("init", *words, "--out", tmp_path / "new.toml")
+        assert hint in regard.refused("init", *words, "--out", tmp_path / "new.toml")
         assert not (tmp_path / "new.toml").exists()
     (tmp_path / "h.csv").write_text("a,b\n")
     with pytest.raises(RegardError, match="no rows below"):

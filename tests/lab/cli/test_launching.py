@@ -9,7 +9,7 @@ import pytest
 
 import regard as package
 from regard.lab.runs.folder import Folder
-from tests.lab.cli.conftest import Command, Refused
+from tests.lab.cli.conftest import Command
 
 TINY = "width=8 steps=4 examples=200 length=30 batch_tokens=600".split()
 HOME = str(Path(package.__file__).parents[1])
@@ -49,15 +49,15 @@ def test_jobs_are_run_by_a_shell_and_collected(regard: Command, tmp_path: Path) 
 
 
 def test_a_job_refuses_another_run_and_a_folder_that_is_written_to(
-    regard: Command, refused: Refused, tmp_path: Path
+    regard: Command, tmp_path: Path
 ) -> None:
     words = ["job", "classification", *TINY, "seed=0", "--model", "mean", "--out", tmp_path / "r"]
     (tmp_path / "r").mkdir()
     with Folder(tmp_path / "r").locked():
-        told = refused(*words)
+        told = regard.refused(*words)
     assert f"process {os.getpid()} is writing to {tmp_path / 'r'}" in told
     assert regard(*words).status == 0
-    told = refused(*words[:2], "width=9", *words[3:])
+    told = regard.refused(*words[:2], "width=9", *words[3:])
     assert "contains another run: width is 8 there and 9 here" in told
 
 

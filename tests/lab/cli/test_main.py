@@ -14,7 +14,7 @@ from regard.lab.cli.main import COMMANDS, STOPPED
 from regard.lab.cli.predict import as_utf8
 from regard.training.stopping import PREEMPTED
 from regard.training.watchdog import STOPPED_BY_ANOTHER
-from tests.lab.cli.conftest import Refused, call
+from tests.lab.cli.conftest import Command, call
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -151,8 +151,8 @@ def test_unknown_option_is_a_usage_error() -> None:
         ),
     ],
 )
-def test_a_usage_error_is_one_line(words: str, says: str, refused: Refused) -> None:
-    assert refused(*words.split()) == f"{says}\n"
+def test_a_usage_error_is_one_line(words: str, says: str, regard: Command) -> None:
+    assert regard.refused(*words.split()) == f"{says}\n"
 
 
 def test_examples_of_help_can_be_pasted() -> None:
@@ -200,6 +200,6 @@ def test_output_keeps_to_the_encoding_of_its_stream(
     assert "\\u043d\\u0435\\u0442 does not exist" in written["missing"]
 
 
-def test_an_argument_that_is_not_utf_8_is_one_line(refused: Refused, here: Path) -> None:
-    assert "rename the file" in refused("train", "classification", "--data", "caf\udce9.csv")
+def test_an_argument_that_is_not_utf_8_is_one_line(regard: Command, here: Path) -> None:
+    assert "rename the file" in regard.refused("train", "classification", "--data", "caf\udce9.csv")
     assert as_utf8("tr\udcc3\udca8s \udce9") == "très ?"  # UTF-8 read in an ASCII locale

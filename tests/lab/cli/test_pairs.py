@@ -21,7 +21,7 @@ from regard.lab.web.registry import Registry
 from regard.nn.models.classifiers import BERTClassifier, GPTClassifier
 from regard.nn.models.settings import EncoderSettings, GPTSettings
 
-from .conftest import Command, Refused
+from .conftest import Command
 
 WORDS = ["red", "blue", "tall", "wet", "old", "new", "soft", "loud"]
 PAIR = Input("is it red", "it is red")
@@ -194,12 +194,12 @@ def test_commands_take_both_texts(regard: Command, counts: Run, data: Path, tmp_
     assert checked.status == 0
 
 
-def test_commands_refuse_one_text(refused: Refused, counts: Run, trained: Path) -> None:
-    alone = refused("predict", counts.folder.path, "is it wet")
+def test_commands_refuse_one_text(regard: Command, counts: Run, trained: Path) -> None:
+    alone = regard.refused("predict", counts.folder.path, "is it wet")
     assert "reads two texts, premise and hypothesis; give the second, too" in alone
-    many = refused("predict", counts.folder.path, "a", "b", "--second", "c")
+    many = regard.refused("predict", counts.folder.path, "a", "b", "--second", "c")
     assert "1 --second for 2 texts; give one for each TEXT" in many
-    assert "this run reads one text" in refused("predict", trained, "a", "--second", "b")
+    assert "this run reads one text" in regard.refused("predict", trained, "a", "--second", "b")
 
 
 def test_the_server_answers_pairs(counts: Run, reads: Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 from regard.lab import runs
 from regard.lab.cli.answers import table_rows
 
-from .conftest import Command, Feed, Refused
+from .conftest import Command, Feed
 
 
 def test_arguments(regard: Command, trained: Path) -> None:
@@ -64,7 +64,7 @@ def test_json_is_one_object(regard: Command, trained: Path, feed: Feed) -> None:
 
 
 def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
-    regard: Command, refused: Refused, tmp_path: Path
+    regard: Command, tmp_path: Path
 ) -> None:
     run = tmp_path / "goes"
     said = regard("train", "birthplace-pretrain", "--out", run, "steps=1", "width=8", "heads=2",
@@ -89,12 +89,12 @@ def test_a_language_model_goes_on_greedily_or_as_it_is_drawn(
     assert "text:1: text is too long; its first 1 tokens are ignored\n" in said.err
     said = regard("predict", run, "--longest", 200, "Ada")
     assert said.err == "--longest 200: this run generates at most 15 tokens\n"
-    told = refused("predict", run, "--score", "a\tb")
+    told = regard.refused("predict", run, "--score", "a\tb")
     assert "--score needs a run that writes one text for another" in told
 
 
 def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(
-    regard: Command, refused: Refused, tmp_path: Path
+    regard: Command, tmp_path: Path
 ) -> None:
     run = tmp_path / "goes"
     said = regard("train", "language-modeling", "--data", "biographies", "--out", run, "steps=2",
@@ -124,7 +124,7 @@ def test_an_open_ended_model_draws_by_a_seed_and_goes_past_its_context(
     held = regard("predict", run, "--longest", 100, "--beam", 2, "Ada")
     assert held.err == "--longest 100: this run generates at most 15 tokens\n"
     assert len(held.out.replace("[UNK]", "?")) <= 16 - 3 + 1
-    told = refused("predict", run, "--temperature", 1, "--beam", 2, "Ada")
+    told = regard.refused("predict", run, "--temperature", 1, "--beam", 2, "Ada")
     assert "--beam and --temperature exclude each other" in told
 
 
@@ -134,7 +134,7 @@ def test_nothing_in_nothing_out(regard: Command, trained: Path, feed: Feed) -> N
     assert (said.status, said.out) == (0, "")
 
 
-def test_mistakes(regard: Command, refused: Refused, trained: Path, tmp_path: Path) -> None:
+def test_mistakes(regard: Command, trained: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"fine\nbad \xff\n")
     for words, hint in (
@@ -144,7 +144,7 @@ def test_mistakes(regard: Command, refused: Refused, trained: Path, tmp_path: Pa
         (["predict", tmp_path, "x"], "contains no run"),
         (["predict", trained, "--temperature", 0, "x"], "--temperature needs a run that generates"),
     ):
-        assert hint in refused(*words)
+        assert hint in regard.refused(*words)
     said = regard("predict", trained, "--file", bad)
     assert (said.status, said.err.count("\n")) == (2, 1)
     assert "bad.txt:2: not UTF-8" in said.err
@@ -155,9 +155,7 @@ def test_bytes_that_are_no_text_become_question_marks(regard: Command, trained: 
     assert found["predictions"][0]["text"] == "caf?"
 
 
-def test_a_table_is_answered_row_by_row(
-    regard: Command, refused: Refused, trained: Path, tmp_path: Path
-) -> None:
+def test_a_table_is_answered_row_by_row(regard: Command, trained: Path, tmp_path: Path) -> None:
     texts = ["a good film", "", "two\nlines", 'it is "so" bad, really']
     given = regard("predict", trained, *texts)
     table, tabs, objects = (tmp_path / f"new.{end}" for end in ("csv", "tsv", "jsonl"))
@@ -177,9 +175,9 @@ def test_a_table_is_answered_row_by_row(
     lines.write_text('{"words": "a good film"}\n{"words": null}\n')
     said = regard("predict", trained, "--file", lines, "--text", "words")
     assert said.out == regard("predict", trained, "a good film", "").out
-    wrong = refused("predict", trained, "--file", table)
+    wrong = regard.refused("predict", trained, "--file", table)
     assert "new.csv:1: cannot find the text column; columns: 'id', 'words'" in wrong
-    nowhere = refused("predict", trained, "a film", "--text", "words")
+    nowhere = regard.refused("predict", trained, "a film", "--text", "words")
     assert "--text names a table column; add --file" in nowhere
 
 
@@ -245,20 +243,21 @@ def test_a_row_for_each_output() -> None:
     ]
 
 
-def test_a_file_of_another_kind_is_refused(refused: Refused, trained: Path, tmp_path: Path) -> None:
-    told = refused("predict", trained, "a", "--out", tmp_path / "answers.xlsx")
+def test_a_file_of_another_kind_is_refused(regard: Command, trained: Path, tmp_path: Path) -> None:
+    told = regard.refused("predict", trained, "a", "--out", tmp_path / "answers.xlsx")
     assert "answers.xlsx: unknown format; give a name that ends in .csv" in told
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_leaves_the_older_answers(refused: Refused, trained: Path, tmp_path: Path) -> None:
+def test_an_error_leaves_the_older_answers(regard: Command, trained: Path, tmp_path: Path) -> None:
     file, out = tmp_path / "x.txt", tmp_path / "x.jsonl"
     file.write_bytes(b"a good film\n" * 600 + b"\xff\n")
     out.write_text("older")
-    assert "x.txt:601: not UTF-8" in refused("predict", trained, "--file", file, "--out", out)
+    told = regard.refused("predict", trained, "--file", file, "--out", out)
+    assert "x.txt:601: not UTF-8" in told
     assert out.read_text() == "older"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.jsonl", "x.txt"]
-    told = refused("predict", trained, "a", "--out", tmp_path / "no" / "x.jsonl")
+    told = regard.refused("predict", trained, "a", "--out", tmp_path / "no" / "x.jsonl")
     assert "cannot write" in told
 
 
@@ -304,10 +303,10 @@ def test_the_column_of_the_training_is_read_and_empty_texts_are_counted(
 
 
 def test_without_onnxruntime_its_extra_is_named(
-    refused: Refused, trained: Path, monkeypatch: pytest.MonkeyPatch
+    regard: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for command in ("predict", "serve"):
-        told = refused(command, trained, *["text"][command == "serve" :], "--onnx")
+        told = regard.refused(command, trained, *["text"][command == "serve" :], "--onnx")
         assert "needs onnxruntime" in told
         assert "'.[export]'" in told

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.cli.conftest import Command, Refused
+from tests.lab.cli.conftest import Command
 from tests.lab.studies.test_ranks import comparison
 
 
@@ -50,7 +50,9 @@ def test_two_arms_and_json(regard: Command, tmp_path: Path) -> None:
     assert record["delta"] == 1.0
 
 
-def test_mistakes(refused: Refused, tmp_path: Path) -> None:
-    told = refused("ranks", *folders(tmp_path, "mean", "cnn")[:1])
+def test_mistakes(regard: Command, tmp_path: Path) -> None:
+    told = regard.refused("ranks", *folders(tmp_path, "mean", "cnn")[:1])
     assert told == "error: ranks need comparisons on at least 5 data sets, not 1\n"
-    assert refused("ranks") == "error: Missing argument 'FOLDER...'; see regard ranks --help\n"
+    assert (
+        regard.refused("ranks") == "error: Missing argument 'FOLDER...'; see regard ranks --help\n"
+    )

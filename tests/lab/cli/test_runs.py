@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TINY, Command, Refused
+from .conftest import TINY, Command
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_the_table_is_sorted_and_filtered(regard: Command, two: Path) -> None:
     assert regard("runs", "list", two, "--model", "cnn").out == f"no runs in {two} match\n"
 
 
-def test_tags(regard: Command, refused: Refused, two: Path) -> None:
+def test_tags(regard: Command, two: Path) -> None:
     from regard.lab import runs
 
     assert regard("runs", "tag", two / "a", "good", "first").out == f"{two / 'a'}: first good\n"
@@ -58,7 +58,7 @@ def test_tags(regard: Command, refused: Refused, two: Path) -> None:
         (("--remove", "none"), "has no tag 'none'; its tags: good"),
         (("\x1b[2J",), "'\\x1b[2J' is not valid"),
     ):
-        assert hint in refused("runs", "tag", two / "a", *words)
+        assert hint in regard.refused("runs", "tag", two / "a", *words)
 
 
 def test_a_comparison_names_settings_and_scores(
@@ -142,8 +142,8 @@ def test_a_strangers_run_is_listed_and_runs_nothing(regard: Command, tmp_path: P
     assert regard("runs", "delete", run, "--yes").status == 0
 
 
-def test_mistakes(regard: Command, refused: Refused, here: Path) -> None:
-    assert "is not a folder" in refused("runs", "list", here / "none")
+def test_mistakes(regard: Command, here: Path) -> None:
+    assert "is not a folder" in regard.refused("runs", "list", here / "none")
     assert "no runs in runs; create one" in regard("runs", "list").out  # its default folder
     assert "create one: regard train" in regard("runs", "list", here).out
     assert regard("runs", "list", here, "--sort", "colour").status == 2

@@ -13,7 +13,7 @@ from regard.lab import runs
 from regard.lab.cli.main import app
 from regard.lab.cli.show import coloured
 
-from .conftest import Command, Refused
+from .conftest import Command
 
 TEXT = "a film that isn't bad"
 TOKENS = ["a", "film", "that", "is", "n't", "bad"]
@@ -76,7 +76,7 @@ def run_phrase(answer: dict[str, Any]) -> str:
     return f"{answer['label']}, {answer['probabilities'][answer['label']]:.1%} sure"
 
 
-def test_mistakes(refused: Refused, trained: Path) -> None:
+def test_mistakes(regard: Command, trained: Path) -> None:
     for words, hint in (
         (["--layer", 3], "choose 1 to 2"),
         (["--layer", 2, "--head", 2], "choose 1 to 1"),
@@ -89,8 +89,8 @@ def test_mistakes(refused: Refused, trained: Path) -> None:
         (["--without-heads", "1.3"], "has heads 1 to 2"),
         (["--without-heads", "2.1"], "'pool.attention' has no heads"),
     ):
-        assert hint in refused("show", trained, TEXT, *words)
-    assert "this text has no words" in refused("show", trained, "  ")
+        assert hint in regard.refused("show", trained, TEXT, *words)
+    assert "this text has no words" in regard.refused("show", trained, "  ")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("model", ["tfidf", "nb-svm"])
 def test_what_words_add_to_a_score(
-    regard: Command, refused: Refused, counted: Path, tmp_path: Path, model: str
+    regard: Command, counted: Path, tmp_path: Path, model: str
 ) -> None:
     run, text = counted / model / "seed-0", "A wonderful film, a truly bad plot"
     found = json.loads(regard("show", run, text, "--json").out)
@@ -150,12 +150,14 @@ def test_what_words_add_to_a_score(
     assert (tmp_path / "w.svg").read_text().startswith("<?xml")
     assert "no word of this text occurred" in regard("show", run, "zzz").out
     for given, hint in (([" "], "contains no words"), ([text, "--layer", 1], "has no layers")):
-        assert hint in refused("show", run, *given)
+        assert hint in regard.refused("show", run, *given)
 
 
-def test_a_folder_above_runs_names_them(refused: Refused, counted: Path, trained: Path) -> None:
+def test_a_folder_above_runs_names_them(regard: Command, counted: Path, trained: Path) -> None:
     for command in ("predict", "show", "evaluate", "report"):
-        said = refused(command, counted, *(["a film"] if command in ("predict", "show") else []))
+        said = regard.refused(
+            command, counted, *(["a film"] if command in ("predict", "show") else [])
+        )
         assert "is not a run but contains 2: nb-svm/seed-0, tfidf/seed-0" in said
         assert said.endswith(f"for example regard {command} {counted / 'nb-svm' / 'seed-0'}\n")
     rows = [{"folder": "tfidf", "mean": 0.7}, {"folder": "nb-svm", "mean": 0.6}]
@@ -166,7 +168,7 @@ def test_a_folder_above_runs_names_them(refused: Refused, counted: Path, trained
     record.unlink()
     assert runs.below(trained) == []
     shutil.copytree(trained, counted / "transformer")
-    said = refused("show", counted, "a film")  # the first that attends
+    said = regard.refused("show", counted, "a film")  # the first that attends
     assert said.endswith(f"regard show {counted / 'transformer'}\n")
     shutil.rmtree(counted / "transformer")
 

@@ -8,7 +8,7 @@ import pytest
 
 from regard.lab.data.synthetic import reviews
 from regard.lab.studies import suggest
-from tests.lab.cli.conftest import Command, Refused
+from tests.lab.cli.conftest import Command
 
 
 @pytest.fixture
@@ -48,20 +48,20 @@ def test_json_is_one_object(regard: Command, films: Path) -> None:
     assert sizes[0] == 24 or sizes[0] == 25
 
 
-def test_compare_draws_the_curves_of_its_arms(
-    regard: Command, refused: Refused, films: Path, tmp_path: Path
-) -> None:
+def test_compare_draws_the_curves_of_its_arms(regard: Command, films: Path, tmp_path: Path) -> None:
     out, arms = tmp_path / "compared", ("--arms", "nb-svm,tfidf:minimum=3")
     said = regard("compare", "classification", *arms, "--data", films, "--out", out, "--curve")
     assert said.status == 0
     assert said.out.splitlines()[-1] == f"learning curves: {out / 'curves' / 'report.html'}"
     found = json.loads((out / "curves" / "suggestion.json").read_text())
     assert {arm["name"] for arm in found["arms"]} == {"nb-svm", "tfidf:minimum=3"}
-    told = refused("compare", "tagging", "--arms", "rnn,transformer", "--out", out, "--curve")
+    told = regard.refused(
+        "compare", "tagging", "--arms", "rnn,transformer", "--out", out, "--curve"
+    )
     assert "no task with learning curves is called 'tagging'" in told
 
 
-def test_mistakes(refused: Refused, films: Path) -> None:
+def test_mistakes(regard: Command, films: Path) -> None:
     for words, hint in (
         (("none.csv",), "no such file"),
         ((films, "--arms", "tfdif"), "did you mean tfidf"),
@@ -70,4 +70,4 @@ def test_mistakes(refused: Refused, films: Path) -> None:
         ((films, "--label", "verdict"), "verdict"),
         ((films, "--open"), "add --out"),
     ):
-        assert hint in refused("suggest", *words)
+        assert hint in regard.refused("suggest", *words)

@@ -7,7 +7,7 @@ import pytest
 
 from regard.lab import runs
 
-from .conftest import TINY, Command, Refused
+from .conftest import TINY, Command
 
 SAVED = [*TINY, "save_every=1"]
 
@@ -41,7 +41,7 @@ def test_json_is_one_object_and_nothing_else(regard: Command, trained: Path) -> 
 
 
 def test_a_run_is_trained_once_more_by_its_config(
-    regard: Command, refused: Refused, trained: Path, tmp_path: Path
+    regard: Command, trained: Path, tmp_path: Path
 ) -> None:
     said = regard("train", "classification", "--config", trained, "--out", tmp_path / "again")
     assert said.status == 0, said.err
@@ -57,14 +57,14 @@ def test_a_run_is_trained_once_more_by_its_config(
     )
     assert json.loads(said.out)["steps"] < 10
     assert "seed = 3" in (tmp_path / "other" / "config.toml").read_text()
-    told = refused("train", "reverse", "--config", trained, "--out", tmp_path / "none")
+    told = regard.refused("train", "reverse", "--config", trained, "--out", tmp_path / "none")
     assert "error: --config is for the task classification, not for reverse" in told
-    told = refused("train", "classification", "--config", tmp_path / "none.toml")
+    told = regard.refused("train", "classification", "--config", tmp_path / "none.toml")
     assert "does not exist" in told
 
 
-def test_other_settings_are_one_line_and_exit_code_2(refused: Refused, trained: Path) -> None:
-    told = refused("train", "classification", "--out", trained, *TINY[:-1], "seed=3")
+def test_other_settings_are_one_line_and_exit_code_2(regard: Command, trained: Path) -> None:
+    told = regard.refused("train", "classification", "--out", trained, *TINY[:-1], "seed=3")
     assert told.startswith("error: ")
     assert "seed is 0 there and 3 here" in told
 
@@ -101,19 +101,19 @@ def test_other_settings_are_one_line_and_exit_code_2(refused: Refused, trained: 
     ],
 )
 def test_mistakes_are_one_line_with_exit_code_2(
-    refused: Refused, here: Path, words: list[str], hint: str
+    regard: Command, here: Path, words: list[str], hint: str
 ) -> None:
-    assert hint in refused(*words)
+    assert hint in regard.refused(*words)
 
 
-def test_bad_data_are_named_by_file_and_line(regard: Command, refused: Refused, here: Path) -> None:
+def test_bad_data_are_named_by_file_and_line(regard: Command, here: Path) -> None:
     one = here / "one.csv"
     one.write_text("text,label\n" + "good film,up\n" * 30)
     words = ("train", "classification", "--model", "mean", "--data")
-    assert "one.csv" in refused(*words, one)
+    assert "one.csv" in regard.refused(*words, one)
     latin = here / "latin.csv"
     latin.write_bytes(b"text,label\ngood film,up\ncaf\xe9,down\n")
-    assert "latin.csv:3" in refused(*words, latin)
+    assert "latin.csv:3" in regard.refused(*words, latin)
     good = here / "good.csv"  # and a run that came to nothing is not in the way
     rows = [f"{word} film {n},{word}" for n in range(40) for word in ("good", "bad")]
     good.write_text("\n".join(["text,label", *rows]))
@@ -155,7 +155,7 @@ def test_resume_is_said(regard: Command, stopped: Path) -> None:
 
 
 def test_a_stopped_training_is_ended_by_a_word(
-    regard: Command, refused: Refused, stopped: Path, tmp_path: Path
+    regard: Command, stopped: Path, tmp_path: Path
 ) -> None:
     said = regard("train", "classification", "--out", stopped, "--end", *SAVED)
     assert said.status == 0
@@ -164,13 +164,11 @@ def test_a_stopped_training_is_ended_by_a_word(
     again = json.loads(regard("train", "classification", "--out", stopped, "--json", *SAVED).out)
     assert again["was_complete"]
     assert 0 < again["ended"] < 1
-    nothing = refused("train", "classification", "--out", tmp_path / "new", "--end", *SAVED)
+    nothing = regard.refused("train", "classification", "--out", tmp_path / "new", "--end", *SAVED)
     assert "there is no checkpoint yet" in nothing
 
 
-def test_settings_are_listed_with_their_values_and_meanings(
-    regard: Command, refused: Refused, here: Path
-) -> None:
+def test_settings_are_listed_with_their_values_and_meanings(regard: Command, here: Path) -> None:
     words = ("train", "dates", "--settings", "beam=3", "tie=yes")
     lines = [line.split() for line in regard(*words).out.splitlines()]
     assert [line[0] for line in lines if len(line) == 1 and line[0].endswith(":")] == [
@@ -187,7 +185,7 @@ def test_settings_are_listed_with_their_values_and_meanings(
     }  # fmt: skip
     assert found["training"]["optimizer"]["means"].startswith("adamw or muon: ")
     assert list(here.iterdir()) == []
-    assert "did you mean beam" in refused("train", "dates", "--settings", "beams=3")
+    assert "did you mean beam" in regard.refused("train", "dates", "--settings", "beams=3")
 
 
 def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_path: Path) -> None:
@@ -209,9 +207,7 @@ def test_a_budget_in_minutes_says_the_steps_that_repeat_it(regard: Command, tmp_
     assert json.loads(again.out)["repeat"] is None
 
 
-def test_a_default_folder_never_masks_an_error_nor_clashes(
-    regard: Command, refused: Refused, here: Path
-) -> None:
+def test_a_default_folder_never_masks_an_error_nor_clashes(regard: Command, here: Path) -> None:
     """Arguments and data come first; other settings get a folder of their own; a rerun resumes."""
     quick = ("train", "classification", "--model", "tfidf")
     Path("one.csv").write_text("text,label\n" + "a film,1\n" * 30)
@@ -220,7 +216,7 @@ def test_a_default_folder_never_masks_an_error_nor_clashes(
         (("examples=0.5",), "examples='0.5'"),
         (("--data", "one.csv"), "all 30 rows have the label '1'"),
     ):
-        assert error in refused(*quick, *mistake)
+        assert error in regard.refused(*quick, *mistake)
         assert os.listdir() == ["one.csv"]  # a failed start leaves nothing
     assert regard(*quick, "examples=120").status == 0
     for place in ([], ["--out", "runs/classification-tfidf"]):
@@ -228,8 +224,8 @@ def test_a_default_folder_never_masks_an_error_nor_clashes(
             (("--data", "nowhere.csv"), "nowhere.csv: no such file"),
             (("exampels=9",), "did you mean examples"),
         ):
-            assert error in refused(*quick, *mistake, *place)
-    told = refused(*quick, "examples=130", "--out", "runs/classification-tfidf")
+            assert error in regard.refused(*quick, *mistake, *place)
+    told = regard.refused(*quick, "examples=130", "--out", "runs/classification-tfidf")
     assert "contains another run: examples is 120 there and 130 here" in told
     beside = Path("runs/classification-tfidf-examples-130")
     said = regard(*quick, "examples=130")

@@ -9,7 +9,7 @@ import torch
 
 from regard.lab.studies.launch import Outcome
 
-from .conftest import Command, Feed, Refused
+from .conftest import Command, Feed
 
 TINY = [
     "tokenizer=characters", "vocabulary=90", "minimum=1", "width=8", "hidden=8", "steps=2",
@@ -51,12 +51,12 @@ def training(folder: Path) -> list[object]:
 
 
 def test_unequal_files_are_named_at_the_first_line_without_a_partner(
-    refused: Refused, tmp_path: Path
+    regard: Command, tmp_path: Path
 ) -> None:
     _, target = write(tmp_path)
     with target.open("a", encoding="utf-8") as file:
         file.write("one more\n")
-    told = refused(*training(tmp_path))
+    told = regard.refused(*training(tmp_path))
     assert "pairs.en:121: line without a counterpart: pairs.de has 120 lines" in told
     assert not (tmp_path / "r" / "env.json").exists()
 
@@ -71,13 +71,11 @@ def test_what_was_split_off_is_called_a_test(regard: Command, trained: Path) -> 
     assert json.loads(regard("evaluate", trained, "--json").out)["data"] == "test split"
 
 
-def test_many_empty_lines_are_an_error_and_few_a_note(
-    regard: Command, refused: Refused, tmp_path: Path
-) -> None:
+def test_many_empty_lines_are_an_error_and_few_a_note(regard: Command, tmp_path: Path) -> None:
     source, _ = write(tmp_path, 300)
     rows = source.read_text(encoding="utf-8").splitlines()
     source.write_text("\n".join(["", "", "", "", *rows[4:]]) + "\n", encoding="utf-8")
-    told = refused(*training(tmp_path))
+    told = regard.refused(*training(tmp_path))
     assert "pairs.de:1: the source is empty; 4 of 300 pairs are incomplete, more than 1%" in told
     source.write_text("\n".join(["", *rows[1:]]) + "\n", encoding="utf-8")
     assert regard(*training(tmp_path)).status == 0
@@ -97,15 +95,15 @@ def test_a_line_of_ten_thousand_words_is_left_out_and_told(regard: Command, tmp_
     assert f"data: {note}" in said.out
 
 
-def test_mixed_encodings_are_named_by_line(refused: Refused, tmp_path: Path) -> None:
+def test_mixed_encodings_are_named_by_line(regard: Command, tmp_path: Path) -> None:
     source, _ = write(tmp_path)
     rows = source.read_bytes().splitlines()
     rows[11] = "die grüne Bank".encode("latin-1")
     source.write_bytes(b"\n".join(rows) + b"\n")
-    told = refused(*training(tmp_path))
+    told = regard.refused(*training(tmp_path))
     assert "pairs.de:12: not UTF-8 (byte 0xfc at 7); save the file as UTF-8" in told
     source.write_text("\n".join(text(i) for i in range(120)), encoding="utf-16")
-    assert "pairs.de:1: UTF-16, not UTF-8" in refused(*training(tmp_path))
+    assert "pairs.de:1: UTF-16, not UTF-8" in regard.refused(*training(tmp_path))
 
 
 def test_answers_stay_in_line_with_empty_long_and_unknown_texts(
@@ -192,7 +190,7 @@ def test_a_given_pair_is_scored(regard: Command, trained: Path, feed: Feed) -> N
     assert "stdin:2: the target has 2,000 tokens; the maximum is" in said.err
 
 
-def test_mistakes_of_asking(refused: Refused, trained: Path) -> None:
+def test_mistakes_of_asking(regard: Command, trained: Path) -> None:
     for words, hint in (
         (["--score", "no tab"], "text:1: no tab found; --score needs SOURCE<tab>TARGET"),
         (["--score", "\tno source"], "text:1: the source has no token"),
@@ -206,21 +204,17 @@ def test_mistakes_of_asking(refused: Refused, trained: Path) -> None:
         (["--penalty", "-1", "a"], "penalty must be at least 0 and finite, not -1"),
         (["--penalty", "1e9", "a"], "penalty must be at most 50, not 1e+09"),
     ):
-        assert hint in refused("predict", trained, *words)
+        assert hint in regard.refused("predict", trained, *words)
 
 
-def test_other_runs_take_no_options_of_writing(
-    regard: Command, refused: Refused, tmp_path: Path
-) -> None:
+def test_other_runs_take_no_options_of_writing(regard: Command, tmp_path: Path) -> None:
     regard("train", "classification", "-m", "mean", "--out", tmp_path / "r", "examples=60",
            "steps=1", "width=4", "threads=1")  # fmt: skip
-    told = refused("predict", tmp_path / "r", "--beam", 2, "fine")
+    told = regard.refused("predict", tmp_path / "r", "--beam", 2, "fine")
     assert "--beam needs a run that generates texts" in told
 
 
-def test_an_alignment_is_drawn(
-    regard: Command, refused: Refused, trained: Path, tmp_path: Path
-) -> None:
+def test_an_alignment_is_drawn(regard: Command, trained: Path, tmp_path: Path) -> None:
     said = regard("show", trained, "ein <b>hund", "--out", tmp_path / "a.html")
     assert said.status == 0
     assert f"drawing: {tmp_path / 'a.html'}" in said.out
@@ -230,7 +224,7 @@ def test_an_alignment_is_drawn(
     assert "<b>hund" not in page
     assert regard("show", trained, "ein hund", "--out", tmp_path / "a.svg").status == 0
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<?xml")
-    wrong = refused("show", trained, "ein hund", "--out", tmp_path / "a.png")
+    wrong = regard.refused("show", trained, "ein hund", "--out", tmp_path / "a.png")
     assert "the name must end in .html (page) or .svg (picture)" in wrong
 
 
