@@ -3,7 +3,7 @@ regard train classification --model transformer position=examples/my_position.py
 
 from torch import nn, zeros
 
-from regard.attention.scores.wrapper import Wrapper, distance
+from regard.attention import Wrapper, distance
 
 
 class Reach(Wrapper):  # score(q, k) − |w| ln(1 + |j − i|), with a learned w for each head

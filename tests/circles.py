@@ -64,6 +64,7 @@ DEEP = (
 #: Tests that stay in the first circle although their file is above.
 SMOKE = (
     "tests/lab/web/test_page.py::test_what_is_typed_is_answered",
+    "tests/test_examples.py::test_lines_and_commands",
     "tests/lab/labs/test_reverse.py", "kernel_regression/test_lab.py::test_on_the_built_in_points",
 )  # fmt: skip
 #: Tables of at most as many cells stay whole.

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def test_lines_and_commands(path: Path) -> None:
     for line in (command, *docstring.splitlines()):
         assert f"examples/{path.name}:" in line
         parse(line)
+    runpy.run_path(str(path))  # what it imports is there
 
 
 @pytest.mark.parametrize(

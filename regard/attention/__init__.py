@@ -31,6 +31,7 @@ from regard.attention.packing import Packing
 from regard.attention.positions import POSITIONS, input_positions, make_score
 from regard.attention.positions.sines import sinusoidal
 from regard.attention.positions.trees import parsed
+from regard.attention.prepared import distance
 from regard.attention.score import InnerProduct, Score
 from regard.attention.scores import SCORES
 from regard.attention.scores.wrapper import Wrapper
@@ -62,6 +63,7 @@ __all__ = [
     "blocks",
     "causal",
     "dense",
+    "distance",
     "documents",
     "explain",
     "global_tokens",
