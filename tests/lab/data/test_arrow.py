@@ -5,19 +5,12 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from regard.core.errors import RegardError
 from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import BadRow
 from regard.lab.data.files import read, read_examples, scan
+from tests.lab.data.small_files import refused
 
 TABLE = {"id": [1, 2, 3], "text": ["dull", "fine", None], "label": [0, 1, 1], "by": ["a", "b", "c"]}
-
-
-def refused(path, **columns):
-    with pytest.raises(RegardError) as caught:
-        read_examples(path, Columns(**columns))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def saved(folder, names=("data-00000-of-00001.arrow",)):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -7,6 +8,7 @@ from regard.lab.data.check import check
 from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.sources import load_corpus
 from tests.lab.data.archives import archive
+from tests.lab.data.small_files import refusal, write
 
 TRAIN = (
     "text,label\n"
@@ -24,10 +26,7 @@ TEST = "text,label\na dull film,neg\nbrand new,mixed\n"
 
 @pytest.fixture
 def files(tmp_path):
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-    train.write_text(TRAIN, encoding="utf-8")
-    test.write_text(TEST, encoding="utf-8")
-    return str(train), str(test)
+    return str(write(tmp_path / "train.csv", TRAIN)), str(write(tmp_path / "test.csv", TEST))
 
 
 def test_everything_that_is_wrong_is_found(files):
@@ -90,8 +89,7 @@ def test_json_is_plain(files):
 
 
 def test_many_places_are_cut_short(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("text,label\na,1\nb,2\n" + ",1\n" * 50)
+    path = write(tmp_path / "r.csv", "text,label\na,1\nb,2\n" + ",1\n" * 50)
     findings = check(path)
     assert len(findings.parts[0].bad) == 50
     assert findings.lines()[-1] == "… and 30 more; --json lists all"
@@ -99,8 +97,7 @@ def test_many_places_are_cut_short(tmp_path):
 
 
 def test_one_label_and_a_lopsided_one(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("text,label\na,1\nb,1\n")
+    path = write(tmp_path / "r.csv", "text,label\na,1\nb,1\n")
     assert check(path).problems == ["rows: the only label is '1'"]
     path.write_text("text,label\nb,2\n" + "".join(f"a{i},1\n" for i in range(19)))
     assert check(path).uneven == [
@@ -128,20 +125,17 @@ def test_clean_data_and_named_data(monkeypatch):
 
 
 def test_a_group_in_train_and_test_is_a_leak(tmp_path):
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-    train.write_text("text,label,customer\na,1,ann\nb,2,bob\nc,1,ann\nd,2,\n")
-    test.write_text("text,label,customer\ne,1,eve\nf,2,ann\ng,1,ann\nh,2,\n")
-    findings = check(
-        DataSource(train, columns=Columns(group="customer"), splits=Splits(test=str(test)))
-    )
+    train, test = "a,1,ann\nb,2,bob\nc,1,ann\nd,2,\n", "e,1,eve\nf,2,ann\ng,1,ann\nh,2,\n"
+    given = two_files(tmp_path, train, test, header="text,label,customer")
+    findings = check(replace(given, columns=Columns(group="customer")))
     assert findings.groups == {"ann": ["train.csv:2", "test.csv:3"]}
     assert findings.problems == ["1 group in both train and test; training keeps them in both"]
     lines = findings.lines()
     assert "test.csv:3: same group as train.csv:2, 'ann'" in lines
     assert [line.split() for line in lines if line.startswith("groups")] == [["groups", "2", "2"]]
-    assert check(DataSource(train, splits=Splits(test=str(test)))).groups == {}
+    assert check(given).groups == {}
     with pytest.raises(RegardError, match=r"unknown column 'custmer'; did you mean 'customer'\?"):
-        check(DataSource(train, columns=Columns(group="custmer")))
+        check(DataSource(given.data, columns=Columns(group="custmer")))
     with pytest.raises(RegardError, match="reviews has no columns"):
         check(DataSource("reviews", columns=Columns(group="film")))
 
@@ -150,25 +144,21 @@ def test_a_group_in_train_and_test_is_a_leak(tmp_path):
 def test_pairs_and_bare_texts_are_not_for_it(tmp_path, name):
     (tmp_path / "pairs.tsv").write_text("ein Hund\ta dog\n")
     (tmp_path / "essay.txt").write_text("Once.\n")
-    with pytest.raises(RegardError) as caught:
-        check(str(tmp_path / name))
-    assert str(caught.value).endswith(
+    assert refusal(check, str(tmp_path / name)).endswith(
         "regard data check only reads texts with labels; text pairs and texts without labels are "
         "checked when regard train reads them"
     )
-    with pytest.raises(RegardError) as caught:  # columns that were named are meant
-        check(DataSource(tmp_path / "pairs.tsv", columns=Columns("words", "2")))
-    assert "unknown column 'words'" in str(caught.value)
-    assert "regard data check only" not in str(caught.value)
+    named = DataSource(tmp_path / "pairs.tsv", columns=Columns("words", "2"))
+    told = refusal(check, named)  # columns that were named are meant
+    assert "unknown column 'words'" in told
+    assert "regard data check only" not in told
 
 
 def test_columns_with_other_names_are_guessed(tmp_path):
-    path = tmp_path / "mine.csv"
-    path.write_text("body,my verdict\n" + "good film,yes\nbad film,no\n" * 3)
-    with pytest.raises(RegardError) as caught:
-        check(str(path))
-    assert "cannot find the label column; columns: 'body', 'my verdict'" in str(caught.value)
-    assert str(caught.value).endswith("they seem to be --text body --label 'my verdict'")
+    path = write(tmp_path / "mine.csv", "body,my verdict\n" + "good film,yes\nbad film,no\n" * 3)
+    told = refusal(check, str(path))
+    assert "cannot find the label column; columns: 'body', 'my verdict'" in told
+    assert told.endswith("they seem to be --text body --label 'my verdict'")
     assert check(DataSource(path, columns=Columns("body", "my verdict"))).parts[0].rows == 6
 
 
@@ -182,8 +172,7 @@ def test_imdb_has_no_columns(tmp_path):
 
 
 def test_only_bad_rows(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("text,label\n,1\n")
+    path = write(tmp_path / "r.csv", "text,label\n,1\n")
     assert check(path).parts[0].words["longest"] == 0
     path.write_text("text,label\n")
     assert check(path).problems == ["rows: no row with a text and a label"]
@@ -205,8 +194,7 @@ def test_real_archive(real):
 
 
 def test_a_validation_file_is_a_part(files, tmp_path):
-    dev = tmp_path / "dev.csv"
-    dev.write_text("text,label\nA dull  film,neg\nbrand new,Pos\n")
+    dev = write(tmp_path / "dev.csv", "text,label\nA dull  film,neg\nbrand new,Pos\n")
     findings = check(DataSource(files[0], splits=Splits(validation=str(dev), test=files[1])))
     assert [part.name for part in findings.parts] == ["train", "validation", "test"]
     assert [(p.first, p.second) for p in findings.shared] == [
@@ -220,9 +208,8 @@ def test_a_validation_file_is_a_part(files, tmp_path):
         "number format ('Pos' is 'pos' in train); labels=Pos:pos renames it (--labels for data "
         "check and evaluate)"
     ) in findings.problems
-    renamed = check(
-        DataSource(files[0], columns=Columns(labels="Pos:pos"), splits=Splits(validation=str(dev)))
-    )
+    splits = Splits(validation=str(dev))
+    renamed = check(DataSource(files[0], columns=Columns(labels="Pos:pos"), splits=splits))
     assert renamed.parts[1].labels == {"neg": 1, "pos": 1}
     with pytest.raises(RegardError, match="no row has the label 'other'"):
         check(DataSource(files[0], columns=Columns(labels="other:pos")))
@@ -237,8 +224,7 @@ def test_folders_and_what_was_taken_of_a_text_file(tmp_path):
     named = f"{tmp_path / 'neg.txt'},{tmp_path / 'pos.txt'}"
     assert check(named).parts[0].labels == {"neg": 2, "pos": 1}
     assert check(named).lines()[0] == "neg.txt,pos.txt"
-    path = tmp_path / "all.txt"
-    path.write_text("neg\ta dull film\npos\tgood\nneg\tbad\n")
+    path = write(tmp_path / "all.txt", "neg\ta dull film\npos\tgood\nneg\tbad\n")
     assert any(line.startswith("note: all.txt: each line is") for line in check(path).lines())
 
 
@@ -257,59 +243,49 @@ def test_phrases_of_one_sentence_are_a_problem(tmp_path):
     for number in range(60):
         words = [f"w{number}x{i}" for i in range(12)]
         rows += [f"{' '.join(words[i:])}\t{number % 2}" for i in range(6)]
-    path = tmp_path / "r.tsv"
-    path.write_text("\n".join(rows))
+    path = write(tmp_path / "r.tsv", "\n".join(rows))
     (problem,) = check(path).problems
     assert "validation texts are nearly contained in training texts" in problem
     assert problem.endswith("with their origin, or give validation=FILE")
-    assert (
-        check(DataSource(path, splits=Splits(validation=str(path))))
-        .problems[-1]
-        .startswith("360 texts in both train and val")
-    )
+    twice = check(DataSource(path, splits=Splits(validation=str(path))))
+    assert twice.problems[-1].startswith("360 texts in both train and val")
+
+
+def two_files(folder, train, test, header="text,label"):
+    """A data set with a test file, of these rows."""
+    train = write(folder / "train.csv", f"{header}\n{train}")
+    test = write(folder / "test.csv", f"{header}\n{test}")
+    return DataSource(train, splits=Splits(test=str(test)))
+
+
+NAMES = "a goal,Sport\nan election,News\na poll,news\n"
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("train", "test", "says"),
     [
-        ("Sport,lost the ball\nnews,a vote", "texts and labels seem to be swapped"),
+        (NAMES, "Sport,lost the ball\nnews,a vote", "texts and labels seem to be swapped"),
         (
+            NAMES,
             "lost the ball,sport \na vote,NEWS",
             "only in case, whitespace or number format ('NEWS' is 'news'",
         ),
-        ("lost the ball,1\na vote,2", "test has numbers where train has names"),
-        ("lost the ball,weather\na vote,News", "labels in test only: 'weather'"),
+        (NAMES, "lost the ball,1\na vote,2", "test has numbers where train has names"),
+        (NAMES, "lost the ball,weather\na vote,News", "labels in test only: 'weather'"),
+        ("a goal,1\nan election,2\n", "a match,1.0\na vote,2.0", "('1.0' is '1' in train)"),
     ],
 )
-def test_the_likely_cause_of_other_labels_is_told(tmp_path, rows, says):
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-    train.write_text("text,label\na goal,Sport\nan election,News\na poll,news\n")
-    test.write_text(f"text,label\n{rows}\n")
-    (problem,) = [
-        p
-        for p in check(DataSource(train, splits=Splits(test=str(test)))).problems
-        if "in test only" in p
-    ]
+def test_the_likely_cause_of_other_labels_is_told(tmp_path, train, test, says):
+    found = check(two_files(tmp_path, train, test))
+    (problem,) = [p for p in found.problems if "in test only" in p]
     assert says in problem
     assert problem.endswith("'weather'") == ("weather" in says)
 
 
-def test_numbers_in_another_form_are_told(tmp_path):
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-    train.write_text("text,label\na goal,1\nan election,2\n")
-    test.write_text("text,label\na match,1.0\na vote,2.0\n")
-    assert any(
-        "('1.0' is '1' in train)" in p
-        for p in check(DataSource(train, splits=Splits(test=str(test)))).problems
-    )
-
-
 def test_of_many_strange_labels_ten_are_told(tmp_path):
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-    train.write_text("text,label\na goal,sport\nan election,news\n")
     labels = [f"{'a very long label ' * 9}{i:03}" for i in range(500)]
-    test.write_text("text,label\n" + "".join(f"text {i},{x}\n" for i, x in enumerate(labels)))
-    found = check(DataSource(train, splits=Splits(test=str(test))))
+    test = "".join(f"text {i},{x}\n" for i, x in enumerate(labels))
+    found = check(two_files(tmp_path, "a goal,sport\nan election,news\n", test))
     (problem,) = [p for p in found.problems if "in test only" in p]
     assert len(problem) < 500
     assert problem.count("'a very long label") == 10

@@ -3,18 +3,11 @@ import os
 
 import pytest
 
-from regard.core.errors import RegardError
 from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.examples import Remark
 from regard.lab.data.files import read, read_examples, scan
 from regard.lab.data.sources import load_corpus
-
-
-def refused(path, **columns):
-    with pytest.raises(RegardError) as caught:
-        read_examples(path, Columns(**columns))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+from tests.lab.data.small_files import refused, write
 
 
 def put(folder, **files):
@@ -146,8 +139,7 @@ LINES = {
 
 @pytest.mark.parametrize("order", LINES)
 def test_a_text_file_has_a_label_and_a_tab_in_each_line(tmp_path, order):
-    path = tmp_path / "r.txt"
-    path.write_text(LINES[order][0])
+    path = write(tmp_path / "r.txt", LINES[order][0])
     found = read(path)
     assert told(found.examples) == [
         ("dull", "neg", "r.txt:1"),
@@ -162,8 +154,7 @@ def test_a_text_file_has_a_label_and_a_tab_in_each_line(tmp_path, order):
 
 
 def test_a_text_file_with_names_and_with_few_rows(tmp_path):
-    path = tmp_path / "r.txt"
-    path.write_text("Sentiment\tReview\nok\tno\nyes\tgood\n")
+    path = write(tmp_path / "r.txt", "Sentiment\tReview\nok\tno\nyes\tgood\n")
     assert told(read_examples(path)) == [("no", "ok", "r.txt:2"), ("good", "yes", "r.txt:3")]
     path.write_text("1\ta great film\n")  # the label is shorter
     assert told(read_examples(path)) == [("a great film", "1", "r.txt:1")]
@@ -185,8 +176,7 @@ def test_bad_text_files(tmp_path):
 
 
 def test_columns_by_number_say_that_the_first_row_is_data(tmp_path):
-    path = tmp_path / "r.tsv"
-    path.write_text("good one\t5\nbad one\t1\n")
+    path = write(tmp_path / "r.tsv", "good one\t5\nbad one\t1\n")
     assert read(path, Columns("1", "2")).remarks == ["r.tsv:1 is read as data, not as a header"]
     path.write_text("text\tlabel\ngood one\t5\n")
     assert read(path, Columns("1", "2")).remarks == []

@@ -15,6 +15,7 @@ from regard.lab.data.lines import Lines, open_binary
 from regard.lab.data.pair_files import read_pairs
 from regard.lab.data.predictions import read_predictions
 from regard.lab.data.text_rows import text_rows
+from tests.lab.data.small_files import write
 
 
 def rows(path: Path, text: str, **how: Any) -> list[Any]:
@@ -52,9 +53,7 @@ def test_the_delimiter_divides_most_rows_alike(tmp_path: Path, text: str, second
 
 def test_every_reader_of_tables_finds_the_delimiter(tmp_path: Path) -> None:
     def put(text: str) -> Path:
-        path = tmp_path / "x.csv"
-        path.write_text(text)
-        return path
+        return write(tmp_path / "x.csv", text)
 
     path = put("sep=;\ntext, all;label\nWell, good;pos\nWell, bad;neg\n")
     assert [(x.text, x.source) for x in read(path, Columns("text, all")).examples] == [
@@ -93,8 +92,7 @@ def test_quotes_of_tab_separated_files(tmp_path: Path, text: str, expected: Any)
 
 
 def test_a_line_end_in_quotes_of_pairs_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.tsv"
-    path.write_text('source\ttarget\n"Ja."\tYes.\n"Gut,\nja."\tGood, yes.\n')
+    path = write(tmp_path / "x.tsv", 'source\ttarget\n"Ja."\tYes.\n"Gut,\nja."\tGood, yes.\n')
     with pytest.raises(RegardError, match=r"x\.tsv:3: a field in quotes contains a line end"):
         read_pairs(path)
 

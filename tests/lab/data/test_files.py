@@ -8,21 +8,7 @@ from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import BadRow, Example
 from regard.lab.data.files import read, read_examples, scan
 from regard.lab.data.lines import LINE_LIMIT
-
-
-def write(folder, name, content):
-    path = folder / name
-    content = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    return path
-
-
-def refused(path, **columns):
-    with pytest.raises(RegardError) as caught:
-        read_examples(path, Columns(**columns))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
+from tests.lab.data.small_files import refused, write
 
 GOOD = {
     "a.csv": "id,Review,SENTIMENT\n1,a great film,pos\n2,dull,neg\n",
@@ -39,12 +25,12 @@ GOOD = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_usual_files_give_their_rows(tmp_path, name):
-    examples = read_examples(write(tmp_path, name, GOOD[name]))
+    examples = read_examples(write(tmp_path / name, GOOD[name]))
     assert [(e.text, e.label) for e in examples] == [("a great film", "pos"), ("dull", "neg")]
 
 
 def test_source_is_the_line_where_the_row_begins(tmp_path):
-    path = write(tmp_path, "r.csv", 'text,label\n"one\ntwo ""deep""\n",a\n\nthree,b\n"four",c\n')
+    path = write(tmp_path / "r.csv", 'text,label\n"one\ntwo ""deep""\n",a\n\nthree,b\n"four",c\n')
     assert read_examples(path) == [
         Example('one\ntwo "deep"\n', "a", "r.csv:2"),
         Example("three", "b", "r.csv:6"),
@@ -53,38 +39,38 @@ def test_source_is_the_line_where_the_row_begins(tmp_path):
 
 
 def test_columns_by_name_and_by_number(tmp_path):
-    path = write(tmp_path, "r.csv", "title,Body,score\nx,good one,5\ny,bad one,1\n")
+    path = write(tmp_path / "r.csv", "title,Body,score\nx,good one,5\ny,bad one,1\n")
     assert [e.label for e in read_examples(path, Columns(label="SCORE"))] == ["5", "1"]
     assert read_examples(path, Columns("title", "3"))[0].text == "x"
-    bare = write(tmp_path, "bare.tsv", "good one\t5\nbad one\t1\n")
+    bare = write(tmp_path / "bare.tsv", "good one\t5\nbad one\t1\n")
     assert read_examples(bare, Columns("1", "2")) == [
         Example("good one", "5", "bare.tsv:1"),
         Example("bad one", "1", "bare.tsv:2"),
     ]
-    titled = write(tmp_path, "titled.tsv", "text\tlabel\ngood one\t5\nbad one\t1\n")
+    titled = write(tmp_path / "titled.tsv", "text\tlabel\ngood one\t5\nbad one\t1\n")
     assert len(read_examples(titled, Columns("1", "2"))) == 2
-    ones = write(tmp_path, "ones.csv", "good,1\nbad,0\n")
+    ones = write(tmp_path / "ones.csv", "good,1\nbad,0\n")
     assert [x.label for x in read_examples(ones, Columns("1", "2"))] == ["1", "0"]
     for columns in ({"text": "text", "label": "2"}, {"text": "1", "label": "2", "group": "who"}):
-        mixed = write(tmp_path, "mixed.csv", "text,y,who\ngood one,5,a\nbad one,1,b\n")
+        mixed = write(tmp_path / "mixed.csv", "text,y,who\ngood one,5,a\nbad one,1,b\n")
         assert [x.label for x in read_examples(mixed, Columns(**columns))] == ["5", "1"]
-    pandas = write(tmp_path, "pandas.csv", "0,1\npos,good\nneg,bad\n")
+    pandas = write(tmp_path / "pandas.csv", "0,1\npos,good\nneg,bad\n")
     assert [x.text for x in read_examples(pandas, Columns("1", "0"))] == ["good", "bad"]
 
 
 def test_usual_name_that_comes_first_in_the_list_wins(tmp_path):
-    path = write(tmp_path, "r.csv", "rating,review,label,text\n9,no,pos,yes\n")
+    path = write(tmp_path / "r.csv", "rating,review,label,text\n9,no,pos,yes\n")
     assert read_examples(path) == [Example("yes", "pos", "r.csv:2")]
 
 
 def test_labels_that_are_not_strings_are_written_as_json(tmp_path):
     lines = [json.dumps({"text": "x", "label": label}) for label in (1, True, 2.5, " a ")]
-    path = write(tmp_path, "r.jsonl", "\n".join(lines))
+    path = write(tmp_path / "r.jsonl", "\n".join(lines))
     assert [e.label for e in read_examples(path)] == ["1", "true", "2.5", "a"]
 
 
 def test_quotes_inside_tab_separated_fields_are_text(tmp_path):
-    path = write(tmp_path, "r.tsv", 'text\tlabel\n"The" end"\t1\nsaid "so\t0\n"it ""is"""\t1\n')
+    path = write(tmp_path / "r.tsv", 'text\tlabel\n"The" end"\t1\nsaid "so\t0\n"it ""is"""\t1\n')
     assert [e.text for e in read_examples(path)] == ['"The" end"', 'said "so', 'it "is"']
 
 
@@ -138,23 +124,23 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_files_are_refused_in_one_line(tmp_path, name):
     content, says = BAD[name]
-    assert says in refused(write(tmp_path, name, content))
+    assert says in refused(write(tmp_path / name, content))
 
 
 def test_wrong_columns_are_named_beside_those_there_are(tmp_path):
-    path = write(tmp_path, "r.csv", "title,stars\na,1\n")
+    path = write(tmp_path / "r.csv", "title,stars\na,1\n")
     assert refused(path, text="summary") == (
         "r.csv:1: unknown column 'summary'; columns: 'title', 'stars'; set text=NAME "
         "and label=NAME (--text, --label for data check and evaluate), or numbers from 1: "
         "text=2 label=1"
     )
     assert "2 columns, so no column 3" in refused(path, text="1", label="3")
-    table = write(tmp_path, "g.csv", "text,label,customer\na,1,ann\n")
+    table = write(tmp_path / "g.csv", "text,label,customer\na,1,ann\n")
     assert refused(table, group="custmer") == (
         "g.csv:1: unknown column 'custmer'; did you mean 'customer'? Columns: 'text', 'label', "
         "'customer'; set group=NAME (--group for data check), or numbers from 1: group=3"
     )
-    lines = write(tmp_path, "g.jsonl", '{"text": "a", "label": 1, "by": "ann"}\n')
+    lines = write(tmp_path / "g.jsonl", '{"text": "a", "label": 1, "by": "ann"}\n')
     assert refused(lines, group="author").endswith(
         "unknown column 'author'; columns: 'text', 'label', 'by'; set group=NAME (--group for "
         "data check)"
@@ -182,17 +168,17 @@ def test_damaged_gzip(tmp_path):
 
 def test_few_empty_rows_are_skipped_and_many_refused(tmp_path):
     rows = [f"film {i},{i % 2}" for i in range(299)]
-    path = write(tmp_path, "few.csv", "\n".join(["text,label", *rows, " ,1"]))
+    path = write(tmp_path / "few.csv", "\n".join(["text,label", *rows, " ,1"]))
     examples, empty, _ = read(path)
     assert len(examples) == 299
     assert empty == [BadRow("few.csv:301", "the text is empty", empty=True)]
-    path = write(tmp_path, "many.csv", "\n".join(["text,label", "x,", *rows[:20]]))
+    path = write(tmp_path / "many.csv", "\n".join(["text,label", "x,", *rows[:20]]))
     assert "many.csv:2: the label is empty; 1 of 21 rows are empty, more than 1%" in refused(path)
 
 
 def test_scan_goes_on_after_bad_rows(tmp_path):
     content = b'text,label\na,1\nb\n"c"d,1\n\xff,1\n,1\ne,0\n'
-    rows = list(scan(write(tmp_path, "r.csv", content)))
+    rows = list(scan(write(tmp_path / "r.csv", content)))
     assert [row.source for row in rows] == [f"r.csv:{line}" for line in range(2, 8)]
     assert [isinstance(row, Example) for row in rows] == [True, *[False] * 4, True]
     assert [row.empty for row in rows[1:-1]] == [False, False, False, True]
@@ -200,7 +186,7 @@ def test_scan_goes_on_after_bad_rows(tmp_path):
 
 def test_line_at_the_limit_is_read(tmp_path):
     text = "x" * (LINE_LIMIT - len(",1\n"))
-    path = write(tmp_path, "r.csv", f"text,label\n{text},1\n")
+    path = write(tmp_path / "r.csv", f"text,label\n{text},1\n")
     assert read_examples(path) == [Example(text, "1", "r.csv:2")]
 
 
@@ -233,7 +219,7 @@ def test_half_a_surrogate_pair_is_told_by_its_field(tmp_path, field):
 def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
     rows = [f'{{"text": "film {i}", "label": "{i % 2}"}}' for i in range(200)]
     rows += ['{"text": "no label"}', '{"text": "none", "label": null}']
-    path = write(tmp_path, "r.jsonl", "\n".join(rows).encode())
+    path = write(tmp_path / "r.jsonl", "\n".join(rows).encode())
     found = read(path)
     assert (len(found.examples), [row.source for row in found.bad]) == (
         200,
@@ -249,7 +235,7 @@ def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
     ],
 )
 def test_a_column_of_parts_is_not_ignored_without_a_word(tmp_path, name, content):
-    path = write(tmp_path, name, content)
+    path = write(tmp_path / name, content)
     (remark,) = read(path).remarks
     assert remark.startswith("the column 'Split' is not read; if it separates train and test")
-    assert not read(write(tmp_path, name, content.replace("Split", "id"))).remarks
+    assert not read(write(tmp_path / name, content.replace("Split", "id"))).remarks

@@ -10,6 +10,7 @@ from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.examples import Example
 from regard.lab.data.label_lists import labels_in, separator_of, split, with_lists
 from regard.lab.data.sources import load_corpus
+from tests.lab.data.small_files import refusal
 
 ANY = Columns(separator="any")
 
@@ -21,9 +22,7 @@ def written(path, labels, header="text,label"):
 
 
 def refused(data, columns=ANY):
-    with pytest.raises(RegardError) as caught:
-        load_corpus(DataSource(data, columns=columns))
-    return str(caught.value)
+    return refusal(load_corpus, DataSource(data, columns=columns))
 
 
 @pytest.mark.parametrize(

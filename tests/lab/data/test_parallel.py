@@ -1,6 +1,7 @@
 import gzip
-import zipfile
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from regard.lab.data.pairs import Pair
 from regard.lab.data.parallel import load_pairs, references
 from regard.lab.data.sources import load_corpus
 from regard.lab.data.splits import side_of
+from tests.lab.data.small_files import refusal, write, zipped
 
 
 def table(path, rows):
@@ -23,11 +25,7 @@ def sentences(count, extra=""):
     return [(f"Satz Nummer {i}{extra}", f"sentence number {i}") for i in range(count)]
 
 
-def refused(source, **settings):
-    with pytest.raises(RegardError) as caught:
-        load_pairs(source, **settings)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(refusal, load_pairs)
 
 
 def sources(pairs):
@@ -37,9 +35,8 @@ def sources(pairs):
 def test_no_source_text_stands_on_two_sides(tmp_path):
     rows = sentences(800)
     copies = [(f"  SATZ nummer {i} ", f"another sentence {i}") for i in range(400)]
-    corpus = load_pairs(
-        DataSource(table(tmp_path / "x.tsv", rows + copies), splits=Splits(validation=0.1))
-    )
+    given = DataSource(table(tmp_path / "x.tsv", rows + copies), splits=Splits(validation=0.1))
+    corpus = load_pairs(given)
     parts = corpus.train, corpus.validation, corpus.test
     assert sum(map(len, parts)) == 1200
     assert 30 < len(corpus.test) < 100
@@ -50,13 +47,8 @@ def test_no_source_text_stands_on_two_sides(tmp_path):
         f"{len(corpus.test)} pairs split off as test, by a hash of the source",
     )
     assert load_pairs(DataSource(tmp_path / "x.tsv", splits=Splits(validation=0.1))) == corpus
-    assert (
-        load_pairs(DataSource(tmp_path / "x.tsv", splits=Splits(seed=1))).fingerprint
-        != corpus.fingerprint
-    )
-    fewer = load_pairs(
-        DataSource(table(tmp_path / "y.tsv", rows[::2]), splits=Splits(validation=0.1))
-    )
+    assert load_pairs(replace(given, splits=Splits(seed=1))).fingerprint != corpus.fingerprint
+    fewer = load_pairs(given.at(table(tmp_path / "y.tsv", rows[::2])))
     assert sources(fewer.test) <= sources(corpus.test)
 
 
@@ -93,11 +85,9 @@ def test_two_files_and_what_was_skipped(tmp_path):
     assert by_name.languages == ("de", "en")
     back = load_pairs(DataSource(tmp_path / "x", columns=Columns("en", "de")))
     assert back.fingerprint != by_name.fingerprint
-    assert "x.de:301: a text of" in refused(
-        DataSource(
-            str(tmp_path / "x.de"), target=str(tmp_path / "x.en"), limits=Limits(too_long="refuse")
-        )
-    )
+    strict = Limits(too_long="refuse")
+    sides = DataSource(str(tmp_path / "x.de"), target=str(tmp_path / "x.en"), limits=strict)
+    assert "x.de:301: a text of" in refused(sides)
 
 
 def test_examples_are_chosen_by_seed(tmp_path):
@@ -158,23 +148,17 @@ def test_references_are_gathered_by_source():
 
 
 def test_reverse():
-    corpus = load_pairs(
-        DataSource("reverse", splits=Splits(seed=3), limits=Limits(examples=5_000)), letters=7
-    )
-    assert [len(part) for part in (corpus.train, corpus.validation, corpus.test)] == [
-        *(5_000, 2_000, 2_000)
-    ]
+    def drawn(seed):
+        limits = Limits(examples=5_000)
+        return load_pairs(DataSource("reverse", splits=Splits(seed=seed), limits=limits), letters=7)
+
+    corpus = drawn(3)
+    sizes = [len(part) for part in (corpus.train, corpus.validation, corpus.test)]
+    assert sizes == [5_000, 2_000, 2_000]
     assert corpus.test[3].target == corpus.test[3].source[::-1]
     assert corpus.test[3].place == "reverse/test:4"
-    assert load_pairs(
-        DataSource("reverse", splits=Splits(seed=3), limits=Limits(examples=5_000)), letters=7
-    ).fingerprint == (corpus.fingerprint)
-    assert (
-        load_pairs(
-            DataSource("reverse", splits=Splits(seed=4), limits=Limits(examples=5_000)), letters=7
-        ).test[0]
-        != corpus.test[0]
-    )
+    assert drawn(3).fingerprint == corpus.fingerprint
+    assert drawn(4).test[0] != corpus.test[0]
     short = load_pairs(DataSource("reverse", limits=Limits(examples=9_000)), letters=3)
     parts = [{pair.source for pair in part} for part in (short.train, short.validation, short.test)]
     assert len(set.union(*parts)) == sum(map(len, parts))
@@ -210,35 +194,23 @@ def test_multi30k_has_its_own_splits(tmp_path):
     plain = tmp_path / "multi30k" / "train.en"
     plain.with_name("train.en.gz").write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
-    corpus = load_pairs(DataSource("multi30k", data_dir=tmp_path))
+    given = DataSource("multi30k", data_dir=tmp_path)
+    corpus = load_pairs(given)
     sizes = [len(part) for part in (corpus.train, corpus.validation, corpus.test)]
     assert sizes == [39, 5, 6]
     assert corpus.notes == ("1 pair of train dropped: source also in validation or test",)
     assert (corpus.languages, corpus.test[1].source) == (("de", "en"), "de test_2016_flickr 1")
-    short = load_pairs(
-        DataSource(
-            "multi30k", data_dir=tmp_path, limits=Limits(longest=len("de test_2016_flickr 2"))
-        )
-    )
+    short = load_pairs(replace(given, limits=Limits(longest=len("de test_2016_flickr 2"))))
     assert len(short.train) == 39
-    assert "no text pairs" in refused(
-        DataSource("multi30k", data_dir=tmp_path, limits=Limits(longest=len("de train 9")))
-    )
-    other = load_pairs(
-        DataSource(
-            "multi30k",
-            data_dir=tmp_path,
-            columns=Columns("en", "fr"),
-            splits=Splits(test="test_2017_flickr"),
-        )
-    )
+    shorter = replace(given, limits=Limits(longest=len("de train 9")))
+    assert "no text pairs" in refused(shorter)
+    test = Splits(test="test_2017_flickr")
+    other = load_pairs(replace(given, columns=Columns("en", "fr"), splits=test))
     assert (len(other.train), len(other.test)) == (40, 7)
     assert other.test[0].target == "fr test_2017_flickr 0"
-    says = refused(DataSource("multi30k", data_dir=tmp_path, columns=Columns("de", "cs")))
+    says = refused(replace(given, columns=Columns("de", "cs")))
     assert "needs train.de.gz, train.cs.gz" in says
-    assert "not 'de' twice" in refused(
-        DataSource("multi30k", data_dir=tmp_path, columns=Columns("de", "de"))
-    )
+    assert "not 'de' twice" in refused(replace(given, columns=Columns("de", "de")))
 
 
 def test_multi30k_is_fetched_where_it_is_not(tmp_path, monkeypatch):
@@ -259,26 +231,15 @@ def test_multi30k_is_fetched_where_it_is_not(tmp_path, monkeypatch):
     )
 
 
-def fra_eng(folder, rows):
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(folder / "fra-eng.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("_about.txt", "Tab-delimited")
-        archive.writestr("fra.txt", "".join("\t".join(row) + "\n" for row in rows))
-
-
 def test_eng_fra_is_split_by_its_english_side(tmp_path):
     rows = [(f"Sentence {i}.", f"Phrase {i} {k} !", "CC-BY") for i in range(900) for k in (1, 2)]
     rows += [("Only here.", "Phrase 5 1 !", "CC-BY")]
-    fra_eng(tmp_path / "eng-fra", rows)
-    there = load_pairs(DataSource("eng-fra", data_dir=tmp_path, splits=Splits(validation=0.1)))
-    back = load_pairs(
-        DataSource(
-            "eng-fra",
-            data_dir=tmp_path,
-            columns=Columns("fr", "en"),
-            splits=Splits(validation=0.1),
-        )
-    )
+    (tmp_path / "eng-fra").mkdir()
+    members = {"_about.txt": "Tab-delimited", "fra.txt": "".join("\t".join(x) + "\n" for x in rows)}
+    zipped(tmp_path / "eng-fra" / "fra-eng.zip", members)
+    given = DataSource("eng-fra", data_dir=tmp_path, splits=Splits(validation=0.1))
+    there = load_pairs(given)
+    back = load_pairs(replace(given, columns=Columns("fr", "en")))
     assert there.languages == back.languages[::-1] == ("en", "fr")
     assert len(there.train) + len(there.validation) + len(there.test) == 1801
     assert "not the edition of April 2019" in there.notes[0]
@@ -292,9 +253,7 @@ def test_eng_fra_is_split_by_its_english_side(tmp_path):
     assert not sources(back.train) & sources(back.test)
     assert not sources(back.train) & sources(back.validation)
     assert Counter(Counter(p.source for p in there.test).values()).keys() == {2}
-    assert "en to fr or fr to en" in refused(
-        DataSource("eng-fra", data_dir=tmp_path, columns=Columns("en", "de"))
-    )
+    assert "en to fr or fr to en" in refused(replace(given, columns=Columns("en", "de")))
 
 
 def test_eng_fra_that_is_not_there_says_where_to_get_it(tmp_path):
@@ -329,15 +288,10 @@ def test_real_eng_fra(real):
     assert max(map(len, wanted)) > 5
 
 
-def written(path, pairs):
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    return str(path)
-
-
 def test_a_file_for_validation(tmp_path):
-    train = written(tmp_path / "train.tsv", [(f"s{i}", f"t{i}") for i in range(9)])
-    held = written(tmp_path / "dev.tsv", [("S1", "t1"), ("x", "y"), ("z", "z")])
-    test = written(tmp_path / "test.tsv", [("s2", "t2"), ("Z", "z")])
+    train = table(tmp_path / "train.tsv", [(f"s{i}", f"t{i}") for i in range(9)])
+    held = table(tmp_path / "dev.tsv", [("S1", "t1"), ("x", "y"), ("z", "z")])
+    test = table(tmp_path / "test.tsv", [("s2", "t2"), ("Z", "z")])
     corpus = load_pairs(DataSource(train, splits=Splits(validation=held, test=test)))
     assert [pair.source for pair in corpus.validation] == ["S1", "x"]
     assert [pair.source for pair in corpus.test] == ["s2", "Z"]
@@ -346,25 +300,25 @@ def test_a_file_for_validation(tmp_path):
         "1 pair of validation dropped: source also in test",
         "2 pairs of train dropped: source also in validation or test",
     )
+    nowhere = Splits(validation=str(tmp_path / "none.tsv"), test=test)
     with pytest.raises(RegardError, match=r"none\.tsv: no such file"):
-        load_pairs(
-            DataSource(train, splits=Splits(validation=str(tmp_path / "none.tsv"), test=test))
-        )
+        load_pairs(DataSource(train, splits=nowhere))
     with pytest.raises(RegardError, match="multi30k has its own validation part"):
         load_pairs(DataSource("multi30k", splits=Splits(validation=held)))
 
 
 def test_labelled_texts_given_as_pairs(tmp_path):
     rows = [(f"film number {i}", "neg" if i % 2 else "pos") for i in range(400)]
-    path = written(tmp_path / "r.tsv", rows)
+    path = table(tmp_path / "r.tsv", rows)
     assert load_pairs(path).notes[0] == (
         "400 pairs have only 2 distinct target texts ('pos', 'neg', first r.tsv:1); for texts with "
         f"labels use regard train classification --data {path}"
     )
-    pairs = written(tmp_path / "p.tsv", [(text, f"Film {text[-3:]}") for text, _ in rows])
+    pairs = table(tmp_path / "p.tsv", [(text, f"Film {text[-3:]}") for text, _ in rows])
     assert not any("labels" in note for note in load_pairs(pairs).notes)
-    titled = tmp_path / "t.tsv"
-    titled.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
+    titled = write(
+        tmp_path / "t.tsv", "text\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows)
+    )
     with pytest.raises(
         RegardError, match=r"t\.tsv:1: the columns 'text', 'label' look like texts w"
     ):

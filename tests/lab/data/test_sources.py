@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 
 from regard.core.errors import RegardError
@@ -6,6 +8,7 @@ from regard.lab.data.examples import Example
 from regard.lab.data.sources import load_corpus
 from regard.lab.data.splits import hold_out
 from tests.lab.data.archives import folder
+from tests.lab.data.small_files import refusal, write
 
 
 def table(path, rows, header="text,label"):
@@ -83,11 +86,7 @@ def test_empty_rows_are_noted(tmp_path):
     assert corpus.notes[0] == "1 row skipped, without text or label, first r.csv:302"
 
 
-def refused(source, **settings):
-    with pytest.raises(RegardError) as caught:
-        load_corpus(source, **settings)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(refusal, load_corpus)
 
 
 def test_one_class_only(tmp_path):
@@ -272,16 +271,16 @@ def test_labels_that_are_none_or_several(tmp_path):
         corpus = load_corpus(table(tmp_path / "r.csv", [*rows, ("last", missing)]))
         assert corpus.notes[0].startswith(f"1 row has the label {missing!r}, first r.csv:302: it")
         assert set(corpus.labels) == {"a", "b", missing}
-    path = tmp_path / "r.jsonl"
-    path.write_text('{"text": "x", "label": NaN}\n{"text": "y", "label": 1}\n')
+    path = write(tmp_path / "r.jsonl", '{"text": "x", "label": NaN}\n{"text": "y", "label": 1}\n')
     assert "r.jsonl:1: NaN is not a finite number" in refused(path)
     several = table(tmp_path / "r.csv", [*rows, ("last", '"a, b"')])
     assert (
         "several labels separated by ',', as in 1 row of 301 (first r.csv:302: 'a, b'); learn"
         in (refused(several))
     )
-    lists = tmp_path / "l.jsonl"
-    lists.write_text('{"text": "x", "label": ["a", "b"]}\n{"text": "y", "label": []}\n')
+    lists = write(
+        tmp_path / "l.jsonl", '{"text": "x", "label": ["a", "b"]}\n{"text": "y", "label": []}\n'
+    )
     assert "looks like lists in brackets, as in 1 row of 2" in refused(lists)
     spelt = load_corpus(table(tmp_path / "r.csv", [*rows, ("last", "A")])).notes
     assert any(note.startswith("'A' (1 row, first r.csv:302) and 'a' differ") for note in spelt)

@@ -22,6 +22,7 @@ from regard.lab.data.tokenizers import train_tokenizer
 from regard.lab.tasks.baseline_settings import NoSettings, TfidfSettings
 from regard.lab.tasks.baselines import Tfidf
 from regard.lab.tasks.tagging.baselines import MostFrequentTag
+from tests.lab.data.small_files import write
 
 WORD = "café"
 #: Zero-width space and joiner, soft hyphen, word joiner, bidi marks, byte-order mark, selector.
@@ -97,8 +98,9 @@ def test_copies_between_files_are_dropped_from_pairs_and_tagged_words(tmp_path: 
 
 
 def test_check_tells_invisible_signs_and_decomposed_texts(tmp_path: Path) -> None:
-    path = tmp_path / "r.csv"
-    path.write_text(f"text,label\n{WORD},a\n{SAME[0]},b\nte\u200ba,b\nok 👩\u200d🚀,a\n", "utf-8")
+    path = write(
+        tmp_path / "r.csv", f"text,label\n{WORD},a\n{SAME[0]},b\nte\u200ba,b\nok 👩\u200d🚀,a\n"
+    )
     found = check(path)
     assert "invisible characters in 1 text, first r.csv:4: U+200B" in found.problems
     assert "rows: 1 row with a duplicate text" in found.problems
@@ -109,19 +111,15 @@ def test_a_header_in_the_middle_of_joined_files_is_no_row(tmp_path: Path) -> Non
     half = "\ufefftext,label\ngood,pos\nbad,neg\n"
     for name, content in {"r.csv": half, "r.tsv": half.replace(",", "\t"),
                           "r.txt": half.replace(",", "\t")}.items():  # fmt: skip
-        path = tmp_path / name
-        path.write_text(content * 3, encoding="utf-8")
+        path = write(tmp_path / name, content * 3)
         rows = read(path)
         assert [x.label for x in rows.examples] == ["pos", "neg"] * 3
         assert f"{name}:4: the header again, as in joined files; 2 rows skipped" in rows.remarks
-    path = tmp_path / "r.csv"
-    path.write_text(half + "Text, label \nok,pos\n", encoding="utf-8")
+    path = write(tmp_path / "r.csv", half + "Text, label \nok,pos\n")
     assert [x.text for x in read(path).examples] == ["good", "bad", "ok"]
     assert [*text_rows(path)] == ["good", "bad", "ok"]
     assert len([*text_rows(path, empty=True)]) == 4  # predictions keep to the rows
-    pairs = tmp_path / "pairs.csv"
-    pairs.write_text("source,target\nun,one\n" * 2, encoding="utf-8")
+    pairs = write(tmp_path / "pairs.csv", "source,target\nun,one\n" * 2)
     assert [x.source for x in read_pairs(str(pairs))] == ["un", "un"]
-    told = tmp_path / "told.csv"
-    told.write_text("label,predicted\na,b\n" * 2, encoding="utf-8")
+    told = write(tmp_path / "told.csv", "label,predicted\na,b\n" * 2)
     assert len(read_predictions(told)) == 2

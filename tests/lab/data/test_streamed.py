@@ -1,5 +1,7 @@
 """Files too large for the memory: the same pairs as from memory, read from the disk."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from regard.lab.data.splits import side_of
 from regard.lab.data.token_store import StoredTexts
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.writing.task import Sequences
+from tests.lab.data.small_files import write, zipped
 
 
 @pytest.fixture
@@ -43,8 +46,7 @@ def test_pairs_are_those_of_the_file_and_nowhere_twice(large):
 
 
 def test_some_examples_and_a_test_file(large, tmp_path):
-    held = tmp_path / "test.tsv"
-    held.write_text("satz 8 ende\tsentence 8\nneu\tnew\n")
+    held = write(tmp_path / "test.tsv", "satz 8 ende\tsentence 8\nneu\tnew\n")
     corpus = load_pairs(DataSource(large, splits=Splits(test=str(held))))
     assert [pair.source for pair in corpus.test] == ["satz 8 ende", "neu"]
     assert "satz 8 ende" not in {pair.source for pair in corpus.train}
@@ -89,18 +91,13 @@ def test_what_is_dropped_for_a_test_in_two_files_is_part_of_the_fingerprint(larg
 
 
 def test_what_a_test_file_leaves_out_is_told(large, tmp_path):
-    held = tmp_path / "test.tsv"
-    held.write_text(f"neu\tnew\n{'lang ' * 500}\tlong\n")
+    held = write(tmp_path / "test.tsv", f"neu\tnew\n{'lang ' * 500}\tlong\n")
     notes = load_pairs(DataSource(large, splits=Splits(test=str(held)))).notes
     assert any("longer than 2,000 characters, first test.tsv:2" in note for note in notes)
 
 
 def test_a_member_of_a_large_archive_is_streamed_too(large, tmp_path):
-    import zipfile
-
-    archive = tmp_path / "many.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        packed.write(large, "inner.tsv")
+    archive = stored(tmp_path, inner=large.read_text())
     corpus = load_pairs(f"{archive}/inner.tsv")
     assert isinstance(corpus.train, StreamedPairs)
     assert len(list(corpus.train)) == len(corpus.train) > 300
@@ -149,14 +146,10 @@ def test_too_few_pairs_for_a_side(large, monkeypatch):
         load_pairs(str(large))
 
 
-def zipped(folder, **members):
-    import zipfile
-
-    path = folder / "many.zip"
-    with zipfile.ZipFile(path, "w") as packed:
-        for name, text in members.items():
-            packed.writestr(f"{name}.tsv", text)
-    return path
+def stored(folder, **members):
+    """An archive that is as large as its members."""
+    tables = {f"{name}.tsv": text for name, text in members.items()}
+    return zipped(folder / "many.zip", tables, zipfile.ZIP_STORED)
 
 
 def rows(first, second, count=400):
@@ -164,7 +157,7 @@ def rows(first, second, count=400):
 
 
 def test_two_members_of_an_archive_are_two_data_sets(large, tmp_path):
-    path = zipped(tmp_path, a=rows("satz", "sentence"), b=rows("wort", "word"))
+    path = stored(tmp_path, a=rows("satz", "sentence"), b=rows("wort", "word"))
     one, other = (load_pairs(f"{path}/{name}.tsv") for name in "ab")
     assert one.fingerprint != other.fingerprint
     assert {pair.source.split()[0] for pair in other.train} == {"wort"}
@@ -172,7 +165,7 @@ def test_two_members_of_an_archive_are_two_data_sets(large, tmp_path):
 
 @pytest.mark.deep
 def test_a_small_member_of_a_large_archive_is_held_in_memory(large, tmp_path, monkeypatch):
-    path = zipped(tmp_path, small=rows("satz", "sentence"), other="x\ty\n" * 100_000)
+    path = stored(tmp_path, small=rows("satz", "sentence"), other="x\ty\n" * 100_000)
     monkeypatch.setattr(streamed, "LARGE", 50_000)
     assert isinstance(load_pairs(f"{path}/small.tsv").train, list)
     with pytest.raises(RegardError, match="no pairs for validation; set a larger fraction"):

@@ -9,6 +9,7 @@ from regard.lab.data import entities
 from regard.lab.data.check import check
 from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.tagged import Span, load_tagged, mark_spans, read_tagged, spans, words_of
+from tests.lab.data.small_files import refusal, write
 
 CONLL = (
     "-DOCSTART- -X- O\n\nEU\tNNP\tB-org\nrejects\tVBZ\tO\n\n#go\tNN\tO\nNew York\tNNP\tB-place\n"
@@ -45,8 +46,7 @@ def test_tags_that_mark_nothing() -> None:
 
 
 def test_columns_are_read_with_their_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.conll"
-    path.write_text(CONLL)
+    path = write(tmp_path / "a.conll", CONLL)
     first, second = read_tagged(path).examples
     assert (first.text, first.label, first.source) == ("EU rejects", "B-org O", "a.conll:3")
     assert (second.words, second.label) == (["#go", "New\u00a0York"], "O B-place")
@@ -93,8 +93,7 @@ NER = "John {0} B-PER\nruns {0} O\n\nMary {0} B-PER\n"
     ],
 )
 def test_comments_are_told_from_words(tmp_path: Path, text: str, words: str, tags: str) -> None:
-    path = tmp_path / "a.conll"
-    path.write_bytes(text.encode())
+    path = write(tmp_path / "a.conll", text.encode())
     found = read_tagged(path)
     assert "/".join(x.text for x in found.examples) == words
     assert "/".join(x.label for x in found.examples) == tags
@@ -102,8 +101,9 @@ def test_comments_are_told_from_words(tmp_path: Path, text: str, words: str, tag
 
 
 def test_a_comment_that_could_be_a_word_is_noted(tmp_path: Path) -> None:
-    path = tmp_path / "a.conll"
-    path.write_text("# newdoc\n# a longer comment\nJohn B-PER\n\n# newpar\nruns O\n")
+    path = write(
+        tmp_path / "a.conll", "# newdoc\n# a longer comment\nJohn B-PER\n\n# newpar\nruns O\n"
+    )
     says = (
         "lines with # read as comments, though they have 2 columns as words do: 2, first a.conll:1"
     )
@@ -124,8 +124,7 @@ def test_numbers_of_words_are_not_read_as_words(tmp_path: Path) -> None:
 
 
 def test_conllu_gives_any_of_its_columns(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(CONLLU)
+    path = write(tmp_path / "a.conllu", CONLLU)
     (found,) = read_tagged(path, Columns(group="newdoc id")).examples
     assert (found.label, found.group, found.parents) == ("PRON VERB", "a", (1, -1))
     assert read_tagged(path, Columns(label="deprel")).examples[0].label == "nsubj root"
@@ -162,9 +161,7 @@ def test_bad_files_are_told_by_line(
     tmp_path: Path, name: str, text: str, given: dict[str, str], error: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(RegardError) as raised:
-        read_tagged(tmp_path / name, Columns(**given))
-    assert error in str(raised.value)
+    assert error in refusal(read_tagged, tmp_path / name, Columns(**given))
 
 
 def test_bytes_that_are_no_utf8_are_told(tmp_path: Path) -> None:
@@ -180,8 +177,7 @@ def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
     corpus = load_tagged(str(path))
     assert len(corpus.train) + len(corpus.test) == 50
     assert "split off as the test part, by a hash of the sentence" in corpus.notes[0]
-    held = tmp_path / "b.conll"
-    held.write_text(blocks[0])
+    held = write(tmp_path / "b.conll", blocks[0])
     corpus = load_tagged(DataSource(path, splits=Splits(test=str(held))))
     assert (len(corpus.train), len(corpus.test)) == (49, 1)
     assert (
@@ -212,8 +208,7 @@ def test_the_built_in_names_are_ambiguous() -> None:
 
 
 def test_tags_are_looked_through(tmp_path: Path) -> None:
-    path = tmp_path / "a.conll"
-    path.write_text("a B-x\nb O\n\na O\nb O\n")
+    path = write(tmp_path / "a.conll", "a B-x\nb O\n\na O\nb O\n")
     found = check(path)
     assert found.parts[0].labels == {"B-x": 1, "O": 3}
     assert [pair.labels for pair in found.conflicts] == [("B-x O", "O O")]

@@ -13,6 +13,7 @@ from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.text_files import TextFile, files_at, is_pattern
 from regard.lab.data.text_rows import documents
 from regard.lab.data.texts import read_texts
+from tests.lab.data.small_files import write
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec comes with the extra data")
 
@@ -46,8 +47,7 @@ def test_a_pattern_names_files_in_order(tmp_path):
 
 
 def test_a_file_with_the_signs_of_a_pattern_is_itself(tmp_path):
-    path = tmp_path / "a[1].txt"
-    path.write_text("one\n")
+    path = write(tmp_path / "a[1].txt", "one\n")
     assert not is_pattern(str(path))
     assert [file.name for file in files_at(str(path))] == ["a[1].txt"]
 
@@ -143,8 +143,7 @@ def test_an_error_of_a_store_is_one_line(memory, monkeypatch):
 
 
 def test_a_change_since_the_listing_is_an_error(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("one\n")
+    path = write(tmp_path / "a.txt", "one\n")
     (file,) = files_at(str(path))
     file.must_be_unchanged()
     path.write_text("one\ntwo\n")
@@ -185,8 +184,7 @@ def test_a_passage_has_a_limit(tmp_path, monkeypatch):
     from regard.lab.data import text_rows
 
     monkeypatch.setattr(text_rows, "PASSAGE_LIMIT", 10)
-    path = tmp_path / "a.txt"
-    path.write_text("one\n\nlong\nlong\nlong\n")
+    path = write(tmp_path / "a.txt", "one\n\nlong\nlong\nlong\n")
     with pytest.raises(RegardError, match="the passage is longer than 10 characters"):
         list(documents(TextFile(str(path), 20, "")))
 

@@ -1,7 +1,7 @@
 """Texts without labels: by name and from files, split by what they say."""
 
-import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,12 @@ from regard.lab.data.birthplaces import counted
 from regard.lab.data.data_source import Columns, DataSource, Limits, Splits
 from regard.lab.data.text_rows import passages
 from regard.lab.data.texts import labelled_texts, load_texts, read_texts
+from tests.lab.data import small_files
 from tests.lab.data.archives import REVIEWS, archive, folder
 
 
-def write(path: Path, content: str) -> str:
-    data = content.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return str(path)
+def write(path: Path, content: str | bytes) -> str:
+    return str(small_files.write(path, content))
 
 
 def cut(path: str) -> list[str]:
@@ -58,9 +57,8 @@ def test_one_column_of_a_table_or_of_json_lines(tmp_path):
     assert read_texts(write(tmp_path / "a.jsonl", lines))[0] == ["a", "c"]
     table = 'label,Review\n1,"x, y"\n0,z\n'
     assert read_texts(write(tmp_path / "a.csv", table))[0] == ["x, y", "z"]
-    assert read_texts(DataSource(write(tmp_path / "b.csv", table), columns=Columns("label")))[
-        0
-    ] == ["1", "0"]
+    labels = DataSource(write(tmp_path / "b.csv", table), columns=Columns("label"))
+    assert read_texts(labels)[0] == ["1", "0"]
     assert read_texts(write(tmp_path / "a.tsv", "first\nsecond\n"))[0] == ["first", "second"]
 
 
@@ -72,6 +70,7 @@ def test_one_column_of_a_table_or_of_json_lines(tmp_path):
         ("a.jsonl", "no\n", "a.jsonl:1: not JSON"),
         ("a.csv", "text,b\nx,1\n", "unknown column 'body'"),
         ("a.txt", "", "is empty"),
+        ("a.txt", b"fine\nb\xe9d\n", r"a\.txt:2: not UTF-8"),
         ("a.pdf", "x", "use .csv, .tsv or .jsonl"),
     ],
 )
@@ -81,29 +80,19 @@ def test_what_is_wrong_is_said_by_file_and_line(tmp_path, name, content, says):
         read_texts(DataSource(path, columns=Columns("body" if "body" in says else "")))
 
 
-def test_a_line_that_is_not_utf8_is_named(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"fine\nb\xe9d\n")
-    with pytest.raises(RegardError, match=r"a\.txt:2: not UTF-8"):
-        read_texts(str(tmp_path / "a.txt"))
-
-
 def test_splits_share_nothing_and_are_stable(tmp_path):
     path = write(tmp_path / "a.txt", "\n".join(f"line {i}" for i in range(2_000)))
-    corpus = load_texts(DataSource(path, splits=Splits(validation=0.1)))
+    given = DataSource(path, splits=Splits(validation=0.1))
+    corpus = load_texts(given)
     parts = [set(corpus.train), set(corpus.validation), set(corpus.test)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 2_000
     assert 140 < len(corpus.validation) < 250
     assert 60 < len(corpus.test) < 140
     fewer = write(tmp_path / "b.txt", "\n".join(f"line {i}" for i in range(1_000)))
-    assert set(load_texts(DataSource(fewer, splits=Splits(validation=0.1))).test) <= parts[2]
-    assert (
-        load_texts(DataSource(path, splits=Splits(validation=0.1))).fingerprint
-        == corpus.fingerprint
-    )
-    assert (
-        load_texts(DataSource(path, splits=Splits(validation=0.1, seed=1))).fingerprint
-        != corpus.fingerprint
-    )
+    assert set(load_texts(given.at(fewer)).test) <= parts[2]
+    assert load_texts(given).fingerprint == corpus.fingerprint
+    other = load_texts(replace(given, splits=Splits(validation=0.1, seed=1)))
+    assert other.fingerprint != corpus.fingerprint
 
 
 def test_nothing_held_out_is_the_whole_three_times():
@@ -143,48 +132,33 @@ def test_reviews_hold_no_review_of_the_labelled_test():
 def test_texts_that_a_model_will_be_judged_by_are_left_out(tmp_path):
     texts = write(tmp_path / "a.txt", "One film\ntwo\nthree\nfour\n")
     table = write(tmp_path / "few.csv", "says,label\none  FILM,1\nfour,0\nfive,0\n")
-    corpus = load_texts(
-        DataSource(
-            texts, splits=Splits(validation=0), without=DataSource(table, columns=Columns("says"))
-        )
-    )
+    whole = DataSource(texts, splits=Splits(validation=0))
+    corpus = load_texts(replace(whole, without=DataSource(table, columns=Columns("says"))))
     assert corpus.train == ["two", "three"]
     assert corpus.notes == ("2 texts excluded that also occur in few.csv",)
     with pytest.raises(RegardError, match=r"few\.csv:1: cannot find the text column"):
-        load_texts(DataSource(texts, splits=Splits(validation=0), without=DataSource(table)))
+        load_texts(replace(whole, without=DataSource(table)))
     with pytest.raises(RegardError, match=r"none\.csv"):
-        load_texts(
-            DataSource(
-                texts, splits=Splits(validation=0), without=DataSource(tmp_path / "none.csv")
-            )
-        )
+        load_texts(replace(whole, without=DataSource(tmp_path / "none.csv")))
 
 
 def test_the_test_of_data_by_name_is_left_out(tmp_path):
     reviews(tmp_path, "train", ["good", "bad"], 0)
     reviews(tmp_path, "test", ["in  test", "other"], 1)
     texts = write(tmp_path / "a.txt", "In test\ngood\nnew\n")
+    tested = DataSource("imdb", data_dir=tmp_path)
     corpus = load_texts(
-        DataSource(
-            texts,
-            data_dir=tmp_path,
-            splits=Splits(validation=0),
-            without=DataSource("imdb", data_dir=tmp_path),
-        )
+        DataSource(texts, data_dir=tmp_path, splits=Splits(validation=0), without=tested)
     )
     assert corpus.train == ["good", "new"]
 
 
 def test_the_test_of_a_folder_of_reviews_is_left_out(tmp_path):
-    for split, names in (("train", "ab"), ("test", "cd")):
-        for label, name in zip(("pos", "neg"), names, strict=True):
-            folder = tmp_path / "aclImdb" / split / label
-            folder.mkdir(parents=True)
-            write(folder / "0_9.txt", f"film {name}")
+    places = ("train/pos", "train/neg", "test/pos", "test/neg")
+    films = {f"{place}/0_9": f"film {name}" for place, name in zip(places, "abcd", strict=True)}
+    tested = DataSource(folder(tmp_path / "aclImdb", films))
     texts = write(tmp_path / "a.txt", "film a\nfilm c\nFILM  d\n")
-    corpus = load_texts(
-        DataSource(texts, splits=Splits(validation=0), without=DataSource(tmp_path / "aclImdb"))
-    )
+    corpus = load_texts(DataSource(texts, splits=Splits(validation=0), without=tested))
     assert corpus.train == ["film a"]
 
 
@@ -202,8 +176,7 @@ def reviews(folder: Path, name: str, texts: list[str], label: int | None) -> Non
         | ({} if label is None else {"label": label})
         for i, text in enumerate(texts)
     ]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    write(folder / f"{name}.jsonl.gz", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def test_imdb_without_what_stands_in_test(tmp_path):

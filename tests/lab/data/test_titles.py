@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from regard.core.errors import RegardError
 from regard.lab.data.check import check
 from regard.lab.data.columns import read_columns
 from regard.lab.data.data_source import Columns, DataSource
@@ -16,6 +15,7 @@ from regard.lab.data.guess import guess
 from regard.lab.data.pair_files import read_pairs
 from regard.lab.data.predictions import read_predictions
 from regard.lab.data.text_rows import text_rows
+from tests.lab.data.small_files import refusal
 
 
 def put(path: Path, header: str, *rows: str) -> Path:
@@ -75,14 +75,11 @@ def test_a_title_twice_is_refused(tmp_path: Path, case: Any) -> None:
     rows = [",".join(str(column + 3 * row) for column in range(width)) for row in range(4)]
     for ending in endings:
         path = put(tmp_path / f"x{ending}", header, *rows)
-        with pytest.raises(RegardError) as caught:
-            reads(path)
-        says = str(caught.value)
+        says = refusal(reads, path)
         assert any(
             why in says
             for why in ("duplicate column name", "occurs twice", "in case only", "cannot tell")
         ), ending
-        assert "\n" not in says
 
 
 def test_a_title_as_written_comes_before_one_in_another_case(tmp_path: Path) -> None:

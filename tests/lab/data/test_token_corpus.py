@@ -14,6 +14,7 @@ from regard.lab.data.data_source import Columns, DataSource, Splits
 from regard.lab.data.texts import load_texts
 from regard.lab.data.token_corpus import Learned, load_tokens
 from regard.lab.data.tokenizing import is_on_disk
+from tests.lab.data.small_files import write
 
 WORDS = [f"w{i}" for i in range(50)]
 
@@ -187,8 +188,7 @@ def test_the_tokenizer_is_learned_from_a_bounded_sample(texts, monkeypatch):
 
 
 def test_excluded_texts_are_left_out(texts, tmp_path):
-    other = tmp_path / "tested.jsonl"
-    other.write_text(lines(10, 20))
+    other = write(tmp_path / "tested.jsonl", lines(10, 20))
     corpus = load_tokens(replace(texts, without=DataSource(other)), LEARNED, processes=1)
     found = {text for split in corpus.streams for text in said(corpus, split)}
     assert found == {text_of(i) for i in range(240) if not 10 <= i < 20}
@@ -230,8 +230,7 @@ def test_too_few_documents_are_an_error(texts, tmp_path):
 
 
 def test_what_is_on_the_disk(tmp_path, monkeypatch):
-    small = tmp_path / "a.txt"
-    small.write_text("text\n")
+    small = write(tmp_path / "a.txt", "text\n")
     assert not is_on_disk(str(small))
     assert not is_on_disk("pydoc")
     assert is_on_disk(str(tmp_path / "*.txt"))
