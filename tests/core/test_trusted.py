@@ -18,6 +18,7 @@ from regard.lab.data.sources import load_corpus
 from regard.lab.runs.build import build_once
 from regard.lab.runs.config import Config
 from regard.lab.web.registry import Registry
+from tests.lab.tasks.small_runs import trained
 
 RAN = "RAN"
 SCORE = """
@@ -42,9 +43,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         other.setenv(VARIABLE, "")
         (tmp_path / "mine.py").write_text(SCORE)
         own = [*TINY, f"score={tmp_path}/mine.py:Mine"]
-        run = runs.start(tmp_path / "run", "classification", "transformer", own)
-        for _ in run.train():
-            pass
+        trained(tmp_path / "run", "classification", "transformer", own)
     for name in [name for name in sys.modules if name.startswith("regard_part_mine")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv(RAN, str(tmp_path / "ran.txt"))
@@ -105,11 +104,7 @@ def test_what_was_trained_with_here_is_opened_as_before(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = tmp_path / "mine.py"
-    run = runs.start(
-        tmp_path / "own", "classification", "transformer", [*TINY, f"score={score}:Mine"]
-    )
-    for _ in run.train():
-        pass
+    trained(tmp_path / "own", "classification", "transformer", [*TINY, f"score={score}:Mine"])
     monkeypatch.setenv(VARIABLE, "")  # as in another process
     assert regard.load(theirs).config.network.model_dump()["score"] == f"{score}:Mine"
     score.write_text(SCORE + "# edited\n")
@@ -183,8 +178,7 @@ def test_a_part_that_computes_when_it_is_made_is_opened_as_it_was_trained(tmp_pa
         "        return queries @ keys.mT / self.scale + 0 * self.steps.sum()\n"
     )
     own = [*TINY, f"score={tmp_path}/own.py:Own"]
-    for _ in runs.start(tmp_path / "run", "classification", "transformer", own).train():
-        pass
+    trained(tmp_path / "run", "classification", "transformer", own)
     said = runs.load(tmp_path / "run").predict("a good film")
     assert sum(said.probabilities.values()) == pytest.approx(1, abs=1e-5)
 

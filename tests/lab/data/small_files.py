@@ -1,9 +1,12 @@
 """Small files as tests write them, and the one line by which a reader refuses them."""
 
 import gzip
+import json
 import zipfile
 
 import pytest
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from regard.core.errors import RegardError
 from regard.lab.data.data_source import Columns
@@ -23,6 +26,18 @@ def zipped(path, members, compression=zipfile.ZIP_DEFLATED):
         for name, content in members.items():
             archive.writestr(name, content)
     return path
+
+
+def static_vectors(folder, words, matrix, **config):
+    """Write a folder of model2vec: a vector for each word, and a tokenizer; return the folder."""
+    folder.mkdir()
+    ids = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", **config}))
+    save_file({"embeddings": matrix}, folder / "model.safetensors")
+    return folder
 
 
 def refusal(read, *given, **named):

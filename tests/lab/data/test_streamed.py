@@ -15,6 +15,7 @@ from regard.lab.data.token_store import StoredTexts
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.writing.task import Sequences
 from tests.lab.data.small_files import write, zipped
+from tests.lab.tasks.small_runs import trained
 
 
 @pytest.fixture
@@ -130,12 +131,9 @@ def test_a_run_on_a_large_file_is_trained_and_resumed(large, tmp_path):
         if progress.step == 4:
             break
     again = runs.open_or_start(tmp_path / "run", "translation", "gru", asked)
-    for _ in again.train():
-        pass
+    list(again.train())
     assert again.complete
-    whole = runs.start(tmp_path / "whole", "translation", "gru", asked)
-    for _ in whole.train():
-        pass
+    whole = trained(tmp_path / "whole", "translation", "gru", asked)
     ours, theirs = (run.folder.read(run.folder.weights) for run in (again, whole))
     assert ours == theirs
 

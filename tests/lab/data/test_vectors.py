@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 
 from regard.core.errors import RegardError
+from regard.lab import runs
 from regard.lab.data.vectors import load_vectors
-from tests.lab.data.small_files import refusal, write, zipped
+from tests.lab.data.small_files import refusal, static_vectors, write, zipped
+from tests.lab.tasks.small_runs import trained
 
 LINES = "the 0.5 -1 2\n, 1 1 1\nfilm 0.25 0 1e-2\nthe 9 9 9\n. . . 4 5 6\ncafé 7 8 9\n"
 WORDS = ["[PAD]", "[UNK]", "café", "film", "zebra", "the"]
@@ -17,35 +19,17 @@ def right(vectors):
     assert (vectors.found, vectors.asked, vectors.width) == (3, 6, 3)
 
 
-def table(folder):
-    """A folder of model2vec: a vector for each of the words, with a tokenizer of theirs."""
-    from safetensors.numpy import save_file
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    folder.mkdir()
-    words = dict(zip(["[PAD]", "[UNK]", "good", "bad", "film", "dull"], range(6), strict=True))
-    inner = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.save(str(folder / "tokenizer.json"))
-    (folder / "config.json").write_text('{"model_type": "model2vec", "normalize": true}')
-    matrix = np.arange(24, dtype=np.float32).reshape(6, 4) + 1
-    save_file({"embeddings": matrix}, folder / "model.safetensors")
-    return matrix
-
-
 def test_a_table_begins_a_network_with_its_own_tokens(tmp_path):
-    from regard.lab import runs
-
-    matrix = table(tmp_path / "table")
+    matrix = np.arange(24, dtype=np.float32).reshape(6, 4) + 1
+    words = ["[PAD]", "[UNK]", "good", "bad", "film", "dull"]
+    static_vectors(tmp_path / "table", words, matrix, normalize=True)
     found = load_vectors(str(tmp_path / "table"), ["[PAD]", "[UNK]", "good"])
     assert np.array_equal(found.matrix, matrix[:3])
     assert (found.ids.tolist(), found.width, found.found) == ([0, 1, 2], 4, 3)
     rows = [f"good film {i}\tyes" for i in range(30)] + [f"bad film {i}\tno" for i in range(30)]
     (tmp_path / "x.tsv").write_text("\n".join(["text\tlabel", *rows]))
     given = [f"data={tmp_path / 'x.tsv'}", f"vectors={tmp_path / 'table'}", "threads=1", "steps=1"]
-    run = runs.start(tmp_path / "run", "classification", "mean", [*given, "learning_rate=1e-9"])
-    for _ in run.train():
-        pass
+    trained(tmp_path / "run", "classification", "mean", [*given, "learning_rate=1e-9"])
     run = runs.load(tmp_path / "run")
     assert run.task.tokenizer.encode(["a dull film"]) == [[1, 5, 4]]  # "dull" is in no row
     assert run.folder.environment()["vectors"] == {"width": 4, "found": 6, "asked": 6}

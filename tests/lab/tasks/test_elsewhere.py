@@ -96,8 +96,7 @@ def nets(tmp_path: Path) -> str:
 def trained(folder: Path, model: str, *settings: str, task: str = "classification") -> Run:
     tiny = ["examples=160", "steps=4", "threads=1", "batch_size=8"]
     run = runs.open_or_start(folder, task, model, [*settings, *tiny])
-    for _ in run.train():
-        pass
+    list(run.train())
     return run
 
 
@@ -176,8 +175,7 @@ def test_a_tagger_and_a_network_of_the_wrong_size(nets: str, tmp_path: Path) -> 
 def test_a_language_model_returns_logits_of_words(nets: str, tmp_path: Path) -> None:
     task, tiny = "language-modeling", ["data=reviews", "length=24", "batch_size=4", "steps=2"]
     run = runs.open_or_start(tmp_path / "run", task, f"{nets}speaker", [*tiny, "threads=1"])
-    for _ in run.train():
-        pass
+    list(run.train())
     words = len(run.task.tokenizer)
     assert run.network.inner[1].out_features == run.task.sizes["vocabulary"] >= words
     assert 0.5 * math.log(words) < run.evaluate().summary["loss"] < 1.5 * math.log(words)

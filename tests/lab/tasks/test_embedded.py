@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from regard import train
 from regard.core.errors import RegardError
@@ -15,6 +14,7 @@ from regard.interop.sentences import Normalized, Pool, Reading, SentenceEncoder,
 from regard.lab.data.embeddings import embed
 from regard.lab.runs import load
 from regard.lab.runs.config import Config
+from tests.lab.data.small_files import static_vectors
 
 WORDS = ["[UNK]", "fine", "good", "dull", "bad", "film", "plot"]
 
@@ -22,15 +22,8 @@ WORDS = ["[UNK]", "fine", "good", "dull", "bad", "film", "plot"]
 @pytest.fixture
 def weights(tmp_path):
     """Static vectors in the layout of model2vec; good and bad words differ in one column."""
-    folder = tmp_path / "vectors"
-    folder.mkdir()
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec"}))
-    table = torch.tensor([[0.0, 0], [1, 0], [1, 0.2], [-1, 0], [-1, 0.2], [0, 1], [0, 0.5]])
-    safetensors.torch.save_file({"embeddings": table}, folder / "model.safetensors")
-    return folder
+    table = [[0.0, 0], [1, 0], [1, 0.2], [-1, 0], [-1, 0.2], [0, 1], [0, 0.5]]
+    return static_vectors(tmp_path / "vectors", WORDS, np.array(table, np.float32))
 
 
 @pytest.fixture
@@ -52,10 +45,13 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "embeddings.sqlite"
 
 
-def test_a_run_learns_stores_and_opens_again(weights, data, tmp_path, cache):
-    run = train(
-        "classification", model="static", weights=str(weights), data=data, out=tmp_path / "run"
-    )
+@pytest.fixture
+def run(weights, data, tmp_path):
+    given = {"model": "static", "weights": str(weights), "data": data}
+    return train("classification", out=tmp_path / "run", **given)
+
+
+def test_a_run_learns_stores_and_opens_again(run, cache):
     assert run.evaluate().value == 1.0
     answers = load(run.folder.path).predict(["a fine film", "unheard"])
     assert answers[0].label == "yes"
@@ -65,10 +61,7 @@ def test_a_run_learns_stores_and_opens_again(weights, data, tmp_path, cache):
     assert len(config["sha256"]) == 64
 
 
-def test_the_head_is_fitted_to_train_and_validation(weights, data, tmp_path):
-    run = train(
-        "classification", model="static", weights=str(weights), data=data, out=tmp_path / "run"
-    )
+def test_the_head_is_fitted_to_train_and_validation(run):
     task, model = run.task, run.baseline
     before = model.arrays["weights"].copy()
     task.fit_all(model)
@@ -90,10 +83,7 @@ def test_numbers_are_learned(weights, data, tmp_path):
     assert run.evaluate().value > 0.99
 
 
-def test_changed_weights_and_damaged_heads_are_refused(weights, data, tmp_path):
-    run = train(
-        "classification", model="static", weights=str(weights), data=data, out=tmp_path / "run"
-    )
+def test_changed_weights_and_damaged_heads_are_refused(run, weights):
     tensors = {"embeddings": torch.ones(len(WORDS), 2)}
     safetensors.torch.save_file(tensors, weights / "model.safetensors")
     with pytest.raises(RegardError, match=r"has changed since .* was written"):
@@ -154,11 +144,8 @@ def test_a_long_text_is_the_mean_of_its_windows(weights):
     np.testing.assert_allclose(parts, encoder.encode([text, "bad"]), atol=1e-7)
 
 
-def test_a_word_adds_its_share_of_the_mean(weights, data, tmp_path):
+def test_a_word_adds_its_share_of_the_mean(run):
     """Without normalisation the output is linear, so a share is known exactly."""
-    run = train(
-        "classification", model="static", weights=str(weights), data=data, out=tmp_path / "run"
-    )
     model, text = load(run.folder.path).baseline, "good film fine"
     found = model.weigh(text, 1, "yes")
     assert found.words == ["good", "film", "fine"]

@@ -14,7 +14,6 @@ from regard.lab.cli.answers import table_rows
 from regard.lab.data.data_source import Columns
 from regard.lab.data.examples import Example
 from regard.lab.runs.estimators import MultilabelClassifier
-from regard.lab.tasks import TASKS
 from regard.lab.tasks.heads import fit_each
 from regard.lab.tasks.multilabel import METRICS
 from regard.lab.tasks.multilabel.evaluation import (
@@ -25,6 +24,7 @@ from regard.lab.tasks.multilabel.evaluation import (
     scores,
     set_evaluation,
 )
+from tests.lab.tasks.small_runs import prepared, trained
 
 LABELS = ["acting", "plot", "music"]
 TINY = ["width=8", "heads=2", "layers=1", "feedforward=8", "steps=4", "threads=1", "examples=300"]
@@ -134,13 +134,6 @@ def test_heads_of_each_label_are_scikit_learns():
     assert bare(x)[:, 1:].tolist() == [[-100.0, 100.0]] * 200
 
 
-def trained(folder, model, *settings):
-    run = runs.start(folder, "multilabel", model, list(settings))
-    for _ in run.train():
-        pass
-    return run
-
-
 def lists(path, count=240):
     rows = []
     for number in range(count):
@@ -152,13 +145,14 @@ def lists(path, count=240):
 
 def test_a_baseline_learns_lists_of_a_file(tmp_path):
     data = lists(tmp_path / "r.csv")
-    run = trained(tmp_path / "run", "tfidf", f"data={data}")
+    run = trained(tmp_path / "run", "multilabel", "tfidf", [f"data={data}"])
     assert run.evaluate().value > 0.95
     assert run.predict("good plot and music").labels in (("plot", "music"), ("music", "plot"))
     assert run.predict("number").labels == ()
     chosen = json.loads((tmp_path / "run" / "env.json").read_text())["decision"]["thresholds"]
     assert runs.load(tmp_path / "run").task.thresholds == chosen
-    bare = trained(tmp_path / "fixed", "tfidf", f"data={data}", "threshold=0.3")
+    given = [f"data={data}", "threshold=0.3"]
+    bare = trained(tmp_path / "fixed", "multilabel", "tfidf", given)
     assert bare.task.thresholds == [0.3] * 3
     more = lists(tmp_path / "more.csv", 9)
     assert run.evaluate(more).n == 9
@@ -171,7 +165,7 @@ def test_a_baseline_learns_lists_of_a_file(tmp_path):
 
 
 def test_a_network_learns_and_its_thresholds_are_of_validation(tmp_path):
-    run = trained(tmp_path / "run", "transformer", *TINY)
+    run = trained(tmp_path / "run", "multilabel", "transformer", TINY)
     task = run.task
     with run.computing():
         again = task.decide(run.model)["thresholds"]
@@ -196,7 +190,7 @@ def test_bad_settings_are_refused(tmp_path):
         with pytest.raises(RegardError, match=why):
             runs.start(tmp_path / "run", "multilabel", "tfidf", [setting])
     with pytest.raises(RegardError, match="reviews has no texts with several labels"):
-        _ = TASKS["multilabel"].prepare(TASKS["multilabel"].configure({"data": "reviews"})).corpus
+        _ = prepared("multilabel", data="reviews").corpus
 
 
 TEXTS = ["good acting", "good plot", "good acting and plot", "nothing"] * 10

@@ -15,7 +15,7 @@ from regard.lab.data.examples import Example
 from regard.lab.data.synthetic import ratings
 from regard.lab.labs.kernel_regression.points import variance
 from regard.lab.studies.statistics import compare_runs
-from regard.lab.tasks import TASKS, unit_of
+from regard.lab.tasks import unit_of
 from regard.lab.tasks.regression import METRICS, RidgeSettings
 from regard.lab.tasks.regression.evaluation import (
     GUESS,
@@ -28,6 +28,7 @@ from regard.lab.tasks.regression.task import Ridge
 from regard.lab.tasks.writing.streaming import Drawing
 from regard.lab.web.registry import find
 from regard.lab.web.served_model import opened
+from tests.lab.tasks.small_runs import prepared, trained
 
 DRAWN = np.random.default_rng(0)
 TRUE = DRAWN.normal(5, 2, 40)
@@ -98,9 +99,7 @@ def test_an_evaluation_is_restored_from_its_rows() -> None:
     assert judged.low < judged.value < judged.high
     assert judged.trivial == {GUESS: pytest.approx(np.abs(TRUE - 5).mean())}
     facts = {"mean": 5.0, "deviation": 1.0}
-    task = TASKS["regression"].prepare(
-        TASKS["regression"].configure({"metric": "mae"}), None, facts
-    )
+    task = prepared("regression", None, facts, metric="mae")
     again = task.restore(judged.rows(), "p")
     assert (again.value, again.examples) == (judged.value, judged.examples)
     assert json.loads(json.dumps(judged.json()))["metric"] == "MAE"
@@ -199,19 +198,16 @@ def test_networks_learn_numbers_and_come_back(tmp_path: Path, model: str) -> Non
 def test_equal_numbers_and_other_data_are_refused(tmp_path: Path) -> None:
     data = tmp_path / "r.csv"
     data.write_text("text,label\n" + "\n".join(f"text number {i},{i % 2}" for i in range(60)))
-    task = TASKS["regression"].prepare(TASKS["regression"].configure({"data": str(data)}), None)
+    task = prepared("regression", None, data=data)
     assert task.scale == pytest.approx((0.5, 0.5), abs=0.2)
     with pytest.raises(RegardError, match="reviews has no numbers; it is for classification"):
-        _ = TASKS["regression"].prepare(TASKS["regression"].configure({"data": "reviews"})).corpus
-    settings = TASKS["classification"].configure({"data": "ratings"})
+        _ = prepared("regression", data="reviews").corpus
     with pytest.raises(RegardError, match="ratings has no texts with labels; it is for regression"):
-        _ = TASKS["classification"].prepare(settings).corpus
+        _ = prepared("classification", data="ratings").corpus
 
 
 def test_a_server_answers_with_the_number(tmp_path: Path) -> None:
-    run = runs.start(tmp_path / "run", "regression", "mean", TINY)
-    for _ in run.train():
-        pass
+    run = trained(tmp_path / "run", "regression", "mean", TINY)
     (told,) = find([tmp_path]).listed()
     assert (told["answers_in_texts"], told["writes"], told["labels"]) == (False, "", [])
     subject = opened("run", tmp_path / "run")
@@ -237,7 +233,7 @@ def test_ties_and_few_texts_give_finite_numbers() -> None:
     for metric in METRICS.values():
         one = number_evaluation(metric, [Example("a", "1", "f:1")], np.ones(1), 0.0)
         json.dumps(one.json(), allow_nan=False)
-    task = TASKS["regression"].prepare(TASKS["regression"].configure({}), None, {"mean": 1e308})
+    task = prepared("regression", None, {"mean": 1e308})
     row = b'{"text": "a", "label": "1", "source": "s", "number": "inf"}\n'
     with pytest.raises(RegardError, match="p cannot be read"):
         task.restore(row, "p")

@@ -15,6 +15,7 @@ from regard.lab.tasks import TASKS
 from regard.lab.tasks.symbols import PUZZLES
 from regard.lab.tasks.symbols.task import SymbolTask
 from regard.lab.tasks.tagging.evaluation import Tags, tag_evaluation, word_counts
+from tests.lab.tasks.small_runs import prepared
 
 TINY = ("examples=200", "held_out=30", "steps=3", "width=8", "threads=1")
 SMALL = {"examples": 60, "held_out": 20}
@@ -26,15 +27,10 @@ ASKED = [
 SAID = [["_", "x", "x"], ["_", "_", "x"], ["_", "y", "y"]]
 
 
-def configured(name: str, **given: object) -> SymbolTask:
-    entry = TASKS[name]
-    task = entry.prepare(entry.configure({key: str(value) for key, value in given.items()}))
+def small(name: str, **given: object) -> SymbolTask:
+    task = prepared(name, **({} if name == "modular-addition" else SMALL), **given)
     assert isinstance(task, SymbolTask)
     return task
-
-
-def small(name: str, **given: object) -> SymbolTask:
-    return configured(name, **({} if name == "modular-addition" else SMALL), **given)
 
 
 def test_only_positions_with_an_answer_count() -> None:
@@ -157,11 +153,11 @@ def test_data_that_is_not_its_own_and_sizes_that_do_not_fit_are_one_line() -> No
     with pytest.raises(
         RegardError, match=r"mqar generates its examples and cannot read data=x\.csv"
     ):
-        configured("mqar", data="x.csv").facts()
+        prepared("mqar", data="x.csv").facts()
     with pytest.raises(RegardError, match="an example has 64 symbols, but models read length=40"):
-        configured("mqar", length=40).facts()
+        prepared("mqar", length=40).facts()
     with pytest.raises(RegardError, match="shortest=9 is more than train_length=8; set shortest=0"):
-        configured("sorting", shortest=9, train_length=8).facts()
+        prepared("sorting", shortest=9, train_length=8).facts()
 
 
 def test_test_examples_that_are_in_train_are_told() -> None:

@@ -13,7 +13,6 @@ from regard.lab import runs
 from regard.lab.data.entities import sentences
 from regard.lab.data.examples import Example
 from regard.lab.studies.statistics import compare_runs
-from regard.lab.tasks import TASKS
 from regard.lab.tasks.baseline_settings import NoSettings
 from regard.lab.tasks.tagging import TAGGERS, TokenRegressionSettings
 from regard.lab.tasks.tagging.baselines import MostFrequentTag, TokenRegression
@@ -28,6 +27,7 @@ from regard.lab.tasks.tagging.evaluation import (
 )
 from regard.lab.web.registry import find
 from regard.lab.web.served_model import opened
+from tests.lab.tasks.small_runs import prepared, trained
 
 TINY = ("examples=300", "epochs=1", "width=8", "threads=1")
 ASKED = [
@@ -36,11 +36,6 @@ ASKED = [
     Example("Paris slept", "B-person O", "f:9"),
 ]
 SAID = [["B-person", "O", "B-place", "O"], ["B-place", "O"], ["B-person", "O"]]
-
-
-def configured(**given: object) -> object:
-    entry = TASKS["tagging"]
-    return entry.prepare(entry.configure({key: str(value) for key, value in given.items()}))
 
 
 def test_metrics_by_hand() -> None:
@@ -84,8 +79,8 @@ def test_two_sentences_with_spans_are_no_evidence() -> None:
 
 def test_an_evaluation_is_restored_from_its_rows() -> None:
     judged = tag_evaluation("span F1", ASKED, SAID, "O")
-    entry, facts = TASKS["tagging"], {"labels": ["B-place", "O"], "counts": [1, 2]}
-    task = entry.prepare(entry.configure({"metric": "span-f1"}), None, facts)
+    facts = {"labels": ["B-place", "O"], "counts": [1, 2]}
+    task = prepared("tagging", None, facts, metric="span-f1")
     again = task.restore(judged.rows(), "p")
     assert (again.value, again.examples, again.answers) == (
         judged.value, judged.examples, judged.answers,
@@ -154,7 +149,7 @@ def test_logistic_regression_reads_spelling_and_neighbours() -> None:
 
 @pytest.mark.parametrize("tokenizer", ["words", "bpe", "characters"])
 def test_a_words_odds_are_the_mean_over_its_tokens(tokenizer: str) -> None:
-    task = configured(examples=200, tokenizer=tokenizer, vocabulary=400, length=200)
+    task = prepared("tagging", examples=200, tokenizer=tokenizer, vocabulary=400, length=200)
     batch = task.batch("train", np.array([0, 5]))
     torch.manual_seed(0)
 
@@ -181,13 +176,13 @@ def test_a_tokenizer_of_words_knows_every_word_of_train(tmp_path: Path) -> None:
     words = "don't e-mail U.S. 北京 :) #ff".split()
     path = tmp_path / "words.conll"
     path.write_text("\n".join(f"{x}\tW\nn{i}\tN\n" for i, x in enumerate(words * 10)))
-    task = configured(data=path, tokenizer="words", minimum=1)
+    task = prepared("tagging", data=path, tokenizer="words", minimum=1)
     assert task.pieces(words) == [[task.tokenizer.vocabulary.index(x.lower())] for x in words]
     assert min(min(ids) for ids in task.train.ids) > 1, "neither padding nor unknown"
 
 
 def test_words_that_are_not_read_have_the_commonest_tag() -> None:
-    task = configured(examples=200, length=3, tokenizer="words")
+    task = prepared("tagging", examples=200, length=3, tokenizer="words")
     model = TAGGERS["rnn"].build(TAGGERS["rnn"].configure({"hidden": 8}), **task.sizes)
     (found,) = task.predict(model, ["She went to see May in the old house"])
     assert found.tags[3:] == ("O",) * 6
@@ -198,12 +193,12 @@ def test_words_that_are_not_read_have_the_commonest_tag() -> None:
 def test_metric_follows_the_tags(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text("\n".join(f"w{i} NOUN\nx VERB\n" for i in range(40)))
-    assert configured(data=path).metric == "accuracy"
-    assert configured().metric == "span F1"
+    assert prepared("tagging", data=path).metric == "accuracy"
+    assert prepared("tagging").metric == "span F1"
     with pytest.raises(
         RegardError, match="metric=span-f1 needs tags that begin with B- or I-, not NOUN, VERB …"
     ):
-        _ = configured(data=path, metric="span-f1").metric
+        _ = prepared("tagging", data=path, metric="span-f1").metric
 
 
 @pytest.mark.parametrize("model", ["transformer", "rnn", "cnn", "gpt", "bert", "t5"])
@@ -224,7 +219,7 @@ def test_networks_learn_tags_and_come_back(tmp_path: Path, model: str) -> None:
 
 
 def test_a_padded_sentence_is_tagged_as_it_is_alone() -> None:
-    task = configured(examples=200)
+    task = prepared("tagging", examples=200)
     for name in ("transformer", "rnn", "cnn", "gpt", "bert", "t5"):
         torch.manual_seed(0)
         network = TAGGERS[name].build(TAGGERS[name].configure({"width": 16}), **task.sizes).eval()
@@ -269,9 +264,7 @@ def test_a_file_is_learned_judged_and_asked(tmp_path: Path) -> None:
 
 
 def test_a_server_marks_the_words(tmp_path: Path) -> None:
-    run = runs.start(tmp_path / "run", "tagging", "rnn", TINY)
-    for _ in run.train():
-        pass
+    run = trained(tmp_path / "run", "tagging", "rnn", TINY)
     (told,) = find([tmp_path]).listed()
     assert (told["task"], told["writes"]) == ("tagging", "")
     (answer,) = opened("run", tmp_path / "run").predict(["Ada slept ."])

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regard.lab import runs
 from regard.lab.data.dates import dates
 from regard.lab.data.pairs import Pair
 from regard.lab.tasks.evaluation import read_rows
@@ -15,6 +14,7 @@ from regard.lab.tasks.writing.alignment import align
 from regard.lab.tasks.writing.evaluation import Text, text_evaluation
 from regard.lab.tasks.writing.metrics import Aligned, bleu, judge
 from regard.lab.tasks.writing.task import Sequences
+from tests.lab.tasks.small_runs import trained
 
 GO = [
     Pair("Go.", "Va !", "a:1"),
@@ -94,9 +94,7 @@ FEW = ["locales=en_US", "examples=60", "width=6", "hidden=6", "steps=2", "judged
 @pytest.mark.parametrize("model", ["luong-dot", "gru"])
 def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model, monkeypatch) -> None:
     monkeypatch.setattr("regard.lab.data.parallel.HELD", 40)
-    run = runs.start(tmp_path / "r", "dates", model, FEW)
-    for _ in run.train():
-        pass
+    run = trained(tmp_path / "r", "dates", model, FEW)
     found = run.evaluate()
     if model == "gru":
         assert "alignment" not in found.summary
@@ -126,11 +124,7 @@ def test_heads_are_compared_where_the_alignment_is_known_and_nowhere_else(tmp_pa
     given = ["locales=en_US", "examples=64", "width=8", "heads=2", "layers=2", "feedforward=8"]
     given += ["steps=2", "threads=1"]
     for name, tokenizer in (("signs", "characters"), ("words", "words")):
-        run = runs.open_or_start(
-            tmp_path / name, "dates", "transformer", [*given, f"tokenizer={tokenizer}"]
-        )
-        for _ in run.train():
-            pass
+        trained(tmp_path / name, "dates", "transformer", [*given, f"tokenizer={tokenizer}"])
         arm = SimpleNamespace(name=name, family="attention", folders=[tmp_path / name])
         found = head_table([arm])
         if name == "words":

@@ -10,11 +10,11 @@ from torch import nn
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import Example
 from regard.lab.data.tokenizers import train_tokenizer
-from regard.lab.tasks import TASKS
 from regard.lab.tasks.baseline_settings import NaiveBayesSVMSettings, NeighbourSettings, NoSettings
 from regard.lab.tasks.baselines import NaiveBayesSVM
 from regard.lab.tasks.tagging.baselines import MostFrequentTag
 from regard.lab.tasks.text_baselines import NearestNeighbour
+from tests.lab.tasks.small_runs import prepared
 
 KNOWN = ["un très bon film , très bon !", "a b c d e f g"]
 NETWORK = nn.Linear(1, 1)
@@ -24,11 +24,8 @@ def unknown(task: str, model: Any, texts: Sequence[Any], kind: str = "words") ->
     """Return what a trained model of a task says of texts, without training one."""
     size = {"bpe": 400, "unigram": 400}.get(kind, 100)
     tokenizer = train_tokenizer(kind, KNOWN * 3, vocabulary=size, minimum=1)
-    entry = TASKS[task]
-    prepared = entry.prepare(
-        entry.configure({}), tokenizer, {"labels": ["O", "X"], "counts": [1, 1]}
-    )
-    return list(prepared.unknown(model, texts))
+    facts = {"labels": ["O", "X"], "counts": [1, 1]}
+    return list(prepared(task, tokenizer, facts).unknown(model, texts))
 
 
 @pytest.mark.parametrize(
