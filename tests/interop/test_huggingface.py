@@ -155,6 +155,11 @@ def break_config(**changes):
     return change
 
 
+def add_tensors(folder, tensors):
+    file = folder / "model.safetensors"
+    safetensors.torch.save_file(safetensors.torch.load_file(file) | tensors, file)
+
+
 def pickle_instead(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
@@ -162,10 +167,8 @@ def pickle_instead(folder):
 def test_what_early_files_hold_and_nobody_reads_is_left_out(tmp_path):
     there = random_model("t5", 0)
     there.save_pretrained(tmp_path)
-    file = tmp_path / "model.safetensors"
     unused = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-    tensors = {**safetensors.torch.load_file(file), unused: torch.zeros(32, 2)}
-    safetensors.torch.save_file(tensors, file)
+    add_tensors(tmp_path, {unused: torch.zeros(32, 2)})
     assert load(tmp_path).kind == "t5"
     with pytest.raises(RegardError, match=r"contains no run but a model in Hugging Face format"):
         runs.load(tmp_path)
@@ -174,23 +177,21 @@ def test_what_early_files_hold_and_nobody_reads_is_left_out(tmp_path):
 def test_buffers_of_old_files_of_gpt2_are_left_out(tmp_path):
     there = random_model("gpt2", 0)
     there.save_pretrained(tmp_path)
-    file = tmp_path / "model.safetensors"
     buffers = {
         f"transformer.h.0.attn.{name}": x
         for name, x in (("bias", torch.ones(1, 1, 8, 8)), ("masked_bias", torch.tensor(-1e4)))
     }
-    safetensors.torch.save_file(safetensors.torch.load_file(file) | buffers, file)
+    add_tensors(tmp_path, buffers)
     assert max(furthest("gpt2", there, load(tmp_path).model, 0)) < 1e-5
 
 
-def index_outside(folder):
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b"}}')
+def index_of(files):
+    def change(folder):
+        (folder / "model.safetensors").unlink()
+        index = {"weight_map": files}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
-
-def index_of_a_list(folder):
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
+    return change
 
 
 def fewer_layers(folder):
@@ -201,7 +202,7 @@ def fewer_layers(folder):
         for name, x in tensors.items()
         if ".layer.0." in name
     }
-    safetensors.torch.save_file({**tensors, **more}, folder / "model.safetensors")
+    add_tensors(folder, more)
 
 
 def cut(folder):
@@ -217,7 +218,7 @@ def not_json(folder):
     ("kind", "broken", "says"),
     [
         ("gpt2", pickle_instead, "pytorch_model.bin is a pickle, which can run any code"),
-        ("gpt2", index_outside, "lists '../b', which is not a file in the folder"),
+        ("gpt2", index_of({"a": "../b"}), "lists '../b', which is not a file in the folder"),
         ("gpt2", cut, "model.safetensors is not a valid safetensors file"),
         ("gpt2", not_json, "config.json is not valid JSON"),
         (
@@ -248,7 +249,7 @@ def not_json(folder):
         ("gpt2", break_config(n_layer=0), r"n_layer|layers=0|holds transformer.h.0"),
         ("gpt2", break_config(n_layer=9, scale_attn_by_inverse_layer_idx=True), "is incomplete"),
         ("bert", fewer_layers, "contains bert.encoder.layer.07.*its config does not"),
-        ("gpt2", index_of_a_list, "weight_map is not a table of files"),
+        ("gpt2", index_of(["a"]), "weight_map is not a table of files"),
         (
             "bert",
             break_config(position_embedding_type="relative_key"),

@@ -45,14 +45,14 @@ def folder(encoder, tmp_path):
 
 
 def write(folder, *modules, **files):
-    """Add modules, each a type with its config and its tensors, and files of JSON."""
+    """Add modules, each a type with its config and perhaps tensors, and files of JSON."""
     rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
-    for i, (kind, config, tensors) in enumerate(modules, 1):
+    for i, (kind, config, *tensors) in enumerate(modules, 1):
         path = folder / f"{i}_{kind}"
         path.mkdir()
         (path / "config.json").write_text(json.dumps(config))
-        if tensors:
-            safetensors.torch.save_file(tensors, path / "model.safetensors")
+        for each in tensors:
+            safetensors.torch.save_file(each, path / "model.safetensors")
         kind = f"sentence_transformers.models.{kind}"
         rows.append({"idx": i, "name": str(i), "path": path.name, "type": kind})
     for name, value in {"modules": rows, **files}.items():
@@ -78,7 +78,7 @@ POOLED = {
 
 @pytest.mark.parametrize("mode", POOLED)
 def test_a_pool_is_its_formula(folder, mode):
-    loaded = sentences.load(write(folder, ("Pooling", {"pooling_mode": mode}, None)))
+    loaded = sentences.load(write(folder, ("Pooling", {"pooling_mode": mode})))
     expected = [POOLED[mode](states(loaded, text)) for text in TEXTS]
     assert np.allclose(loaded.encode(TEXTS), expected, atol=1e-5)
     assert np.allclose(loaded.encode(TEXTS, tokens=1), expected, atol=1e-5)
@@ -86,7 +86,7 @@ def test_a_pool_is_its_formula(folder, mode):
 
 def test_old_keys_and_several_pools(folder):
     keys = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}
-    loaded = sentences.load(write(folder, ("Pooling", keys, None)))
+    loaded = sentences.load(write(folder, ("Pooling", keys)))
     x = states(loaded, TEXTS[0])
     assert np.allclose(loaded.encode(TEXTS[:1])[0], [*x[0], *x.mean(0)], atol=1e-5)
 
@@ -95,9 +95,8 @@ def test_old_keys_and_several_pools(folder):
 def test_a_prompt_is_read_and_pooled_or_not(folder, included, skipped):
     config = {"pooling_mode": "weightedmean", "include_prompt": included}
     prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
-    loaded = sentences.load(
-        write(folder, ("Pooling", config, None), config_sentence_transformers=prompts)
-    )
+    write(folder, ("Pooling", config), config_sentence_transformers=prompts)
+    loaded = sentences.load(folder)
     x = states(loaded, TEXTS[0], "query: ")
     weights = np.arange(1.0, len(x) + 1)[skipped:]
     expected = (weights[:, None] * x[skipped:]).sum(0) / weights.sum()
@@ -112,11 +111,11 @@ def test_stages_in_their_order(folder):
     loaded = sentences.load(
         write(
             folder,
-            ("Pooling", {"pooling_mode": "mean"}, None),
+            ("Pooling", {"pooling_mode": "mean"}),
             ("Dense", {"activation_function": "torch.nn.modules.activation.Tanh"}, tensors),
-            ("Dropout", {"dropout": 0.5}, None),
+            ("Dropout", {"dropout": 0.5}),
             ("LayerNorm", {"dimension": 3}, norm),
-            ("Normalize", {}, None),
+            ("Normalize", {}),
         )
     )
     x = states(loaded, TEXTS[0]).mean(0)
@@ -128,7 +127,7 @@ def test_stages_in_their_order(folder):
 
 def test_texts_are_cut_and_lowered_as_the_config_says(folder):
     said = {"max_seq_length": 5, "do_lower_case": True}
-    loaded = sentences.load(write(folder, ("Pooling", {}, None), sentence_bert_config=said))
+    loaded = sentences.load(write(folder, ("Pooling", {}), sentence_bert_config=said))
     assert loaded.reading.tokens(["a FINE film a film"]) == [[2, 4, 5, 7, 3]]
     assert sentences.load(folder).reading.length == 5
 
@@ -195,43 +194,33 @@ def test_static_embedding_of_sentence_transformers(tmp_path):
         )
 
 
-def outside(folder):
-    (folder / "modules.json").write_text('[{"type": "a.Transformer", "path": "../x"}]')
-
-
-def no_list(folder):
-    (folder / "modules.json").write_text('{"type": 3}')
-
-
-BROKEN = {
-    "outside of its folder": outside,
-    "not a list of modules": no_list,
-    "one pooling, right after": lambda x: write(x, ("Normalize", {}, None)),
-    "the pooling 'median' is not one of": lambda x: write(
-        x, ("Pooling", {"pooling_mode": "median"}, None)
-    ),
-    "'LSTM' is not supported": lambda x: write(x, ("Pooling", {}, None), ("LSTM", {}, None)),
-    "activation_function='os.system' is not supported": lambda x: write(
-        x, ("Pooling", {}, None), ("Dense", {"activation_function": "os.system"}, None)
-    ),
-    "has no tensor linear.weight": lambda x: write(
-        x, ("Pooling", {}, None), ("Dense", {}, {"other": torch.ones(1)})
-    ),
-    "default_prompt_name='q' is not in prompts": lambda x: write(
-        x, ("Pooling", {}, None), config_sentence_transformers={"default_prompt_name": "q"}
-    ),
-    "the longest length is 1": lambda x: write(
-        x, ("Pooling", {}, None), sentence_bert_config={"max_seq_length": 1}
-    ),
-    "module_input_name='token_embeddings'": lambda x: write(
-        x, ("Pooling", {}, None), ("Normalize", {"module_input_name": "token_embeddings"}, None)
-    ),
-}
+BROKEN = {  # by files beside a pooling, or by modules
+    "outside of its folder": {"modules": [{"type": "a.Transformer", "path": "../x"}]},
+    "not a list of modules": {"modules": {"type": 3}},
+    "default_prompt_name='q' is not in prompts": {
+        "config_sentence_transformers": {"default_prompt_name": "q"}
+    },
+    "the longest length is 1": {"sentence_bert_config": {"max_seq_length": 1}},
+    "one pooling, right after": [("Normalize", {})],
+    "the pooling 'median' is not one of": [("Pooling", {"pooling_mode": "median"})],
+    "'LSTM' is not supported": [("Pooling", {}), ("LSTM", {})],
+    "activation_function='os.system' is not supported": [
+        ("Pooling", {}), ("Dense", {"activation_function": "os.system"})
+    ],
+    "has no tensor linear.weight": [("Pooling", {}), ("Dense", {}, {"other": torch.ones(1)})],
+    "module_input_name='token_embeddings'": [
+        ("Pooling", {}), ("Normalize", {"module_input_name": "token_embeddings"})
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("says", BROKEN)
 def test_broken_folders_are_refused_in_one_line(folder, says):
-    BROKEN[says](folder)
+    broken = BROKEN[says]
+    if isinstance(broken, dict):
+        write(folder, ("Pooling", {}), **broken)
+    else:
+        write(folder, *broken)
     with pytest.raises(RegardError, match=says.replace("(", r"\(")) as error:
         sentences.load(folder)
     assert "\n" not in str(error.value)

@@ -16,31 +16,27 @@ from regard.interop.torch_layers import MultiheadAttention, from_torch, mask_fro
 @pytest.mark.parametrize(("kdim", "vdim"), [(None, None), (6, 10), (8, 10)])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_layers_give_the_same(bias, kdim, vdim, batch_first):
-    theirs = nn.MultiheadAttention(
-        8, 2, dropout=0.5, bias=bias, kdim=kdim, vdim=vdim, batch_first=batch_first
-    ).eval()
-    for parameter in theirs.parameters():
-        nn.init.normal_(parameter)
-    ours = from_torch(theirs)
+    theirs, _ = both(dropout=0.5, bias=bias, kdim=kdim, vdim=vdim, batch_first=batch_first)
+    ours = from_torch(theirs.eval())
     assert not ours.training
     assert ours.attention.dropout == 0.5
     x = torch.randn(3, 5, 8), torch.randn(3, 7, kdim or 8), torch.randn(3, 7, vdim or 8)
     padding = torch.arange(7) >= torch.tensor([7, 4, 1])[:, None]
     future = torch.ones(5, 7).triu(3).bool()
-    given = x if batch_first else [part.transpose(0, 1) for part in x]
+
+    def shaped(part):
+        return part if batch_first else part.transpose(0, 1)
+
+    given = [shaped(part) for part in x]
     for as_added in (False, True):
         masks = [
             torch.zeros(m.shape).masked_fill(m, -torch.inf) if as_added else m
             for m in (padding, future)
         ]
         wanted = theirs(*given, key_padding_mask=masks[0], attn_mask=masks[1])[0]
-        wanted = wanted if batch_first else wanted.transpose(0, 1)
-        mine = ours(*x[:2], mask_from_torch(*masks), values=x[2])
+        mine = shaped(ours(*x[:2], mask_from_torch(*masks), values=x[2]))
         assert_close(mine, wanted, atol=2e-6, rtol=1e-5)
-    assert_close(
-        ours(*x[:2], values=x[2]),
-        (theirs(*given)[0] if batch_first else theirs(*given)[0].transpose(0, 1)),
-    )
+    assert_close(shaped(ours(*x[:2], values=x[2])), theirs(*given)[0])
 
 
 def test_weights_are_copies_in_the_dtype_of_the_layer():
@@ -105,9 +101,11 @@ def both(**given: object) -> tuple[nn.MultiheadAttention, MultiheadAttention]:
 
 
 def masks(kind: str) -> dict[str, torch.Tensor]:
+    torch.manual_seed(1)
+    wide = {"dtype": torch.float64}
     padding = torch.arange(7) >= torch.tensor([7, 4, 2])[:, None]
     future = torch.ones(5, 7).triu(3).bool()
-    bias = torch.randn(3 * 2, 5, 7)
+    bias = torch.randn(3 * 2, 5, 7, **wide)
     return {
         "none": {},
         "padding": {"key_padding_mask": padding},
@@ -115,11 +113,11 @@ def masks(kind: str) -> dict[str, torch.Tensor]:
         "bools": {"key_padding_mask": padding, "attn_mask": future},
         "heads": {"attn_mask": torch.rand(6, 5, 7).gt(0.7) & (torch.arange(7) > 0)},
         "floats": {
-            "key_padding_mask": torch.zeros(3, 7).masked_fill(padding, -torch.inf),
-            "attn_mask": torch.zeros(5, 7).masked_fill(future, -torch.inf),
+            "key_padding_mask": torch.zeros(3, 7, **wide).masked_fill(padding, -torch.inf),
+            "attn_mask": torch.zeros(5, 7, **wide).masked_fill(future, -torch.inf),
         },
         "biases": {
-            "key_padding_mask": torch.randn(3, 7).masked_fill(padding, -torch.inf),
+            "key_padding_mask": torch.randn(3, 7, **wide).masked_fill(padding, -torch.inf),
             "attn_mask": bias,
         },
         "bias": {"attn_mask": bias[0].masked_fill(future, -torch.inf)},
@@ -142,7 +140,7 @@ def test_the_drop_in_gives_what_torch_gives(kind: str, average: bool | None, bat
     for layer in (theirs, ours):
         inputs = [part.clone().requires_grad_() for part in x]
         shaped = inputs if batch_first else [part.transpose(0, 1) for part in inputs]
-        output, weights = layer(*shaped, **masks_of(kind), **given)
+        output, weights = layer(*shaped, **masks(kind), **given)
         (output.square().sum() + (0 if weights is None else weights.square().sum())).backward()
         grads = {name: p.grad for name, p in layer.named_parameters()}
         answers.append((output, weights, [part.grad for part in inputs], grads))
@@ -154,14 +152,6 @@ def test_the_drop_in_gives_what_torch_gives(kind: str, average: bool | None, bat
         assert_close(found[1], weights)
     assert_close(found[2], inputs)
     assert_close(found[3], grads)
-
-
-def masks_of(kind: str) -> dict[str, torch.Tensor]:
-    torch.manual_seed(1)
-    return {
-        name: mask.double() if mask.is_floating_point() else mask
-        for name, mask in masks(kind).items()
-    }
 
 
 def test_the_signatures_are_torchs() -> None:
