@@ -16,6 +16,7 @@ from regard.lab.data.birthplaces import (
     read_lines,
 )
 from regard.lab.data.fetch import present
+from tests.lab.data.small_files import write
 
 
 @pytest.fixture
@@ -59,22 +60,18 @@ def test_the_answers_of_dev_stand_in_the_texts_and_its_questions_not_in_train():
 
 
 def test_questions_that_are_all_asked_in_the_test_too(tmp_path):
-    for name, line in (
-        ("q.tsv", "Where was A B born?\tRome\n"),
-        ("t.txt", "A B of Rome.\n"),
-    ):
-        (tmp_path / name).write_text(line)
-    questions = str(tmp_path / "q.tsv")
+    questions = str(write(tmp_path / "q.tsv", "Where was A B born?\tRome\n"))
+    texts = str(write(tmp_path / "t.txt", "A B of Rome.\n"))
     with pytest.raises(RegardError, match=r"all 1 questions also occur in q\.tsv"):
-        load_birthplaces(questions, texts=str(tmp_path / "t.txt"), test=questions)
+        load_birthplaces(questions, texts=texts, test=questions)
 
 
 def test_a_question_in_other_letters_is_the_same(tmp_path):
-    (tmp_path / "q.tsv").write_text("Where was A B born?\tRome\nwhere was c born?\tOslo\n")
-    (tmp_path / "dev.tsv").write_text("where was  a b born?\tRome\n")
-    (tmp_path / "t.txt").write_text("A B of Rome.\n")
-    places = {"texts": str(tmp_path / "t.txt"), "test": str(tmp_path / "dev.tsv")}
-    found = load_birthplaces(str(tmp_path / "q.tsv"), **places)
+    train = "Where was A B born?\tRome\nwhere was c born?\tOslo\n"
+    questions = str(write(tmp_path / "q.tsv", train))
+    test = str(write(tmp_path / "dev.tsv", "where was  a b born?\tRome\n"))
+    texts = str(write(tmp_path / "t.txt", "A B of Rome.\n"))
+    found = load_birthplaces(questions, texts=texts, test=test)
     assert [pair.target for pair in found.train] == ["Oslo"]
 
 
@@ -97,10 +94,9 @@ def test_questions_without_answers(folder):
 
 
 def own(folder: Path, dev: str = "Who?\tMe\n") -> dict[str, str]:
-    (folder / "texts.txt").write_text("I am here.\n\nYou are there.\n")
-    (folder / "train.tsv").write_text("Where is she?\tThere\nWho?\tMe\n")
-    (folder / "dev.tsv").write_text(dev)
-    return {"texts": str(folder / "texts.txt"), "test": str(folder / "dev.tsv")}
+    write(folder / "train.tsv", "Where is she?\tThere\nWho?\tMe\n")
+    texts = write(folder / "texts.txt", "I am here.\n\nYou are there.\n")
+    return {"texts": str(texts), "test": str(write(folder / "dev.tsv", dev))}
 
 
 def test_a_file_of_the_assignment_is_found_by_its_name(tmp_path, monkeypatch):

@@ -191,27 +191,24 @@ def test_line_at_the_limit_is_read(tmp_path):
 
 
 def test_a_group_that_is_null_is_none(tmp_path):
-    path = tmp_path / "a.jsonl"
     rows = [{"text": "a", "label": 1, "by": None}, {"text": "b", "label": 0, "by": 7}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert [example.group for example in read_examples(path, Columns(group="by"))] == ["", "7"]
 
 
 def test_a_group_is_read_where_it_is_named(tmp_path):
-    table, lines = tmp_path / "r.tsv", tmp_path / "r.jsonl"
-    table.write_text("user\ttext\tlabel\nann\tgood\t1\nbob\tbad\t0\n")
-    lines.write_text('{"text": "good", "label": 1, "user": 7}\n{"text": "bad", "label": 0}\n')
+    table = write(tmp_path / "r.tsv", "user\ttext\tlabel\nann\tgood\t1\nbob\tbad\t0\n")
+    rows = '{"text": "good", "label": 1, "user": 7}\n{"text": "bad", "label": 0}\n'
+    lines = write(tmp_path / "r.jsonl", rows)
     assert [e.group for e in read_examples(table, Columns(group="user"))] == ["ann", "bob"]
     assert [e.group for e in read_examples(table)] == ["", ""]
-    with pytest.raises(RegardError, match=r"r\.jsonl:2: missing key 'user'"):
-        read_examples(lines, Columns(group="user"))
+    assert "r.jsonl:2: missing key 'user'" in refused(lines, group="user")
 
 
 @pytest.mark.parametrize("field", ["text", "label"])
 def test_half_a_surrogate_pair_is_told_by_its_field(tmp_path, field):
-    path = tmp_path / "r.jsonl"
     row = {"text": "fine", "label": "pos", field: "\ud800"}
-    path.write_text(json.dumps(row) + "\n" + json.dumps({"text": "good", "label": "neg"}) + "\n")
+    path = write(tmp_path / "r.jsonl", json.dumps(row) + '\n{"text": "good", "label": "neg"}\n')
     with pytest.raises(RegardError, match=f"r.jsonl:1: unpaired surrogate .* of the {field}"):
         read_examples(path)
 
@@ -221,10 +218,8 @@ def test_a_missing_key_counts_as_empty_as_null_does(tmp_path):
     rows += ['{"text": "no label"}', '{"text": "none", "label": null}']
     path = write(tmp_path / "r.jsonl", "\n".join(rows).encode())
     found = read(path)
-    assert (len(found.examples), [row.source for row in found.bad]) == (
-        200,
-        ["r.jsonl:201", "r.jsonl:202"],
-    )
+    assert len(found.examples) == 200
+    assert [row.source for row in found.bad] == ["r.jsonl:201", "r.jsonl:202"]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """Lines of every kind of end, in every reader."""
 
-import gzip
 import io
 import itertools
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from regard.lab.data.tagged import read_tagged
 from regard.lab.data.text_files import files_at
 from regard.lab.data.text_rows import documents, text_rows
 from regard.lab.data.vectors import load_vectors
+from tests.lab.data.small_files import write, zipped
 
 
 def test_lines_end_as_they_do_for_str_splitlines() -> None:
@@ -50,11 +49,8 @@ def test_ends_are_found_where_a_reading_stops() -> None:
 
 def test_files_whose_lines_end_with_a_carriage_return_alone(tmp_path: Path) -> None:
     def put(name: str, content: str) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        data = content.replace("\n", "\r").encode()
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return path
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        return write(tmp_path / name, content.replace("\n", "\r"))
 
     labelled = 'text,label\ngood,pos\n"fine,\nreally",pos\nbad,neg\n'
     for name in ("a.csv", "a.csv.gz"):
@@ -64,31 +60,21 @@ def test_files_whose_lines_end_with_a_carriage_return_alone(tmp_path: Path) -> N
             ("fine,\rreally", f"{name}:3"),
             ("bad", f"{name}:5"),
         ]
-    assert (
-        len(read(put("a.txt", "pos\tgood film\nneg\ta bad film\npos\tfine film\n")).examples) == 3
-    )
-    assert (
-        len(read(put("a.jsonl", '{"text":"a","label":"x"}\n{"text":"b","label":"y"}\n')).examples)
-        == 2
-    )
+    tabs = put("a.txt", "pos\tgood film\nneg\ta bad film\npos\tfine film\n")
+    assert len(read(tabs).examples) == 3
+    lines = put("a.jsonl", '{"text":"a","label":"x"}\n{"text":"b","label":"y"}\n')
+    assert len(read(lines).examples) == 2
     assert guess(str(tmp_path / "a.csv")).settings == {"text": "text", "label": "label"}
     assert [*text_rows(tmp_path / "a.csv")][::2] == ["good", "bad"]
     source, target = put("p.de", "eins\nzwei\ndrei\n"), put("p.en.gz", "one\ntwo\nthree\n")
-    assert [(x.source, x.target) for x in read_pairs(DataSource(source, target=target))][1] == (
-        "zwei",
-        "two",
-    )
-    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
-        archive.writestr("p.txt", "eins\tone\rzwei\ttwo\r")
-    assert len(read_pairs(tmp_path / "p.zip")) == 2
+    pair = read_pairs(DataSource(source, target=target))[1]
+    assert (pair.source, pair.target) == ("zwei", "two")
+    archive = zipped(tmp_path / "p.zip", {"p.txt": "eins\tone\rzwei\ttwo\r"})
+    assert len(read_pairs(archive)) == 2
     put("classes/pos.txt", "good\nfine\n")
     put("classes/neg.txt", "bad\nawful\n")
-    assert [x.text for x in rows(tmp_path / "classes") if isinstance(x, Example)] == [
-        "bad",
-        "awful",
-        "good",
-        "fine",
-    ]
+    found = [x.text for x in rows(tmp_path / "classes") if isinstance(x, Example)]
+    assert found == ["bad", "awful", "good", "fine"]
     tagged = read_tagged(put("t.conll", "John B-PER\nruns O\n\nMary B-PER\n")).examples
     assert [(x.text, x.source) for x in tagged] == [
         ("John runs", "t.conll:1"),

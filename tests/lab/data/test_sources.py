@@ -120,10 +120,8 @@ def test_too_small_to_split(tmp_path):
 
 def test_nothing_left_of_train(tmp_path):
     path = table(tmp_path / "r.csv", films(10))
-    assert (
-        refused(DataSource(path, splits=Splits(test=path)))
-        == "r.csv: train has no rows not also in test"
-    )
+    told = refused(DataSource(path, splits=Splits(test=path)))
+    assert told == "r.csv: train has no rows not also in test"
 
 
 def test_a_column_of_names_is_no_label(tmp_path):
@@ -184,9 +182,8 @@ def test_validation_is_independent_of_the_test_split(tmp_path):
 
 
 def test_a_group_stays_on_one_side_of_every_split(tmp_path):
-    path = tmp_path / "r.csv"
     rows = [f"text {i},{'ab'[i % 2]},film {i // 6}" for i in range(1200)]
-    path.write_text("\n".join(["text,label,film", *rows]))
+    path = write(tmp_path / "r.csv", "\n".join(["text,label,film", *rows]))
     corpus = load_corpus(DataSource(path, columns=Columns(group="film")))
     train, held = hold_out(corpus.train)
     parts = [{example.group for example in part} for part in (train, held, corpus.test)]
@@ -216,16 +213,9 @@ def test_a_file_for_validation_takes_the_place_of_the_share(tmp_path):
         DataSource(train, splits=Splits(validation=held, test=test, duplicates="keep"))
     )
     assert (len(kept.train), len(kept.validation)) == (4, 3)
-    assert (
-        len(
-            {
-                c.fingerprint
-                for c in (corpus, kept, load_corpus(DataSource(train, splits=Splits(test=test))))
-            }
-        )
-        == 3
-    )
-    assert load_corpus(DataSource(train, splits=Splits(test=test))).validation is None
+    without = load_corpus(DataSource(train, splits=Splits(test=test)))
+    assert without.validation is None
+    assert len({found.fingerprint for found in (corpus, kept, without)}) == 3
 
 
 def test_bad_validation_files(tmp_path):

@@ -20,6 +20,11 @@ def files_in(folder):
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
+def never():
+    raise AssertionError("read again")
+    yield
+
+
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_tokenizer("bpe", [p.source for p in PAIRS] * 2, vocabulary=300)
@@ -44,11 +49,6 @@ def test_tokens_come_back(tokenizer, tmp_path, monkeypatch):
 
 def test_written_once_by_texts_and_tokenizer(tokenizer, tmp_path):
     first = store_pairs(PAIRS, tokenizer, fingerprint="f", folder=tmp_path)
-
-    def never():
-        raise AssertionError("read again")
-        yield
-
     again = store_pairs(never(), tokenizer, fingerprint="f", folder=tmp_path)
     assert again.folder == first.folder
     other = store_pairs(PAIRS[:3], tokenizer, fingerprint="g", folder=tmp_path)
@@ -104,10 +104,6 @@ def test_another_process_that_writes_is_waited_for(tokenizer, tmp_path):
         time.sleep(0.2)
         yield from PAIRS
         done.append(True)
-
-    def never():
-        raise AssertionError("written twice")
-        yield
 
     first = threading.Thread(
         target=store_pairs,
