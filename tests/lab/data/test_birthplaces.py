@@ -16,7 +16,7 @@ from regard.lab.data.birthplaces import (
     read_lines,
 )
 from regard.lab.data.fetch import present
-from tests.lab.data.small_files import write
+from tests.lab.data.small_files import refusal, write
 
 
 @pytest.fixture
@@ -89,8 +89,7 @@ def test_questions_without_answers(folder):
     pairs = read_answers(path, answered=False)
     assert len(pairs) == 437
     assert {pair.target for pair in pairs} == {""}
-    with pytest.raises(RegardError, match=r"birth_test_inputs\.tsv:1: the question has no tab"):
-        read_answers(path)
+    assert "birth_test_inputs.tsv:1: the question has no tab" in refusal(read_answers, path)
 
 
 def own(folder: Path, dev: str = "Who?\tMe\n") -> dict[str, str]:
@@ -112,8 +111,7 @@ def test_a_file_of_the_assignment_is_found_by_its_name(tmp_path, monkeypatch):
     assert [pair.target for pair in read_answers(name)] == ["Me"], (
         "a file that is there comes first"
     )
-    with pytest.raises(RegardError, match=r"other\.tsv"):
-        read_answers(Path("other.tsv"))
+    assert "other.tsv" in refusal(read_answers, Path("other.tsv"))
 
 
 def test_files_of_ones_own(tmp_path):
@@ -130,11 +128,9 @@ def test_what_is_wrong_is_said_by_file_and_line(tmp_path):
         RegardError, match=r"dev\.tsv:2: expected a question, a tab and an answer, found 3 fields"
     ):
         load_birthplaces(str(tmp_path / "train.tsv"), **given)
-    with pytest.raises(RegardError, match="needs texts=FILE"):
-        load_birthplaces(str(tmp_path / "train.tsv"))
+    assert "needs texts=FILE" in refusal(load_birthplaces, str(tmp_path / "train.tsv"))
     (tmp_path / "bad.txt").write_bytes(b"\xff\xff\n")
-    with pytest.raises(RegardError, match=r"bad\.txt:1: not UTF-8"):
-        read_lines(tmp_path / "bad.txt")
+    assert "bad.txt:1: not UTF-8" in refusal(read_lines, tmp_path / "bad.txt")
 
 
 def test_data_that_is_not_here_is_named_with_its_place(tmp_path):

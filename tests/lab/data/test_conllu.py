@@ -124,8 +124,7 @@ def test_sentences_without_heads_are_texts_and_have_tags(tmp_path):
     (found,) = sentences(some.splitlines(), tags=1)
     assert (found.tags, found.parents) == (("ein", "Haus"), None)
     path = written(tmp_path, bare + sentence(*SHE, label="b"))
-    with pytest.raises(RegardError, match=r"s.conllu:5: the sentence has heads, unlike the sent"):
-        read_examples(path)
+    assert "s.conllu:5: the sentence has heads, unlike the sent" in refusal(read_examples, path)
 
 
 def test_mistakes_in_what_is_asked_for(tmp_path):
@@ -138,8 +137,7 @@ def test_mistakes_in_what_is_asked_for(tmp_path):
         with pytest.raises(RegardError, match=says):
             read_examples(path, Columns(**given))
     spoiled = write(tmp_path / "t.conllu", sentence(("Gr\u00fcn", 0), label="a").encode("latin-1"))
-    with pytest.raises(RegardError, match=r"t\.conllu:1: not UTF-8"):
-        read_examples(spoiled)
+    assert "t.conllu:1: not UTF-8" in refusal(read_examples, spoiled)
     text = sentence(*SHE, label="a") + sentence(*SHE, other="b")
     kinds = list(scan(written(tmp_path, text)))
     assert isinstance(kinds[1], BadRow)
@@ -163,8 +161,7 @@ def test_a_word_is_a_token_whatever_stands_in_it(tmp_path):
     assert word_ids(words, ["DON’T", "unseen words", ""]) == [2, 1, 1]
     words.save(tmp_path / "tokenizer.json")
     assert word_ids(Tokenizer.load(tmp_path / "tokenizer.json"), texts[1]) == [2, 5]
-    with pytest.raises(RegardError, match="no token occurs 3 times"):
-        train_on_words(texts, minimum=3)
+    assert "no token occurs 3 times" in refusal(train_on_words, texts, minimum=3)
     with pytest.raises(RegardError, match="tokenizer=characters splits words"):
         word_ids(train_tokenizer("characters", ["abc"], minimum=1), ["abc"])
 

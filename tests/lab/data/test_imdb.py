@@ -151,16 +151,13 @@ def test_a_bad_header_is_not_the_end(tmp_path):
     last = 1_024 * len(REVIEWS)
     whole[last : last + 9] = b"x" * 9
     path.write_bytes(gzip.compress(bytes(whole)))
-    with pytest.raises(RegardError, match="bad checksum"):
-        imdb.load(path)
+    assert "bad checksum" in refusal(imdb.load, path)
     path.write_bytes(gzip.compress(bytes(whole[: last - 1_024])))
-    with pytest.raises(RegardError, match="truncated"):
-        imdb.load(path)
+    assert "truncated" in refusal(imdb.load, path)
 
 
 def test_a_folder_that_is_none_of_reviews(tmp_path):
-    with pytest.raises(RegardError, match="no reviews in aclImdb/train/neg"):
-        imdb.load(tmp_path)
+    assert "no reviews in aclImdb/train/neg" in refusal(imdb.load, tmp_path)
 
 
 BAD = {
@@ -189,15 +186,13 @@ def test_bad_reviews(tmp_path, says, shape):
 def test_no_archive_at_all(tmp_path):
     path = tmp_path / "aclImdb_v1.tar.gz"
     path.write_bytes(gzip.compress(b"this is no tar archive" * 1000))
-    with pytest.raises(RegardError, match="truncated or not a tar archive"):
-        imdb.load(path)
+    assert "truncated or not a tar archive" in refusal(imdb.load, path)
 
 
 def test_labels_of_the_lines_are_0_and_1(tmp_path):
     path = lines(tmp_path / "lines") / "test.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"text": "x", "label": 2}\n'))
-    with pytest.raises(RegardError, match=r"test.jsonl.gz:1: the label must be 0"):
-        load_corpus(str(path.parent))
+    assert "test.jsonl.gz:1: the label must be 0" in refusal(load_corpus, str(path.parent))
 
 
 def test_sample_of_the_real_archive(real):

@@ -127,19 +127,14 @@ def test_what_is_no_data(tmp_path):
         DataSource("reverse", splits=Splits(test="x.tsv"))
     )
     assert "has both sides" in refused(DataSource("multi30k", target="x.de"))
-    with pytest.raises(RegardError, match=r"a fraction between 0 and 1, not 1\.5"):
-        Splits(validation=1.5)
-    with pytest.raises(RegardError, match="seed must be 0 or more, not -1"):
-        Splits(seed=-1)
-    with pytest.raises(RegardError, match="examples must be 0 or more, not -1"):
-        Limits(examples=-1)
+    assert "a fraction between 0 and 1, not 1.5" in refusal(Splits, validation=1.5)
+    assert "seed must be 0 or more, not -1" in refusal(Splits, seed=-1)
+    assert "examples must be 0 or more, not -1" in refusal(Limits, examples=-1)
 
 
 def test_pairs_are_no_labelled_texts():
-    with pytest.raises(RegardError, match="dates has no texts with labels; it is for translat"):
-        load_corpus("dates")
-    with pytest.raises(RegardError, match="multi30k has no texts with labels"):
-        load_corpus("multi30k")
+    assert "dates has no texts with labels; it is for translat" in refusal(load_corpus, "dates")
+    assert "multi30k has no texts with labels" in refusal(load_corpus, "multi30k")
 
 
 def test_references_are_gathered_by_source():
@@ -301,8 +296,7 @@ def test_a_file_for_validation(tmp_path):
         "2 pairs of train dropped: source also in validation or test",
     )
     nowhere = Splits(validation=str(tmp_path / "none.tsv"), test=test)
-    with pytest.raises(RegardError, match=r"none\.tsv: no such file"):
-        load_pairs(DataSource(train, splits=nowhere))
+    assert "none.tsv: no such file" in refusal(load_pairs, DataSource(train, splits=nowhere))
     with pytest.raises(RegardError, match="multi30k has its own validation part"):
         load_pairs(DataSource("multi30k", splits=Splits(validation=held)))
 

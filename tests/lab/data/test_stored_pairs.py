@@ -11,6 +11,7 @@ from regard.lab.data.pair_files import iterate_pairs
 from regard.lab.data.pairs import Pair
 from regard.lab.data.streamed import fingerprint_of, open_stored, store_pairs
 from regard.lab.data.tokenizers import train_tokenizer
+from tests.lab.data.small_files import refusal
 
 PAIRS = [Pair(f"Satz {i} {'und ' * (i % 5)}", f"sentence {i % 7}", f"x:{i}") for i in range(50)]
 PAIRS[20] = Pair("", "nothing", "x:20")
@@ -81,8 +82,7 @@ def test_what_breaks_leaves_nothing(tokenizer, tmp_path):
         yield from PAIRS
         raise RegardError("x.tsv:51: not UTF-8")
 
-    with pytest.raises(RegardError, match=r"x\.tsv:51"):
-        store_pairs(broken(), tokenizer, fingerprint="f", folder=tmp_path)
+    assert "x.tsv:51" in refusal(store_pairs, broken(), tokenizer, fingerprint="f", folder=tmp_path)
     with pytest.raises(RegardError, match="no pairs to store"):
         store_pairs([], tokenizer, fingerprint="f", folder=tmp_path)
     assert files_in(tmp_path) == [".lock"]
@@ -126,8 +126,7 @@ def test_damage_is_seen(tokenizer, tmp_path):
     with pytest.raises(RegardError, match=r"00000\.target\.ids: damaged: .* bytes, not .*; delete"):
         open_stored(folder)
     ids.write_bytes(content[:-2] + b"\0\0")
-    with pytest.raises(RegardError, match=r"00000\.target\.ids: damaged: 49 texts, not 50; delete"):
-        open_stored(folder)
+    assert "00000.target.ids: damaged: 49 texts, not 50; delete" in refusal(open_stored, folder)
     ids.write_bytes(content)
     index = folder / "index.json"
     good = json.loads(index.read_text())
@@ -135,8 +134,7 @@ def test_damage_is_seen(tokenizer, tmp_path):
         index.write_text(bad)
         with pytest.raises(RegardError, match=r"index\.json.*; delete"):
             open_stored(folder)
-    with pytest.raises(RegardError, match="delete"):
-        open_stored(tmp_path / "none")
+    assert "delete" in refusal(open_stored, tmp_path / "none")
 
 
 def test_a_file_goes_through_without_being_held(tokenizer, tmp_path):
@@ -149,5 +147,4 @@ def test_a_file_goes_through_without_being_held(tokenizer, tmp_path):
     before = fingerprint_of(path)
     path.write_text(path.read_text() + "x\ty\n")
     assert fingerprint_of(path) != before
-    with pytest.raises(RegardError, match="cannot read: No such file"):
-        fingerprint_of(tmp_path / "none")
+    assert "cannot read: No such file" in refusal(fingerprint_of, tmp_path / "none")

@@ -166,8 +166,7 @@ def test_bad_files_are_told_by_line(
 
 def test_bytes_that_are_no_utf8_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_bytes(b"a O\n\xe9 O\n")
-    with pytest.raises(RegardError, match=r"a.conll:2: not UTF-8"):
-        read_tagged(tmp_path / "a.conll")
+    assert "a.conll:2: not UTF-8" in refusal(read_tagged, tmp_path / "a.conll")
 
 
 def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
@@ -185,12 +184,9 @@ def test_a_corpus_is_split_and_named(tmp_path: Path) -> None:
         == 50
     )
     path.write_text("a O\nb O\n")
-    with pytest.raises(RegardError, match="all 2 words have the tag O"):
-        load_tagged(str(path))
-    with pytest.raises(RegardError, match="reviews has no tags; it is for classification"):
-        load_tagged("reviews")
-    with pytest.raises(RegardError, match="did you mean entities"):
-        load_tagged("entitis")
+    assert "all 2 words have the tag O" in refusal(load_tagged, str(path))
+    assert "reviews has no tags; it is for classification" in refusal(load_tagged, "reviews")
+    assert "did you mean entities" in refusal(load_tagged, "entitis")
     with pytest.raises(RegardError, match="entities has all its parts"):
         load_tagged(DataSource("entities", splits=Splits(test=str(held))))
 

@@ -18,6 +18,7 @@ from regard.lab.data.tokenizers import (
     Tokenizer,
     train_tokenizer,
 )
+from tests.lab.data.small_files import refusal
 
 TEXTS = [
     "It isn't as bad as I had feared: the END was wonderful!",
@@ -216,12 +217,9 @@ def test_half_surrogates_do_not_stop_it():
 
 
 def test_what_cannot_be_trained():
-    with pytest.raises(RegardError, match="did you mean words"):
-        trained("word")
-    with pytest.raises(RegardError, match="no token occurs 2 times"):
-        trained("words", ["one two three"])
-    with pytest.raises(RegardError, match="at least 258 for tokenizer=bpe, not 100"):
-        trained("bpe", vocabulary=100)
+    assert "did you mean words" in refusal(trained, "word")
+    assert "no token occurs 2 times" in refusal(trained, "words", ["one two three"])
+    assert "at least 258 for tokenizer=bpe, not 100" in refusal(trained, "bpe", vocabulary=100)
     with pytest.raises(RegardError, match="at least 258 for tokenizer=unigram, not 200"):
         trained("unigram", vocabulary=200)
     assert len(trained("unigram", ["", ""])) == 258
@@ -254,8 +252,7 @@ def test_what_cannot_be_loaded(tmp_path, says):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(RegardError, match="cannot read: No such file"):
-        Tokenizer.load(tmp_path / "none.json")
+    assert "cannot read: No such file" in refusal(Tokenizer.load, tmp_path / "none.json")
 
 
 def test_panics_of_rust_are_errors_of_one_line():
@@ -271,8 +268,7 @@ def test_panics_of_rust_are_errors_of_one_line():
 
     words = trained("words")
     broken = Tokenizer("words", Inner())
-    with pytest.raises(RegardError, match="cannot tokenize a text: index out of range"):
-        broken.encode(["new"])
+    assert "cannot tokenize a text: index out of range" in refusal(broken.encode, ["new"])
 
 
 @pytest.mark.parametrize(

@@ -90,24 +90,19 @@ def test_archives_that_cannot_be_read(tmp_path):
         match=r"cannot tell which member to read; give .*two.zip/NAME.txt; members: 'u.txt",
     ):
         load_vectors(two, WORDS)
-    with pytest.raises(RegardError, match="which member"):
-        load_vectors(f"{two}/w.txt", WORDS)
+    assert "which member" in refusal(load_vectors, f"{two}/w.txt", WORDS)
     two.write_bytes(two.read_bytes()[:-40])
-    with pytest.raises(RegardError, match="truncated or not a zip archive"):
-        load_vectors(two, WORDS)
+    assert "truncated or not a zip archive" in refusal(load_vectors, two, WORDS)
     cut = write(tmp_path / "v.txt.gz", LINES * 1000)
     cut.write_bytes(cut.read_bytes()[:-20])
-    with pytest.raises(RegardError, match="truncated"):
-        load_vectors(cut, WORDS)
+    assert "truncated" in refusal(load_vectors, cut, WORDS)
 
 
 def test_names_that_are_not_there(tmp_path):
     with pytest.raises(RegardError, match=r"regard data fetch glove downloads it \(862 MB"):
         load_vectors("glove-100", WORDS, data_dir=tmp_path)
-    with pytest.raises(RegardError, match="GloVe has 50, 100, 200, 300"):
-        load_vectors("glove-64", WORDS)
-    with pytest.raises(RegardError, match="no such file"):
-        load_vectors(tmp_path / "none.txt", WORDS)
+    assert "GloVe has 50, 100, 200, 300" in refusal(load_vectors, "glove-64", WORDS)
+    assert "no such file" in refusal(load_vectors, tmp_path / "none.txt", WORDS)
 
 
 def test_real_vectors(real):
