@@ -21,7 +21,7 @@ from regard.attention.kernels.choose import Constants, using
 from regard.attention.kernels.linear import by_steps
 from regard.attention.mechanism import Mechanism
 from regard.nn.models.gpt import GPT
-from tests.nn.test_depth import by_words, gradients, moved
+from tests.nn.test_depth import by_words, gradients, moved, step_by_step
 
 NAMES = (
     "gla", "delta", "delta-reach-2", "delta-products-3", "delta-reach-2-products-3", "deltanet",
@@ -106,13 +106,8 @@ def depth() -> None:
         pairs = zip(
             gradients(ours, *model.parameters()), gradients(exact, *model.parameters()), strict=True
         )
-        caches = [KeyValueCache() for _ in model.blocks]
-        with torch.no_grad():
-            steps = [
-                model.read(one, causal(), torch.tensor([[at]]), caches)
-                for at, one in enumerate(tokens.split(1, 1))
-            ]
-        found.append([gap(ours, exact), max(starmap(gap, pairs)), gap(torch.cat(steps, 1), exact)])
+        steps = step_by_step(model, tokens)
+        found.append([gap(ours, exact), max(starmap(gap, pairs)), gap(steps, exact)])
     cells = (f"{max(column):.0e}" for column in zip(*found, strict=True))
     print(f"| depth-attention | {' | '.join(cells)} | – | – |")
 

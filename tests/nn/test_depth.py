@@ -50,6 +50,17 @@ def gradients(output: Tensor, *wanted: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(loss, wanted))
 
 
+def step_by_step(model: GPT, tokens: Tensor) -> Tensor:
+    """The states of GPT, one word after another with caches."""
+    caches = [KeyValueCache() for _ in model.blocks]
+    with torch.no_grad():
+        steps = [
+            model.read(one, causal(), torch.tensor([[at]]), caches)
+            for at, one in enumerate(tokens.split(1, 1))
+        ]
+    return torch.cat(steps, 1)
+
+
 def averaged(outputs: list[Tensor], query: Tensor) -> Tensor:
     """The average of the outputs of one text, one word after another."""
     rows = []
@@ -81,13 +92,7 @@ def test_gpt_is_the_formula_and_its_steps(n: int) -> None:
     ours, exact = model(tokens), by_words(model, tokens)
     assert_close(ours, exact)
     assert_close(gradients(ours, *model.parameters()), gradients(exact, *model.parameters()))
-    caches = [KeyValueCache() for _ in model.blocks]
-    with torch.no_grad():
-        steps = [
-            model.read(one, causal(), torch.tensor([[at]]), caches)
-            for at, one in enumerate(tokens.split(1, 1))
-        ]
-    assert_close(torch.cat(steps, 1), exact)
+    assert_close(step_by_step(model, tokens), exact)
 
 
 def test_the_weights_are_uniform_at_first() -> None:

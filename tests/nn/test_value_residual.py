@@ -24,6 +24,7 @@ from regard.nn.models.t5 import T5
 from regard.nn.models.text_classifier import TextClassifier
 from regard.nn.models.transformer import Transformer
 from tests.attention.parts import drawn, redrawn
+from tests.nn.test_depth import gradients
 
 SIZES = (1, 63, 64, 65, 129)
 NAMES = ("multi-head", "differential", "forgetting", "moba-16-2", "linear", "kda", "ssd")
@@ -78,11 +79,6 @@ def words(layers: nn.ModuleList, x: Tensor) -> Tensor:
                 after.append(x[text, i] + layer.output(torch.cat(joined)))
         x = torch.stack(after).view_as(x)
     return x
-
-
-def gradients(output: Tensor, *wanted: Tensor) -> list[Tensor]:
-    loss = (output * torch.arange(output.numel()).view_as(output).cos()).sum()
-    return list(torch.autograd.grad(loss, wanted))
 
 
 @pytest.mark.parametrize("shared", [3, 1])
