@@ -373,6 +373,7 @@ PARITY = member(
 
 def products(name: str, question: str, task: str, what: str, **own: object) -> Member:
     """Return a replication about one and two products of Householder steps."""
+    two, one = "2 products", "1 product"
 
     def arm(label: str, number: int) -> Arm:
         return gpt(label, f"attention=deltanet-reach-2-products-{number}")
@@ -381,12 +382,12 @@ def products(name: str, question: str, task: str, what: str, **own: object) -> M
         name,
         question,
         task,
-        [arm("2 products", 2), arm("1 product", 1)],
+        [arm(two, 2), arm(one, 1)],
         [
             Finding(f"2 Householder products learn {what}", SIEMS, "100 %",
-                    solves("2 products"), ("2 products",)),
+                    solves(two), (two,)),
             Finding(f"1 of them learns {what} less well", SIEMS, "fails beyond the trained length",
-                    better("2 products", "1 product", at_budget=True), ("2 products", "1 product")),
+                    better(two, one, at_budget=True), (two, one)),
         ],
         differs="128 symbols, tested on 512 there; 2 to {train_length} here, {test_length}",
         hours=1,
