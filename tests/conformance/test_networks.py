@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from regard.conformance import NetworkSubject, conform
 from regard.core.errors import RegardError
-from regard.lab import runs
 from regard.lab.runs.checking import network_of
 from regard.lab.tasks import TASKS
 from regard.training.interface import Interface
-from tests.lab.runs.steps import finished
+from tests.lab.small_runs import trained_run
 
 NAMED = [
     f"{task}:{model}"
@@ -105,7 +104,7 @@ def test_looking_ahead_in_long_texts_is_found() -> None:
 
 def test_runs_are_checked_and_other_things_are_not(tmp_path: Path) -> None:
     given = ["examples=200", "epochs=1", "width=8"]
-    run = finished(runs.start(tmp_path / "run", "classification", "mean", given))
+    run = trained_run(tmp_path / "run", "classification", "mean", given)
     subject = network_of(str(tmp_path / "run"))
     assert subject is not None
     assert subject.vocabulary == run.task.sizes["vocabulary"]

@@ -18,7 +18,7 @@ from regard.lab.data.sources import load_corpus
 from regard.lab.runs.build import build_once
 from regard.lab.runs.config import Config
 from regard.lab.web.registry import Registry
-from tests.lab.tasks.small_runs import trained
+from tests.lab.small_runs import trained_run
 
 RAN = "RAN"
 SCORE = """
@@ -43,7 +43,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         other.setenv(VARIABLE, "")
         (tmp_path / "mine.py").write_text(SCORE)
         own = [*TINY, f"score={tmp_path}/mine.py:Mine"]
-        trained(tmp_path / "run", "classification", "transformer", own)
+        trained_run(tmp_path / "run", "classification", "transformer", own)
     for name in [name for name in sys.modules if name.startswith("regard_part_mine")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv(RAN, str(tmp_path / "ran.txt"))
@@ -104,7 +104,7 @@ def test_what_was_trained_with_here_is_opened_as_before(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = tmp_path / "mine.py"
-    trained(tmp_path / "own", "classification", "transformer", [*TINY, f"score={score}:Mine"])
+    trained_run(tmp_path / "own", "classification", "transformer", [*TINY, f"score={score}:Mine"])
     monkeypatch.setenv(VARIABLE, "")  # as in another process
     assert regard.load(theirs).config.network.model_dump()["score"] == f"{score}:Mine"
     score.write_text(SCORE + "# edited\n")
@@ -178,7 +178,7 @@ def test_a_part_that_computes_when_it_is_made_is_opened_as_it_was_trained(tmp_pa
         "        return queries @ keys.mT / self.scale + 0 * self.steps.sum()\n"
     )
     own = [*TINY, f"score={tmp_path}/own.py:Own"]
-    trained(tmp_path / "run", "classification", "transformer", own)
+    trained_run(tmp_path / "run", "classification", "transformer", own)
     said = runs.load(tmp_path / "run").predict("a good film")
     assert sum(said.probabilities.values()) == pytest.approx(1, abs=1e-5)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from regard.lab.cli.main import main
+from tests.lab.small_runs import trained_run
 
 TINY = [
     "examples=120", "width=8", "heads=2", "layers=1", "feedforward=12", "epochs=2",
@@ -77,8 +78,6 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of a tiny transformer; nobody may change it."""
     folder = tmp_path_factory.mktemp("cli") / "run"
-    from regard.lab import runs
 
-    for _ in runs.start(folder, "classification", "transformer", TINY).train():
-        pass
+    trained_run(folder, "classification", "transformer", TINY)
     return folder

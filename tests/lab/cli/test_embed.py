@@ -10,6 +10,7 @@ import torch
 from regard.lab import runs
 from regard.lab.runs.embedding import embed
 from regard.training.batches import pad
+from tests.lab.small_runs import trained_run
 
 from .conftest import Command
 
@@ -19,10 +20,7 @@ TEXTS = ["a good film", "", "not a bad film at all", "a good film"]
 
 
 def run_of(folder: Path, task: str, model: str, *pairs: str) -> "runs.Run":
-    run = runs.start(folder, task, model, ["steps=2", "threads=1", "precision=fp32", *pairs])
-    for _ in run.train():
-        pass
-    return run
+    return trained_run(folder, task, model, ["steps=2", "threads=1", "precision=fp32", *pairs])
 
 
 def test_the_vector_is_what_the_last_layer_reads(

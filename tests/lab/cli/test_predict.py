@@ -8,6 +8,7 @@ import pytest
 
 from regard.lab import runs
 from regard.lab.cli.answers import table_rows
+from tests.lab.small_runs import trained_run
 
 from .conftest import Command, Feed
 
@@ -290,8 +291,7 @@ def test_the_column_of_the_training_is_read_and_empty_texts_are_counted(
     with data.open("w", newline="") as file:
         csv.writer(file).writerows([("text", "Words", "stars"), *rows])
     pairs = [f"data={data}", "text=words", "label=stars", "steps=2", "width=4", "threads=1"]
-    for _ in runs.start(tmp_path / "run", "classification", "mean", pairs).train():
-        pass
+    trained_run(tmp_path / "run", "classification", "mean", pairs)
     said = regard("predict", tmp_path / "run", "--file", data, "--json")
     asked = [row["text"] for row in json.loads(said.out)["predictions"]]
     assert asked == [text for _, text, _ in rows]

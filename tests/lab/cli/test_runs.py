@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.small_runs import trained_run
+
 from .conftest import TINY, Command
 
 
@@ -64,12 +66,9 @@ def test_tags(regard: Command, two: Path) -> None:
 def test_a_comparison_names_settings_and_scores(
     regard: Command, trained: Path, tmp_path: Path
 ) -> None:
-    from regard.lab import runs
-
     other = tmp_path / "other"
     pairs = [pair for pair in TINY if not pair.startswith("epochs")]
-    for _ in runs.start(other, "classification", "rnn", [*pairs[:1], "steps=2", "seed=4"]).train():
-        pass
+    trained_run(other, "classification", "rnn", [*pairs[:1], "steps=2", "seed=4"])
     said = regard("runs", "compare", trained, other)
     assert said.status == 0, said.err
     cells = {line.split()[0]: line.split()[1:] for line in said.out.splitlines() if line.strip()}

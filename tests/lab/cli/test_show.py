@@ -12,6 +12,7 @@ from regard.analysis.interventions import Head, layers_with_heads, without_heads
 from regard.lab import runs
 from regard.lab.cli.main import app
 from regard.lab.cli.show import coloured
+from tests.lab.small_runs import finished
 
 from .conftest import Command
 
@@ -122,8 +123,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = runs.start(
             home / model / "seed-0", "classification", model, ["examples=120", "minimum=1"]
         )
-        for _ in run.train():
-            pass
+        finished(run)
     return home
 
 

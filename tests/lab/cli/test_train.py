@@ -1,11 +1,11 @@
 import json
 import os
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from regard.lab import runs
+from tests.lab.small_runs import stop_after
 
 from .conftest import TINY, Command
 
@@ -141,10 +141,7 @@ def test_dry_run_forecasts_and_writes_nothing(regard: Command, here: Path) -> No
 @pytest.fixture
 def stopped(tmp_path: Path) -> Path:
     """A run that was stopped after its second step."""
-    training = runs.start(tmp_path / "run", "classification", "transformer", SAVED).train()
-    for _ in islice(training, 3):
-        pass
-    training.close()
+    stop_after(runs.start(tmp_path / "run", "classification", "transformer", SAVED), 3)
     return tmp_path / "run"
 
 

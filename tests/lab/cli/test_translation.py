@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from regard.lab.studies.launch import Outcome
+from tests.lab.small_runs import trained_run
 
 from .conftest import Command, Feed
 
@@ -34,13 +35,11 @@ def write(folder: Path, count: int = 120) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on two files side by side; nobody may change it."""
-    from regard.lab import runs
 
     folder = tmp_path_factory.mktemp("translation")
     source, target = write(folder)
     asked = [f"data={source},{target}", *TINY]
-    for _ in runs.start(folder / "run", "translation", "lab-6", asked).train():
-        pass
+    trained_run(folder / "run", "translation", "lab-6", asked)
     return folder / "run"
 
 

@@ -15,7 +15,7 @@ from regard.lab.data.token_store import StoredTexts
 from regard.lab.tasks.settings import SequencesSettings
 from regard.lab.tasks.writing.task import Sequences
 from tests.lab.data.small_files import write, zipped
-from tests.lab.tasks.small_runs import trained
+from tests.lab.small_runs import finished, trained_run
 
 
 @pytest.fixture
@@ -130,10 +130,9 @@ def test_a_run_on_a_large_file_is_trained_and_resumed(large, tmp_path):
     for progress in run.train():
         if progress.step == 4:
             break
-    again = runs.open_or_start(tmp_path / "run", "translation", "gru", asked)
-    list(again.train())
+    again = finished(runs.open_or_start(tmp_path / "run", "translation", "gru", asked))
     assert again.complete
-    whole = trained(tmp_path / "whole", "translation", "gru", asked)
+    whole = trained_run(tmp_path / "whole", "translation", "gru", asked)
     ours, theirs = (run.folder.read(run.folder.weights) for run in (again, whole))
     assert ours == theirs
 

@@ -5,7 +5,7 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.data.vectors import load_vectors
 from tests.lab.data.small_files import refusal, static_vectors, write, zipped
-from tests.lab.tasks.small_runs import trained
+from tests.lab.small_runs import trained_run
 
 LINES = "the 0.5 -1 2\n, 1 1 1\nfilm 0.25 0 1e-2\nthe 9 9 9\n. . . 4 5 6\ncafé 7 8 9\n"
 WORDS = ["[PAD]", "[UNK]", "café", "film", "zebra", "the"]
@@ -29,7 +29,7 @@ def test_a_table_begins_a_network_with_its_own_tokens(tmp_path):
     rows = [f"good film {i}\tyes" for i in range(30)] + [f"bad film {i}\tno" for i in range(30)]
     (tmp_path / "x.tsv").write_text("\n".join(["text\tlabel", *rows]))
     given = [f"data={tmp_path / 'x.tsv'}", f"vectors={tmp_path / 'table'}", "threads=1", "steps=1"]
-    trained(tmp_path / "run", "classification", "mean", [*given, "learning_rate=1e-9"])
+    trained_run(tmp_path / "run", "classification", "mean", [*given, "learning_rate=1e-9"])
     run = runs.load(tmp_path / "run")
     assert run.task.tokenizer.encode(["a dull film"]) == [[1, 5, 4]]  # "dull" is in no row
     assert run.folder.environment()["vectors"] == {"width": 4, "found": 6, "asked": 6}

@@ -9,6 +9,7 @@ import pytest
 
 from regard.lab.studies.arms import Arm
 from regard.lab.tasks.models import MODELS
+from tests.lab.small_runs import trained_run
 from tests.lab.web.conftest import TINY
 
 Made = dict[str, Any]
@@ -99,9 +100,7 @@ def opened(browser: Any) -> Iterator[Open]:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete run of a tiny transformer; nobody may change it."""
-    from regard.lab import runs
 
     folder = tmp_path_factory.mktemp("reported") / "run"
-    for _ in runs.start(folder, "classification", "transformer", TINY).train():
-        pass
+    trained_run(folder, "classification", "transformer", TINY)
     return folder

@@ -20,7 +20,7 @@ from regard.lab.reports.run import write_run_report
 from regard.lab.runs import command
 from regard.lab.runs.command import LOG, write_examples
 from regard.lab.runs.run import Run
-from tests.lab.runs.steps import finished
+from tests.lab.small_runs import finished
 
 ALL = "{train} {validation} {test} {out} {seed} {minutes}"
 #: A program of words: it answers with the label of the training texts that share the most of them.

@@ -2,12 +2,13 @@
 
 import json
 import shutil
-from itertools import islice
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+
+from tests.lab.small_runs import finished, stop_after
 
 pytest.importorskip("transformers")
 
@@ -25,10 +26,7 @@ TUNING = [*BRIEF, "epochs=6", "learning_rate=0.003", "batch_tokens=300"]
 
 
 def train(folder, model, *settings):
-    run = runs.open_or_start(folder, "classification", model, settings)
-    for _ in run.train():
-        pass
-    return run
+    return finished(runs.open_or_start(folder, "classification", model, settings))
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +118,7 @@ def test_a_frozen_encoder_predicts_numbers(bert, tmp_path):
     lines = (json.dumps({**x, "label": 10 + 5 * numbers[x["label"]]}) for x in rows)
     path.write_text("\n".join(lines))
     given = [f"data={path}", f"weights={bert}", *BRIEF]
-    run = runs.open_or_start(tmp_path / "run", "regression", "frozen", given)
-    for _ in run.train():
-        pass
+    run = finished(runs.open_or_start(tmp_path / "run", "regression", "frozen", given))
     assert run.evaluate().value > 0.5
 
 
@@ -131,7 +127,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(data, weights, tmp
     whole = train(tmp_path / "whole", *given)
     stopped = runs.open_or_start(tmp_path / "stopped", "classification", "bert", [*given[1:]])
     stopped.config.training.__dict__["save_every"] = 4
-    list(islice(stopped.train(), 6))
+    stop_after(stopped, 6)
     again = train(tmp_path / "stopped", *given)
     assert again.folder.weights.read_bytes() == whole.folder.weights.read_bytes()
 
@@ -139,7 +135,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(data, weights, tmp
 def test_weights_that_have_changed_are_noticed(data, weights, tmp_path):
     source = shutil.copytree(weights, tmp_path / "source")
     given = [data, f"weights={source}", *BRIEF, "steps=4", "save_every=1"]
-    list(islice(runs.open_or_start(tmp_path / "run", "classification", "bert", given).train(), 2))
+    stop_after(runs.open_or_start(tmp_path / "run", "classification", "bert", given), 2)
     tensors = load_file(source / "model.safetensors")
     name = next(name for name in tensors if name.endswith("LayerNorm.bias"))
     save_file({**tensors, name: tensors[name] + 1}, source / "model.safetensors")

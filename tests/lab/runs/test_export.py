@@ -6,6 +6,8 @@ from functools import partial
 import pytest
 import torch
 
+from tests.lab.small_runs import finished, trained_run
+
 pytest.importorskip("transformers")
 
 from regard.lab import runs
@@ -38,8 +40,7 @@ def made(tmp_path_factory):
             task, model, more = RUNS[name]
             small = [*SMALL[4:], "width=16", "hidden=16"] if name == "gru" else SMALL
             done[name] = runs.open_or_start(folder / name, task, model, [*small, *more])
-            for _ in done[name].train():
-                pass
+            finished(done[name])
         return done[name]
 
     return run
@@ -70,9 +71,7 @@ def exported(command, run, to, folder, *more):
 
 
 def test_a_baseline_has_nothing_to_export(command, tmp_path):
-    run = runs.start(tmp_path / "run", "classification", "tfidf", ["examples=120"])
-    for _ in run.train():
-        pass
+    trained_run(tmp_path / "run", "classification", "tfidf", ["examples=120"])
     for to in ("huggingface", "ctranslate2"):
         status, out, err = command(
             "export", tmp_path / "run", "--to", to, "--out", tmp_path / "out"
@@ -178,8 +177,7 @@ def test_no_card_tells_where_files_lie(command, tmp_path):
     given = [*SMALL, "length=24", f"data={texts}", f"without={few}", "validation=0.0"]
     run = runs.open_or_start(tmp_path / "run", "masked-modeling", "bert",
                              [*given, "next_sentence=false"])  # fmt: skip
-    for _ in run.train():
-        pass
+    finished(run)
     card = (exported(command, run, "huggingface", tmp_path / "x") / "README.md").read_text()
     assert "private" not in card
     assert "| without | few.csv |" in card

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.lab.small_runs import trained_run
+
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
@@ -44,10 +46,7 @@ WITHOUT = "import sys; sys.modules['torch'] = sys.modules['regard'] = None\n"
 
 def trained(folder: Path, name: str) -> runs.Run:
     task, model, settings = RUNS[name]
-    run = runs.start(folder / name, task, model, settings)
-    for _ in run.train():
-        pass
-    return run
+    return trained_run(folder / name, task, model, settings)
 
 
 def said(folder: Path, call: str) -> object:
@@ -133,9 +132,7 @@ def test_encoders_by_onnxruntime(model: str, tmp_path: Path, monkeypatch) -> Non
     data = encoders.labelled(tmp_path / "texts.jsonl", 60)
     settings = [f"weights={tmp_path / 'encoder'}", f"data={data}", "seed=1"]
     settings += ["steps=3", "least_steps=0"] if model == "bert" else []
-    run = runs.start(tmp_path / model, "classification", model, settings)
-    for _ in run.train():
-        pass
+    run = trained_run(tmp_path / model, "classification", model, settings)
     must_agree(run, ["the good plot", "awful [SEP] scene", "", "a great film was it " * 9])
     if model == "frozen":
         folder, texts = export(run, "onnx", tmp_path / "out").folder, ["awful [SEP] scene [CLS]"]
@@ -194,8 +191,6 @@ def test_runs_that_write_are_refused(tmp_path: Path) -> None:
         RegardError, match="--onnx and --int8 run networks that label texts, not bah"
     ):
         through_onnx(run)
-    other = runs.start(tmp_path / "tfidf", "classification", "tfidf", ["examples=90"])
-    for _ in other.train():
-        pass
+    other = trained_run(tmp_path / "tfidf", "classification", "tfidf", ["examples=90"])
     with pytest.raises(RegardError, match="not tfidf on classification; leave them out"):
         through_onnx(other)

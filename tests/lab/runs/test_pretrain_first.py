@@ -9,7 +9,7 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.cli.main import app
 from regard.lab.data.sources import load_corpus
-from tests.lab.runs.steps import finished, stop_after
+from tests.lab.small_runs import finished, stop_after
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=30", "threads=1"]
 

@@ -17,7 +17,7 @@ from regard.lab.tasks import TASKS
 from regard.lab.tasks.birthplace.evaluation import COMMONEST, answer_evaluation
 from regard.lab.tasks.writing.evaluation import Text
 from regard.lab.tasks.writing.searching import Search
-from tests.lab.runs.steps import finished
+from tests.lab.small_runs import finished
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=24", "length=40", "threads=1", "dropout=0"]
 

@@ -23,7 +23,7 @@ from regard.lab.tasks import TASKS, shared
 from regard.lab.tasks.classification.task import Classification
 from regard.lab.tasks.models import MODELS
 from regard.training.loop import Progress, Training
-from tests.lab.runs.steps import stop_after
+from tests.lab.small_runs import finished, stop_after
 
 BRIEF = ["examples=120", "width=8", "batch_tokens=300", "threads=1", "precision=fp32"]
 TINY = [*BRIEF, "epochs=2"]
@@ -616,8 +616,7 @@ def test_a_run_keeps_the_constants_of_its_kernels(tmp_path, monkeypatch):
     from regard.attention.kernels import choose
 
     with choose.using(choose.Constants(exact_pairs=123)):
-        run = runs.start(tmp_path / "run", overrides=["steps=2", "examples=60"])
-        list(run.train())
+        finished(runs.start(tmp_path / "run", overrides=["steps=2", "examples=60"]))
     kept = json.loads((tmp_path / "run" / "env.json").read_text())["kernels"]
     assert kept["exact_pairs"] == 123
     seen = []

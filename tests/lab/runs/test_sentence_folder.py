@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 
+from tests.lab.small_runs import trained_run
+
 pytest.importorskip("sentence_transformers")
 
 import sentence_transformers
 
 from regard.core.errors import RegardError
 from regard.interop import sentences
-from regard.lab import runs
 from regard.lab.runs.export import export
 from tests.interop import encoders
 
@@ -31,10 +32,7 @@ def trained(tmp_path, monkeypatch):
             encoders.save(kind, tmp_path / kind, wide=True)
         data = data or encoders.labelled(tmp_path / "texts.jsonl", 60)
         weights = [f"weights={tmp_path / kind}"] if kind else []
-        run = runs.start(tmp_path / "run", task, model, [*weights, f"data={data}", *settings])
-        for _ in run.train():
-            pass
-        return run
+        return trained_run(tmp_path / "run", task, model, [*weights, f"data={data}", *settings])
 
     return train
 

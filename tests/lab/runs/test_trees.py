@@ -20,7 +20,7 @@ from regard.lab.tasks.settings import ClassificationSettings
 from tests.attention.parts import shifted
 from tests.lab.cli.conftest import call
 from tests.lab.data.test_conllu import sentence, written
-from tests.lab.runs.steps import finished
+from tests.lab.small_runs import finished, trained_run
 from tests.lab.studies.declare import checked
 
 TINY = ["width=16", "layers=1", "heads=2", "feedforward=16", "dropout=0", "word_dropout=0",
@@ -110,7 +110,7 @@ def test_a_model_learns_what_only_the_tree_tells(parses, trained, tmp_path):
     assert again.n == 240
     assert again.value > 0.9
     given = [*TINY, f"data={parses}", "position=rotary", "steps=40"]
-    plain = finished(runs.start(tmp_path / "plain", "classification", "transformer", given))
+    plain = trained_run(tmp_path / "plain", "classification", "transformer", given)
     assert plain.evaluate().value < 0.75
     assert plain.predict("w1 w2 w3").label in ("deep", "flat")
 

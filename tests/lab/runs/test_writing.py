@@ -12,7 +12,7 @@ from regard.lab.cli.main import app
 from regard.lab.data.pairs import Pair
 from regard.lab.tasks.evaluation import read_rows
 from regard.lab.tasks.writing.evaluation import Text, text_evaluation
-from tests.lab.runs.steps import finished
+from tests.lab.small_runs import finished
 
 FEW = ["letters=3", "examples=3000", "width=24", "hidden=32", "dropout=0", "init_std=1",
        "steps=150", "judged=20", "learning_rate=0.01", "batch_tokens=224", "threads=1"]  # fmt: skip

@@ -25,7 +25,7 @@ from regard.lab.studies.statistics import arm_interval, compare_runs, holm
 from regard.lab.studies.study import Study
 from regard.lab.tasks.classification.metrics import METRICS
 from regard.lab.tasks.evaluation import Evaluation
-from tests.lab.runs.steps import stop_after
+from tests.lab.small_runs import stop_after
 from tests.lab.studies.declare import checked, declared
 
 TINY = ["width=8", "steps=4", "examples=200", "length=30", "batch_tokens=600"]

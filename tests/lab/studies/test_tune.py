@@ -24,6 +24,7 @@ from regard.lab.studies.search import Search
 from regard.lab.studies.storage import JOURNAL, begin_search, open_search
 from regard.lab.studies.trial import TRIAL_SEED, Trial, read_trial, train_and_validate
 from regard.lab.tasks.classification.task import Classification
+from tests.lab.small_runs import trained_run
 from tests.lab.studies.declare import checked, declared
 from tests.lab.studies.test_compare import TINY, Inline
 
@@ -119,7 +120,7 @@ def test_a_trial_does_not_read_the_test_split(
         assert trial.about["fingerprint"]
         assert not Path(task.folder).exists()
     with pytest.raises(AssertionError, match="the test split was read"):
-        list(runs.start(tmp_path / "run", "classification", "tfidf", TINY[1:]).train())
+        trained_run(tmp_path / "run", "classification", "tfidf", TINY[1:])
 
 
 def test_the_score_is_the_best_validation_and_survives_a_kill_before_it_is_kept(

@@ -25,6 +25,7 @@ from regard.lab.tasks import TASKS
 from regard.lab.tasks.baseline_settings import NoSettings
 from regard.lab.tasks.called import Called, Estimator
 from regard.lab.tasks.elsewhere import Models, entry_of, file_of, remembered
+from tests.lab.small_runs import finished
 
 TEXTS = ["good film", "bad film", "good", "bad", "a good one", "a bad one"]
 ANSWERS = np.array([1, 0, 1, 0, 1, 0])
@@ -95,9 +96,7 @@ def nets(tmp_path: Path) -> str:
 
 def trained(folder: Path, model: str, *settings: str, task: str = "classification") -> Run:
     tiny = ["examples=160", "steps=4", "threads=1", "batch_size=8"]
-    run = runs.open_or_start(folder, task, model, [*settings, *tiny])
-    list(run.train())
-    return run
+    return finished(runs.open_or_start(folder, task, model, [*settings, *tiny]))
 
 
 @pytest.mark.parametrize(
@@ -174,8 +173,9 @@ def test_a_tagger_and_a_network_of_the_wrong_size(nets: str, tmp_path: Path) -> 
 
 def test_a_language_model_returns_logits_of_words(nets: str, tmp_path: Path) -> None:
     task, tiny = "language-modeling", ["data=reviews", "length=24", "batch_size=4", "steps=2"]
-    run = runs.open_or_start(tmp_path / "run", task, f"{nets}speaker", [*tiny, "threads=1"])
-    list(run.train())
+    run = finished(
+        runs.open_or_start(tmp_path / "run", task, f"{nets}speaker", [*tiny, "threads=1"])
+    )
     words = len(run.task.tokenizer)
     assert run.network.inner[1].out_features == run.task.sizes["vocabulary"] >= words
     assert 0.5 * math.log(words) < run.evaluate().summary["loss"] < 1.5 * math.log(words)

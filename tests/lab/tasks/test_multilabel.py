@@ -24,7 +24,7 @@ from regard.lab.tasks.multilabel.evaluation import (
     scores,
     set_evaluation,
 )
-from tests.lab.tasks.small_runs import prepared, trained
+from tests.lab.small_runs import prepared, trained_run
 
 LABELS = ["acting", "plot", "music"]
 TINY = ["width=8", "heads=2", "layers=1", "feedforward=8", "steps=4", "threads=1", "examples=300"]
@@ -145,14 +145,14 @@ def lists(path, count=240):
 
 def test_a_baseline_learns_lists_of_a_file(tmp_path):
     data = lists(tmp_path / "r.csv")
-    run = trained(tmp_path / "run", "multilabel", "tfidf", [f"data={data}"])
+    run = trained_run(tmp_path / "run", "multilabel", "tfidf", [f"data={data}"])
     assert run.evaluate().value > 0.95
     assert run.predict("good plot and music").labels in (("plot", "music"), ("music", "plot"))
     assert run.predict("number").labels == ()
     chosen = json.loads((tmp_path / "run" / "env.json").read_text())["decision"]["thresholds"]
     assert runs.load(tmp_path / "run").task.thresholds == chosen
     given = [f"data={data}", "threshold=0.3"]
-    bare = trained(tmp_path / "fixed", "multilabel", "tfidf", given)
+    bare = trained_run(tmp_path / "fixed", "multilabel", "tfidf", given)
     assert bare.task.thresholds == [0.3] * 3
     more = lists(tmp_path / "more.csv", 9)
     assert run.evaluate(more).n == 9
@@ -165,7 +165,7 @@ def test_a_baseline_learns_lists_of_a_file(tmp_path):
 
 
 def test_a_network_learns_and_its_thresholds_are_of_validation(tmp_path):
-    run = trained(tmp_path / "run", "multilabel", "transformer", TINY)
+    run = trained_run(tmp_path / "run", "multilabel", "transformer", TINY)
     task = run.task
     with run.computing():
         again = task.decide(run.model)["thresholds"]

@@ -19,6 +19,7 @@ from regard.lab.tasks.settings import (
 )
 from regard.lab.tasks.writing.searching import Search
 from regard.nn.layers import special_tokens
+from tests.lab.small_runs import finished
 
 BIOGRAPHIES = {"data": "biographies", "validation": 0.1, "length": 20}
 SIZES = {"width": 16, "heads": 2, "layers": 1, "feedforward": 24, "dropout": 0}
@@ -449,4 +450,4 @@ def test_a_run_does_not_go_on_with_other_texts(on_disk, tmp_path):
         file.write("one more\n" * 30)
     shared.cache_clear()  # as another process has nothing in memory
     with pytest.raises(RegardError, match="changed since the training began"):
-        list(runs.open_or_start(tmp_path / "run", "language-modeling", "gpt", settings).train())
+        finished(runs.open_or_start(tmp_path / "run", "language-modeling", "gpt", settings))

@@ -28,7 +28,7 @@ from regard.lab.tasks.regression.task import Ridge
 from regard.lab.tasks.writing.streaming import Drawing
 from regard.lab.web.registry import find
 from regard.lab.web.served_model import opened
-from tests.lab.tasks.small_runs import prepared, trained
+from tests.lab.small_runs import prepared, trained_run
 
 DRAWN = np.random.default_rng(0)
 TRUE = DRAWN.normal(5, 2, 40)
@@ -207,7 +207,7 @@ def test_equal_numbers_and_other_data_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_server_answers_with_the_number(tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", "regression", "mean", TINY)
+    run = trained_run(tmp_path / "run", "regression", "mean", TINY)
     (told,) = find([tmp_path]).listed()
     assert (told["answers_in_texts"], told["writes"], told["labels"]) == (False, "", [])
     subject = opened("run", tmp_path / "run")

@@ -15,7 +15,7 @@ from regard.lab.tasks import TASKS
 from regard.lab.tasks.symbols import PUZZLES
 from regard.lab.tasks.symbols.task import SymbolTask
 from regard.lab.tasks.tagging.evaluation import Tags, tag_evaluation, word_counts
-from tests.lab.tasks.small_runs import prepared
+from tests.lab.small_runs import finished, prepared
 
 TINY = ("examples=200", "held_out=30", "steps=3", "width=8", "threads=1")
 SMALL = {"examples": 60, "held_out": 20}
@@ -139,7 +139,7 @@ def test_two_layers_recall(tmp_path: Path) -> None:
         ["symbols=8", "pairs=2", "train_length=8", "examples=4000", "held_out=200", "width=32",
          "steps=600", "batch_size=32", "learning_rate=5e-3", "threads=1"],
     )  # fmt: skip
-    list(run.train())
+    finished(run)
     assert run.evaluate().value > 0.9
 
 

@@ -27,7 +27,7 @@ from regard.lab.tasks.tagging.evaluation import (
 )
 from regard.lab.web.registry import find
 from regard.lab.web.served_model import opened
-from tests.lab.tasks.small_runs import prepared, trained
+from tests.lab.small_runs import prepared, trained_run
 
 TINY = ("examples=300", "epochs=1", "width=8", "threads=1")
 ASKED = [
@@ -264,7 +264,7 @@ def test_a_file_is_learned_judged_and_asked(tmp_path: Path) -> None:
 
 
 def test_a_server_marks_the_words(tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", "tagging", "rnn", TINY)
+    run = trained_run(tmp_path / "run", "tagging", "rnn", TINY)
     (told,) = find([tmp_path]).listed()
     assert (told["task"], told["writes"]) == ("tagging", "")
     (answer,) = opened("run", tmp_path / "run").predict(["Ada slept ."])

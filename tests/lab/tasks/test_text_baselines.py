@@ -10,7 +10,7 @@ from regard.core.errors import RegardError
 from regard.lab import runs
 from regard.lab.tasks.baseline_settings import NeighbourSettings, NoSettings
 from regard.lab.tasks.text_baselines import Copy, MostFrequentText, NearestNeighbour
-from tests.lab.tasks.small_runs import trained
+from tests.lab.small_runs import trained_run
 
 PAIRS = [
     ("a small dog runs", "ein kleiner Hund rennt"),
@@ -86,7 +86,7 @@ def test_a_run_writes_by_a_baseline(tmp_path: Path, model: str) -> None:
 def test_a_baseline_draws_nothing(tmp_path: Path) -> None:
     from regard.lab.tasks.writing.searching import Search
 
-    run = trained(tmp_path / "run", "reverse", "copy", ["examples=100", "judged=10"])
+    run = trained_run(tmp_path / "run", "reverse", "copy", ["examples=100", "judged=10"])
     with pytest.raises(RegardError, match="copy cannot sample; leave --temperature"):
         run.best(["abc"], Search(temperature=1.0))
     assert [[text.text for text in several] for several in run.best(["abc"], 3)] == [["abc"]]

@@ -14,7 +14,7 @@ from regard.lab.tasks.writing.alignment import align
 from regard.lab.tasks.writing.evaluation import Text, text_evaluation
 from regard.lab.tasks.writing.metrics import Aligned, bleu, judge
 from regard.lab.tasks.writing.task import Sequences
-from tests.lab.tasks.small_runs import trained
+from tests.lab.small_runs import trained_run
 
 GO = [
     Pair("Go.", "Va !", "a:1"),
@@ -94,7 +94,7 @@ FEW = ["locales=en_US", "examples=60", "width=6", "hidden=6", "steps=2", "judged
 @pytest.mark.parametrize("model", ["luong-dot", "gru"])
 def test_a_run_on_dates_tells_its_alignment_error(tmp_path, model, monkeypatch) -> None:
     monkeypatch.setattr("regard.lab.data.parallel.HELD", 40)
-    run = trained(tmp_path / "r", "dates", model, FEW)
+    run = trained_run(tmp_path / "r", "dates", model, FEW)
     found = run.evaluate()
     if model == "gru":
         assert "alignment" not in found.summary
@@ -124,7 +124,7 @@ def test_heads_are_compared_where_the_alignment_is_known_and_nowhere_else(tmp_pa
     given = ["locales=en_US", "examples=64", "width=8", "heads=2", "layers=2", "feedforward=8"]
     given += ["steps=2", "threads=1"]
     for name, tokenizer in (("signs", "characters"), ("words", "words")):
-        trained(tmp_path / name, "dates", "transformer", [*given, f"tokenizer={tokenizer}"])
+        trained_run(tmp_path / name, "dates", "transformer", [*given, f"tokenizer={tokenizer}"])
         arm = SimpleNamespace(name=name, family="attention", folders=[tmp_path / name])
         found = head_table([arm])
         if name == "words":

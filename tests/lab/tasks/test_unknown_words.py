@@ -14,7 +14,7 @@ from regard.lab.tasks.baseline_settings import NaiveBayesSVMSettings, NeighbourS
 from regard.lab.tasks.baselines import NaiveBayesSVM
 from regard.lab.tasks.tagging.baselines import MostFrequentTag
 from regard.lab.tasks.text_baselines import NearestNeighbour
-from tests.lab.tasks.small_runs import prepared
+from tests.lab.small_runs import prepared
 
 KNOWN = ["un très bon film , très bon !", "a b c d e f g"]
 NETWORK = nn.Linear(1, 1)

@@ -18,6 +18,8 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.lab.small_runs import trained_run
+
 Ask = Callable[..., httpx.Response]
 TINY = [
     "examples=120", "width=8", "heads=2", "layers=2", "feedforward=12", "epochs=1",
@@ -44,11 +46,9 @@ def turned(folder: Path) -> str:
 
 def train_all(home: Path, *trainings: tuple[str, str, str, list[str]]) -> None:
     """Train runs: (name, task, model, settings)."""
-    from regard.lab import runs
 
     for name, task, model, settings in trainings:
-        for _ in runs.start(home / name, task, model, settings).train():
-            pass
+        trained_run(home / name, task, model, settings)
 
 
 @pytest.fixture(scope="session")

@@ -18,13 +18,13 @@ from urllib.parse import quote
 import pytest
 
 import regard
-from regard.lab import runs
 from regard.lab.data.spelling import label_of
 from regard.lab.reports.markup import escape
 from regard.lab.reports.page import static
 from regard.lab.reports.run import run_page, write_run_report
 from regard.lab.web.registry import Registry, find
 from tests.lab.reports.hostile import HOSTILE
+from tests.lab.small_runs import trained_run
 from tests.lab.web.conftest import Opened, csv_rows, saved, serving_until_done, until
 
 SOUND = [text.encode(errors="replace").decode() for text in HOSTILE]
@@ -57,8 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [{"text": f"{text} {i}", "label": text} for text in SOUND for i in range(8)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     made = folder / "made"
-    for _ in runs.start(made, "classification", "transformer", [f"data={data}", *SETTINGS]).train():
-        pass
+    trained_run(made, "classification", "transformer", [f"data={data}", *SETTINGS])
     for name, file in zip(NAMES, FILES, strict=True):
         shutil.copytree(made, folder / "runs" / name, copy_function=os.link)
         told = folder / "runs" / name / "env.json"

@@ -10,11 +10,11 @@ import pytest
 import regard
 from regard.analysis.record import record, table
 from regard.core.errors import RegardError
-from regard.lab import runs
 from regard.lab.reports.run import look
 from regard.lab.tasks.writing.searching import Search
 from regard.lab.tasks.writing.streaming import Drawing
 from regard.lab.web.served_model import ServedRun
+from tests.lab.small_runs import trained_run
 from tests.lab.web.conftest import Ask, turned
 
 TEXTS = ["data=biographies", "length=48", "examples=120", "tokenizer=characters"]
@@ -45,8 +45,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Subjects:
     strings = turned(home)
     for name, (task, model, settings) in MADE.items():
         settings = [strings, *settings] if task == "reverse" else settings
-        for _ in runs.start(home / name, task, model, [*settings, *QUICK]).train():
-            pass
+        trained_run(home / name, task, model, [*settings, *QUICK])
     return {name: ServedRun(name, regard.load(home / name)) for name in MADE}
 
 
