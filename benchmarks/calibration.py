@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Float
 
 from regard.lab.runs.convergence import still_rising
-from regard.lab.studies.null_distribution import p_values, reach
-from regard.lab.studies.statistics import Estimate, compare_runs, components, effective
+from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks.classification.metrics import per_example
+from regard.lab.tasks.estimates import Estimate, components, effective
+from regard.lab.tasks.null_distribution import p_values, reach
 
 SEEDS = (1, 2, 3, 5, 10)
 COUNTS = (4, 5, 6, 8, 10, 20, 30, 50)

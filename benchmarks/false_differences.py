@@ -31,8 +31,9 @@ from benchmarks.simulated_runs import (
     texts,
     truth,
 )
-from regard.lab.studies.null_distribution import p_values, reach, smallest
-from regard.lab.studies.statistics import at_least, components, effective, group_sizes
+from regard.lab.studies.statistics import at_least
+from regard.lab.tasks.estimates import components, effective, group_sizes
+from regard.lab.tasks.null_distribution import p_values, reach, smallest
 
 METRICS = ("accuracy", "macro-F1", "balanced accuracy", "BLEU")
 FAMILIES = (1, 4, 11)

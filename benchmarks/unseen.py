@@ -29,8 +29,9 @@ from regard.lab.studies.arms import parse_arms
 from regard.lab.studies.job import RunScore, read_score, train_and_score
 from regard.lab.studies.launch import Event, Job, launch
 from regard.lab.studies.processes import Local
-from regard.lab.studies.statistics import arm_interval, compare_runs
+from regard.lab.studies.statistics import compare_runs
 from regard.lab.studies.study import Study
+from regard.lab.tasks.estimates import arm_interval
 
 FOLDS = 10
 ARMS = ("tfidf", "nb-svm", "mean", "cnn", "rnn", "transformer")

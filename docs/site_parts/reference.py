@@ -62,7 +62,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Tasks": ("regard.lab.tasks.task", "regard.lab.tasks.evaluation", "regard.lab.tasks.texts"),
     "Comparisons": (
         "regard.lab.studies.arms", "regard.lab.studies.compare", "regard.lab.studies.result",
-        "regard.lab.studies.statistics", "regard.lab.studies.search",
+        "regard.lab.studies.statistics", "regard.lab.tasks.estimates", "regard.lab.studies.search",
     ),
     "Reports": (
         "regard.lab.reports.notebook", "regard.lab.reports.plots", "regard.lab.reports.figures",

@@ -28,9 +28,10 @@ from benchmarks.simulated_runs import (
     texts,
     truth,
 )
-from regard.lab.studies.statistics import arm_interval, compare_runs
+from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
 from regard.lab.tasks.classification.metrics import per_example
+from regard.lab.tasks.estimates import arm_interval
 from regard.lab.tasks.writing.metrics import judge as judge_texts
 from regard.lab.tasks.writing.metrics import restored
 

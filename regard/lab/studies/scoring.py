@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from regard.lab.studies.job import RunScore
-from regard.lab.studies.statistics import Difference, Scores, arm_interval, compare_runs
+from regard.lab.studies.statistics import Difference, Scores, compare_runs
+from regard.lab.tasks.estimates import arm_interval
 
 
 def table(runs: Sequence[RunScore]) -> Scores:

@@ -21,9 +21,10 @@ from regard.lab.studies.compare import compare
 from regard.lab.studies.job import RunScore, RunTask, read_score, score_path, train_and_score
 from regard.lab.studies.launch import Event, Job, Outcome
 from regard.lab.studies.processes import Local
-from regard.lab.studies.statistics import arm_interval, compare_runs, holm
+from regard.lab.studies.statistics import compare_runs, holm
 from regard.lab.studies.study import Study
 from regard.lab.tasks.classification.metrics import METRICS
+from regard.lab.tasks.estimates import arm_interval
 from regard.lab.tasks.evaluation import Evaluation
 from tests.lab.small_runs import stop_after
 from tests.lab.studies.declare import checked, declared

@@ -11,9 +11,10 @@ from regard.lab.data.examples import Example
 from regard.lab.studies import scoring
 from regard.lab.studies.compatibility import check_paired
 from regard.lab.studies.job import RunScore, clusters_of, scores_of
-from regard.lab.studies.statistics import arm_interval, compare_runs
+from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS, wilson
+from regard.lab.tasks.estimates import arm_interval
 from regard.lab.tasks.pretraining.evaluation import TokenLosses, token_evaluation
 from regard.lab.tasks.writing.metrics import judge
 

@@ -9,18 +9,14 @@ import pytest
 from scipy import stats
 
 from regard.core.errors import RegardError
-from regard.lab.studies.null_distribution import p_values, smallest
 from regard.lab.studies.statistics import (
     Difference,
-    Estimate,
-    arm_interval,
     compare_runs,
-    components,
-    effective,
-    estimate,
     holm,
     judge,
 )
+from regard.lab.tasks.estimates import Estimate, arm_interval, components, effective, estimate
+from regard.lab.tasks.null_distribution import p_values, smallest
 
 
 def table(*rows: str) -> np.ndarray:

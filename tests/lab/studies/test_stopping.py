@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from regard.lab.studies.statistics import Difference, compare_runs, holm, written_margin
+from regard.lab.studies.statistics import (
+    Difference,
+    compare_runs,
+    holm,
+    written_margin,
+)
 from regard.lab.studies.stopping import anytime_p, decide, level, looks
 
 LOOKS = looks(3, 30)

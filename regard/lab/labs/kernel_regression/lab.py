@@ -21,7 +21,8 @@ from regard.lab.labs.kernel_regression.points import KernelRegressionSettings, l
 from regard.lab.labs.lab import Findings, MeasuringLab, ReferenceTime, arm_row, record_of
 from regard.lab.reports.findings import Cell
 from regard.lab.reports.scales import number
-from regard.lab.studies.statistics import Difference, arm_interval, judge
+from regard.lab.studies.statistics import Difference, judge
+from regard.lab.tasks.estimates import arm_interval
 from regard.nn.models.kernel_regression import KERNELS
 
 LOOP = 40  # held-out points of the double loop

@@ -12,7 +12,7 @@ from regard.lab.labs.positions.tasks import NEAR, Experiment, Found, most_freque
 from regard.lab.reports.figures import line_chart, lines
 from regard.lab.reports.maps import heat_map
 from regard.lab.reports.markup import Html
-from regard.lab.studies.statistics import arm_interval
+from regard.lab.tasks.estimates import arm_interval
 
 All = Mapping[Experiment, Found]
 QUESTIONS = ("moved", "begin", "begin, causal", "distance", "further on")

@@ -11,7 +11,8 @@ from regard.lab.labs.positions.findings import FREE, OF_TEXT, All, of, rights
 from regard.lab.reports.figures import Series, line_chart, lines
 from regard.lab.reports.findings import Cell
 from regard.lab.reports.markup import Html
-from regard.lab.studies.statistics import arm_interval, judge
+from regard.lab.studies.statistics import judge
+from regard.lab.tasks.estimates import arm_interval
 
 REFERENCE = "sinusoidal"
 

@@ -36,7 +36,7 @@ from regard.lab.reports.answer import percent
 from regard.lab.reports.drawing import Chart
 from regard.lab.reports.evidence import Arm as Evidence
 from regard.lab.reports.findings import Cell
-from regard.lab.studies.statistics import arm_interval
+from regard.lab.tasks.estimates import arm_interval
 from regard.lab.tasks.models import MODELS
 
 AIMS = {"mean": 0.865, "best": 0.89, "pretrained": 0.925}  # accuracies on IMDB

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import gammaincinv, ndtr
 
-from regard.lab.studies.null_distribution import p_values, reach, smallest
+from regard.lab.tasks.null_distribution import p_values, reach, smallest
 
 MANY = 1e6  # degrees of freedom of the examples
 
