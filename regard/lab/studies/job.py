@@ -17,7 +17,7 @@ from regard.core.reading import checked, read_json
 from regard.lab.runs.convergence import CONVERGED
 from regard.lab.studies.launch import Report
 from regard.lab.tasks import unit_of
-from regard.lab.tasks.evaluation import Evaluation, validated
+from regard.lab.tasks.evaluation import Evaluation, group_numbers, validated
 from regard.lab.tasks.units import Unit
 from regard.lab.tasks.writing.metrics import Judgement, restored
 
@@ -230,11 +230,9 @@ def clusters_of(groups: Sequence[str]) -> str:
     >>> numbers.reshape(-1, 2).tolist(), clusters_of(["", ""])
     ([[0, 2], [1, 1], [0, 1], [2, 1]], '')
     """
-    if not any(groups):
+    numbers = group_numbers(groups)
+    if numbers is None:
         return ""
-    known: dict[str | int, int] = {}
-    names = (group or index for index, group in enumerate(groups))
-    numbers = np.array([known.setdefault(name, len(known)) for name in names])
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     sizes = np.diff(starts, append=len(numbers))
     return np.stack([numbers[starts], sizes], 1).astype("<i4").tobytes().hex()

@@ -51,25 +51,56 @@ def written(metric: str, value: float, digits: int) -> str:
 
 
 def interval(
-    per_example: NDArray[np.float64],
+    per_example: NDArray[np.float64] | NDArray[np.bool_],
     value: float,
     least: float = 0.0,
     most: float = 1.0,
     fewest: int = 2,
+    groups: Sequence[str] = (),
 ) -> tuple[float, float]:
     """Return the 95 % interval of a mean over examples, ``value`` ± 1.96 s/√n, within bounds.
 
-    It does not cover other seeds. For fewer than ``fewest`` examples, return the bounds.
+    It does not cover other seeds. With ``groups``, the group of each example, groups are the
+    sampled units: it is then that of comparisons (`regard.lab.tasks.estimates.arm_interval`). For
+    fewer than ``fewest`` examples or groups, return the bounds.
 
     >>> low, high = interval(np.array([0.0, 1.0, 0.0, 1.0]), 0.5, least=-1.0)
     >>> round(low, 3), high
     (-0.066, 1.0)
+    >>> interval(np.array([0.0, 1.0, 0.0, 1.0]), 0.5, groups=["a", "b", "a", "b"])
+    (0.0, 1.0)
     """
-    n = len(per_example)
+    numbers = group_numbers(groups)
+    n = len(per_example) if numbers is None else int(numbers.max()) + 1
     if n < fewest:
         return least, most
+    if numbers is not None:
+        from regard.lab.tasks.estimates import arm_interval
+
+        mean, low, high = arm_interval(per_example[None], numbers)
+        return max(least, value + low - mean), min(most, value + high - mean)
     half = NormalDist().inv_cdf(0.975) * float(per_example.std(ddof=1)) / math.sqrt(n)
     return max(least, value - half), min(most, value + half)
+
+
+def group_numbers(groups: Sequence[str]) -> NDArray[np.int64] | None:
+    """Number groups from 0 in the order of their first example; None if no example has a group.
+
+    An example without a group is a group of its own.
+
+    >>> group_numbers(["a", "a", "", "a", ""]).tolist(), group_numbers(["", ""])
+    ([0, 0, 1, 0, 2], None)
+    """
+    if not any(groups):
+        return None
+    known: dict[str | int, int] = {}
+    names = (group or index for index, group in enumerate(groups))
+    return np.array([known.setdefault(name, len(known)) for name in names])
+
+
+def groups_of(examples: Sequence[Example]) -> list[str]:
+    """Return the group of each example, "" without one."""
+    return [example.group for example in examples]
 
 
 def learned(scores: NDArray[np.floating], guess: float, best: float) -> bool:
@@ -164,7 +195,7 @@ class Evaluation:
         is then unknown.
         """
         if not self.sizes:
-            return [example.group for example in self.examples]
+            return groups_of(self.examples)
         if np.count_nonzero(self.sizes) < 2:
             return [""] * self.n
         pairs = zip(self.examples, self.sizes, strict=True)

@@ -1,4 +1,8 @@
-"""Whether a score left that of a guess that ignores the input behind, for every metric."""
+"""Whether a score exceeds that of a guess, and its interval over groups, for every metric."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +12,9 @@ from regard.lab.data.pairs import Pair
 from regard.lab.tasks.birthplace.evaluation import answer_evaluation
 from regard.lab.tasks.classification.evaluation import label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
+from regard.lab.tasks.classification.metrics import MOST_NATS
 from regard.lab.tasks.evaluation import Evaluation, learned, read_rows
+from regard.lab.tasks.multilabel.evaluation import set_evaluation
 from regard.lab.tasks.pretraining.evaluation import TokenLosses, token_evaluation, unigram_loss
 from regard.lab.tasks.regression import METRICS as METRICS_OF_NUMBERS
 from regard.lab.tasks.regression.evaluation import number_evaluation
@@ -108,3 +114,39 @@ def test_the_loss_of_token_frequencies_is_kept_with_the_answers() -> None:
     assert again[0].unigram == kept.answers[0].unigram == pytest.approx(3.7, abs=0.15)
     unknown = TokenLosses(np.ones(3), np.ones(3, bool))
     assert token_evaluation(examples[:1], [unknown]).learned
+
+
+def of_texts(metric: str) -> Callable[[list[Example]], Evaluation]:
+    return lambda asked: label_evaluation(
+        "xy", asked, [[0.8, 0.2] if int(x.text) % 4 else [0.3, 0.7] for x in asked], metric=metric
+    )
+
+
+GROUPED: dict[str, Callable[[list[Example]], Evaluation]] = {
+    **{name: of_texts(name) for name in METRICS_OF_LABELS},
+    "subset accuracy": lambda asked: set_evaluation(
+        "subset accuracy", ["x", "y"], asked, [[0.9, 0.1 * (int(x.text) % 8)] for x in asked],
+        [0.5, 0.5], [5, 5], 10,
+    ),
+    "MAE": lambda asked: number_evaluation(
+        "MAE", [replace(x, label=x.text) for x in asked], [1.1 * int(x.text) for x in asked], 10.0
+    ),
+    "span F1": lambda asked: tag_evaluation(
+        "span F1", [replace(x, label="B-x", parents=(-1,)) for x in asked],
+        [["B-x" if int(x.text) % 3 else "O"] for x in asked], "O",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", GROUPED)
+def test_texts_of_a_group_count_as_one(metric: str) -> None:
+    once = [Example(str(i), "xy"[i % 5 > 2], f"f:{i}") for i in range(40)]
+    alike = [replace(x, group=f"author {x.text}") for x in once for _ in range(10)]
+    alone, together = GROUPED[metric](once), GROUPED[metric](alike)
+    width = together.high - together.low
+    assert width == pytest.approx(1.03 * (alone.high - alone.low), rel=0.05)  # t for normal
+    naive = GROUPED[metric]([replace(x, group="") for x in alike])
+    assert width > 2.5 * (naive.high - naive.low)
+    assert together.value == pytest.approx(naive.value)
+    one = GROUPED[metric]([replace(x, group="one author") for x in once])
+    assert (one.low, one.high) == (0, {"MAE": math.inf, "log-loss": MOST_NATS}.get(metric, 1))

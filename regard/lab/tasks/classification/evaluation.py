@@ -14,7 +14,13 @@ from regard.lab.data.examples import Example
 from regard.lab.data.labels import meant
 from regard.lab.data.titles import listed
 from regard.lab.tasks.classification import metrics
-from regard.lab.tasks.evaluation import Evaluation, interval, must_have_examples, written
+from regard.lab.tasks.evaluation import (
+    Evaluation,
+    groups_of,
+    interval,
+    must_have_examples,
+    written,
+)
 
 
 @dataclass(frozen=True)
@@ -117,9 +123,12 @@ def label_evaluation(
         scores = {key: x for key, x in scores.items() if key == name or key not in metrics.RANKED}
     numbers = metrics.per_example(metric, predicted, truth, len(labels), nats, chances)
     most = metrics.MOST_NATS if metric == "log-loss" else 1.0
-    low, high = interval(numbers, scores[name], most=most)
-    if metric == "accuracy":
-        low, high = metrics.wilson(int((predicted == truth).sum()), len(truth))
+    right, groups = predicted == truth, groups_of(examples)
+    if metric == "accuracy" and not any(groups):
+        low, high = metrics.wilson(int(right.sum()), len(truth))
+    else:
+        scored = right if metric == "accuracy" else numbers
+        low, high = interval(scored, scores[name], most=most, groups=groups)
     trivial = metrics.trivial(metric, trained, truth) if len(trained) else {}
     guesses = (f"{guess} {written(name, x, 1)}" for guess, x in trivial.items())
     by_class = metrics.by_class(predicted, truth, len(labels))
@@ -147,7 +156,7 @@ def label_evaluation(
         examples=examples,
         answers=chances,
         row=partial(_row, labels, threshold),
-        correct=predicted == truth,
+        correct=right,
         per_example=numbers,
         predictions=[labels[i] for i in predicted.tolist()],
         wrongness=chances.max(1).astype(np.float64),  # confident mistakes are worst

@@ -13,7 +13,7 @@ from regard.core.errors import RegardError
 from regard.lab.data.examples import Example
 from regard.lab.data.labels import number_of, why_no_number
 from regard.lab.tasks import unit_of
-from regard.lab.tasks.evaluation import Evaluation, interval, must_have_examples
+from regard.lab.tasks.evaluation import Evaluation, groups_of, interval, must_have_examples
 from regard.lab.tasks.regression import METRICS
 
 Numbers = NDArray[np.float64]
@@ -132,12 +132,15 @@ def number_evaluation(
 ) -> Evaluation:
     """Evaluate predicted numbers; ``mean`` is the mean of the training numbers.
 
-    The interval is value ± 1.96 s/√n. Raises: no examples; a label that is not a number.
+    The interval over examples, or groups of them, is that of `interval`. Raises: no
+    examples; a label that is not a number.
     """
     must_have_examples(examples)
     true, numbers, unit = parsed(examples), np.asarray(predicted, np.float64), unit_of(metric)
     value, per_example = metric_of(metric, numbers, true), pseudo_values(metric, numbers, true)
-    low, high = interval(per_example, value, unit.least, unit.most, fewest=3)
+    low, high = interval(
+        per_example, value, unit.least, unit.most, fewest=3, groups=groups_of(examples)
+    )
     return Evaluation(
         metric=metric,
         value=value,

@@ -13,7 +13,7 @@ from regard.core.errors import RegardError
 from regard.core.shown import shown
 from regard.lab.data.examples import Example
 from regard.lab.data.tagged import OUTSIDE, mark_spans, spans
-from regard.lab.tasks.evaluation import Evaluation, interval, must_have_examples
+from regard.lab.tasks.evaluation import Evaluation, groups_of, interval, must_have_examples
 
 COMMONEST = "most frequent tag"  # the guess that ignores the words
 SHOWN = 20  # tags or kinds in a table in the terminal
@@ -171,8 +171,8 @@ def tag_evaluation(
     """Evaluate tags against those of the examples.
 
     ``metric`` is a name in `COUNTED`, ``commonest`` the most frequent tag in training. The interval
-    over sentences is value ± 1.96 s/√n. Raises: no sentences; a sentence with different numbers of
-    words and tags.
+    over sentences, or groups of them, is that of `interval`. Raises: no sentences; a
+    sentence with different numbers of words and tags.
     """
     must_have_examples(examples, "sentences")
     for example, tags in zip(examples, predicted, strict=True):
@@ -185,7 +185,7 @@ def tag_evaluation(
     counts, whole = COUNTED[metric](said, true), whole_counts(said, true)[:, 0] == 1
     value = float(f1(*counts.sum(0)))
     per_example = whole.astype(np.float64) if metric == "exact match" else pseudo_values(counts)
-    low, high = interval(per_example, value)
+    low, high = interval(per_example, value, groups=groups_of(examples))
     others = {} if metric == "exact match" else {scoring.whole: float(whole.mean())}
     if metric == "span F1":
         right, said_spans, true_spans = (float(x) for x in counts.sum(0))
