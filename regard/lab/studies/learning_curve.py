@@ -5,6 +5,7 @@ for its form, so that three or four noisy points suffice (Figueroa et al. 2012; 
 2023 compare forms).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +44,8 @@ class LearningCurve:
     """Measured errors at rising numbers of rows, from `measured`.
 
     ``covariance`` is of the errors as estimates of the population's mean error over draws of the
-    training rows; ``highest`` the error of an answer that ignores the text.
+    training rows; ``highest`` the error of an answer that ignores the text, and ``most`` that of
+    the worst possible answers.
     """
 
     rows: Sequence[int]
@@ -51,6 +53,7 @@ class LearningCurve:
     covariance: Sequence[Sequence[float]]
     highest: float
     texts: int = 1_000
+    most: float = math.inf
 
     @property
     def deviations(self) -> list[float]:
@@ -68,7 +71,7 @@ class LearningCurve:
         middle, doublings = self.sampled(rows), np.log2(rows / self.rows[-1])
         deviation = middle * np.hypot(DRAWS / np.sqrt(rows), MISFIT * doublings) + 0.5 / self.texts
         rng = np.random.default_rng(0)
-        drawn = np.clip(middle + deviation * rng.standard_normal(SAMPLES), 0, None)
+        drawn = np.clip(middle + deviation * rng.standard_normal(SAMPLES), 0, self.most)
         tail = (1 - LEVEL) / 2
         low, high = np.quantile(drawn, [tail, 1 - tail])
         return Forecast(rows, float(np.mean(middle)), float(low), float(high))
@@ -109,6 +112,7 @@ def measured(
     rows: Sequence[int],
     losses: Sequence[Float[np.ndarray, "draws texts"]],
     highest: float,
+    most: float = math.inf,
 ) -> LearningCurve:
     """Return the curve of losses by draw and text, NaN where a text was not held out of a draw.
 
@@ -121,4 +125,4 @@ def measured(
     draws = errors * DRAWS / np.sqrt(np.array(rows) * [len(each) for each in losses])
     covariance = SHARED * np.atleast_2d(np.cov(texts)) / texts.shape[1] + np.diag(draws**2)
     covariance += np.eye(len(errors)) / texts.shape[1] ** 2  # where no text or every text is wrong
-    return LearningCurve(rows, errors.tolist(), covariance.tolist(), highest, texts.shape[1])
+    return LearningCurve(rows, errors.tolist(), covariance.tolist(), highest, texts.shape[1], most)

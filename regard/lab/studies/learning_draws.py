@@ -4,6 +4,7 @@ All arms are trained on the same draws and answer the same rows held out.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -199,10 +200,11 @@ def draw(
         losses[name][size].append(row)
     guesses = [rows.losses(_guess(rows, train, held), held).mean() for train, held in parts]
     show(len(jobs), len(jobs), "")
+    guess, most = float(np.mean(guesses)), 1.0 if rows.labels else math.inf
     curves = []
     for each in losses.values():
         known = {size: np.array(x) for size, x in zip(sizes, each, strict=True) if x}
-        curves.append(measured(list(known), list(known.values()), float(np.mean(guesses))))
+        curves.append(measured(list(known), list(known.values()), guess, most))
     return curves
 
 

@@ -1,5 +1,7 @@
 """The forecast of a learning curve: laws with known answers, and intervals that hold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,12 @@ def test_no_forecast_is_worse_than_a_guess_or_negative() -> None:
     for errors in ([0.5, 0.5, 0.5, 0.5], [0.03, 0.01, 0.004, 0.001]):
         forecast = curve(errors).forecast(1_000)
         assert 0 <= forecast.low <= forecast.error <= 0.5
+
+
+def test_no_accuracy_is_negative() -> None:
+    few = replace(curve([0.97, 0.96, 0.97, 0.96], 0.08), highest=0.98)
+    assert few.forecast(200).high > 1
+    assert replace(few, most=1.0).forecast(200).high == 1
 
 
 def test_the_covariance_is_that_of_the_texts_and_of_the_draws() -> None:
