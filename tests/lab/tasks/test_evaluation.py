@@ -10,7 +10,7 @@ import pytest
 from regard.lab.data.examples import Example
 from regard.lab.data.pairs import Pair
 from regard.lab.tasks.birthplace.evaluation import answer_evaluation
-from regard.lab.tasks.classification.evaluation import label_evaluation
+from regard.lab.tasks.classification.evaluation import Prediction, label_evaluation
 from regard.lab.tasks.classification.metrics import METRICS as METRICS_OF_LABELS
 from regard.lab.tasks.classification.metrics import MOST_NATS
 from regard.lab.tasks.evaluation import Evaluation, learned, read_rows
@@ -114,6 +114,12 @@ def test_the_loss_of_token_frequencies_is_kept_with_the_answers() -> None:
     assert again[0].unigram == kept.answers[0].unigram == pytest.approx(3.7, abs=0.15)
     unknown = TokenLosses(np.ones(3), np.ones(3, bool))
     assert token_evaluation(examples[:1], [unknown]).learned
+
+
+def test_the_answer_by_a_threshold_is_the_first_of_the_ranked() -> None:
+    answer = Prediction("x", {"y": 0.7, "x": 0.2, "z": 0.1})
+    assert [label for label, _ in answer.top()] == ["x", "y", "z"]
+    assert answer.line() == "x\t0.200"
 
 
 def of_texts(metric: str) -> Callable[[list[Example]], Evaluation]:

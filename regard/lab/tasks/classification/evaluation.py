@@ -49,8 +49,13 @@ class Prediction:
         return "\t".join(cell for pair in cells for cell in pair)
 
     def top(self, count: int | None = None) -> list[tuple[str, float]]:
-        """Return labels with probabilities, most probable first; at most ``count``, or all."""
-        ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])
+        """Return labels with probabilities, at most ``count``: the answer, then the most probable.
+
+        With a threshold the answer need not be the most probable label.
+        """
+        ranked = sorted(
+            self.probabilities.items(), key=lambda pair: (pair[0] != self.label, -pair[1])
+        )
         return ranked[:count]
 
     def phrase(self) -> str:
