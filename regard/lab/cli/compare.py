@@ -22,13 +22,14 @@ from regard.lab.cli.console import (
     browse,
     emit_json,
     err,
+    opened,
     out,
     say,
     showable,
 )
 from regard.lab.cli.launching import Jobs, Launch, launcher_of, listing
 from regard.lab.cli.suggest import show_suggestion
-from regard.lab.cli.train import SAMPLES, TASKS_IN_WORDS, TEXT
+from regard.lab.cli.train import TASKS_IN_WORDS, sample
 from regard.lab.cli.train_request import noted
 from regard.lab.studies.budget import parse_seeds
 from regard.lab.studies.search import SAMPLERS, Sampler, Search
@@ -360,9 +361,7 @@ def show_comparison(comparison: "Comparison") -> None:
     say(f"\nreport: {comparison.report}")
     drawn = showable(below(comparison.folder))
     follows = (
-        [f"regard show {shlex.quote(str(drawn))} {SAMPLES.get(comparison.task, TEXT)}"]
-        if drawn
-        else []
+        [f"regard show {shlex.quote(str(drawn))} {sample(opened(drawn, 'show'))}"] if drawn else []
     )
     follows += [f"regard serve {shlex.quote(str(comparison.folder))}"] if models else []
     for head, command in zip(("next:", ""), follows, strict=False):

@@ -253,9 +253,18 @@ def check(
     else:
         for line in findings.lines():
             say(line)
-        if not tags and (findings.parts[0].labels or findings.parts[0].numbers):
+        first = findings.parts[0]
+        if first.labels or first.numbers:
             columns = {"text": text, "label": label, "group": group}
-            given = [f"--{key}={value}" for key, value in columns.items() if value]
-            say(f"next: {shlex.join(['regard', 'suggest', data, *given])}")
+            given = {key: value for key, value in columns.items() if value}
+            if findings.task in ("classification", "regression") and not labels:
+                given |= {"task": "regression"} if numbers else {}
+                command = ["suggest", data, *(f"--{key}={given[key]}" for key in given)]
+            else:
+                given |= {"labels": labels} if labels else {}
+                given |= {"separator": findings.separator} if findings.separator else {}
+                settings = (f"{key}={given[key]}" for key in given)
+                command = ["train", findings.task, f"--data={data}", *settings]
+            say(f"next: {shlex.join(['regard', *command])}")
     if strict and findings.problems:
         raise typer.Exit(1)

@@ -147,11 +147,7 @@ def _checked(data: str, columns: dict[str, str], tags: bool) -> "Findings":
 
 def _task(guessed: str, findings: "Findings | None") -> str:
     """Return the task; numbers that hardly repeat are for regression, lists for multilabel."""
-    if guessed == "classification" and findings and findings.parts[0].numbers:
-        return "regression"
-    if guessed == "classification" and findings and findings.separator:
-        return "multilabel"
-    return guessed
+    return findings.task if guessed == "classification" and findings else guessed
 
 
 def written(config: "Config", path: Path, reasons: list[str], problems: list[str]) -> bytes:

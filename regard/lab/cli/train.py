@@ -32,12 +32,19 @@ TASKS_IN_WORDS = (
     "counting, permutations, stack, modular-addition"
 )
 
-TEXT = "'your text'"  # the argument in a suggested command
-SAMPLES = {
+SAMPLES = {  # the argument in a suggested command
     "masked-modeling": "'your [MASK] text'",
     "span-corruption": "'your <extra_id_0> text'",
     "birthplace": "'Where was NAME born?'",
 }
+
+
+def sample(run: "Run") -> str:
+    """Return the arguments of a suggested command that are an input of the run."""
+    columns = run.task.columns
+    words = [SAMPLES.get(run.config.task, "'your text'")]
+    words += ["--second 'second text'"] if columns.second else []
+    return " ".join([*words, *(f"--feature {shlex.quote(x)}=VALUE" for x in columns.further)])
 
 
 def train(
@@ -201,7 +208,7 @@ def report(run: "Run", was_complete: bool, json: bool) -> None:
     for note in environment.get("data", {}).get("notes", []):
         say(f"data: {note}")
     say(f"run: {folder}")
-    text = SAMPLES.get(run.config.task, TEXT)
+    text = sample(run)
     trees = run.config.reads_trees
     place = shlex.quote(str(folder))
     say(f"next: regard predict {place} {'--file FILE.conllu' if trees else text}")

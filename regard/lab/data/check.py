@@ -110,6 +110,7 @@ class Findings:
     uneven: list[str]  # sentences about rare or dominant labels
     remarks: list[str]  # how ambiguous files were read
     separator: str = ""  # between the labels of a row, if it has several
+    task: str = "classification"  # that learns such labels
 
     def json(self) -> dict[str, Any]:
         """Return the result as plain values."""
@@ -276,6 +277,8 @@ def check(
     return Findings(
         name, length, parts, shared, conflicts, odd, problems, groups, uneven, remarks,
         separator if several else "",
+        "regression" if numbers else "tagging" if tags else "multilabel" if several
+        else "classification",
     )  # fmt: skip
 
 

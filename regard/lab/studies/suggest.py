@@ -20,6 +20,7 @@ from regard.lab.data.examples import Example
 from regard.lab.data.features import Features
 from regard.lab.data.files import read
 from regard.lab.data.guess import guess
+from regard.lab.data.label_lists import looks_like_lists, separator_of
 from regard.lab.data.labels import hardly_repeat, number_of, parse_labels, rename, why_no_number
 from regard.lab.data.lines import path_of
 from regard.lab.data.named import DATA
@@ -219,6 +220,11 @@ def rows_of(source: DataSource, task: str = "") -> tuple[DataSource, str, Rows]:
         columns = columns.filled(Columns(given.get("text", ""), given.get("label", "")))
         source = replace(source, columns=columns)
         examples = rename(read(path, columns).examples, parse_labels(columns.labels))
+        if task != "regression" and (sign := separator_of(x.label for x in examples)):
+            raise RegardError(
+                f"{name}: {looks_like_lists(examples, sign)}, which suggest does not compare; "
+                f"learn them with regard train multilabel --data {shlex.quote(name)}"
+            )
     else:
         regression = task == "regression" or name == "ratings"
         task = task or ("regression" if regression else "classification")

@@ -74,6 +74,30 @@ def test_check(tmp_path):
     assert not [x for x in json.loads(near.stdout)["problems"] if "nearly contained" not in x]
 
 
+@pytest.mark.parametrize(
+    ("labels", "options", "command"),
+    [
+        ("yes no", ["--label=label"], "suggest {} --label=label"),
+        ("1 2", ["--numbers"], "suggest {} --task=regression"),
+        ("x;y y;z x y z", [], "train multilabel --data={} 'separator=;'"),
+        ("x y", ["--labels=x:p,y:n"], "train classification --data={} labels=x:p,y:n"),
+    ],
+)
+def test_the_next_step_fits_the_data(tmp_path, labels, options, command):
+    path, given = tmp_path / "r.csv", labels.split() * 20
+    rows = "".join(f"text no {i},{label}\n" for i, label in enumerate(given))
+    path.write_text(f"text,label\n{rows}")
+    last = run("check", path, *options).stdout.splitlines()[-1]
+    assert last == f"next: regard {command.format(path)}"
+
+
+def test_the_next_step_of_tags_is_to_train(tmp_path):
+    path = tmp_path / "r.conll"
+    path.write_text("a X\nb Y\n\nc X\n")
+    said = run("check", path).stdout
+    assert said.splitlines()[-1] == f"next: regard train tagging --data={path}"
+
+
 def test_check_by_group(tmp_path):
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text("text,label,by\na,1,ann\nb,2,bob\n")

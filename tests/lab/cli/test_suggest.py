@@ -48,6 +48,14 @@ def test_json_is_one_object(regard: Command, films: Path) -> None:
     assert sizes[0] == 24 or sizes[0] == 25
 
 
+def test_lists_of_labels_are_refused(regard: Command, films: Path) -> None:
+    lists = ["x;y", "y;z", "x", "y", "z"] * 12
+    films.write_text("text,label\n" + "".join(f"film {i},{x}\n" for i, x in enumerate(lists)))
+    said = regard.refused("suggest", films)
+    assert "looks like several labels separated by ';'" in said
+    assert f"learn them with regard train multilabel --data {films}" in said
+
+
 def test_compare_draws_the_curves_of_its_arms(regard: Command, films: Path, tmp_path: Path) -> None:
     out, arms = tmp_path / "compared", ("--arms", "nb-svm,tfidf:minimum=3")
     said = regard("compare", "classification", *arms, "--data", films, "--out", out, "--curve")
