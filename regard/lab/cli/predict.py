@@ -24,6 +24,14 @@ CHUNK = 512  # texts per batch, so that a pipe of any length fits into memory
 T = TypeVar("T")
 
 
+SecondTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--second",
+        help="Second text of each TEXT, for a run that reads two.",
+        show_default=False,
+    ),
+]
 FeatureValues = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,22 +49,15 @@ def predict(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Input texts (default: read stdin)."),
     ] = None,
-    second: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--second",
-            help="Second text of each TEXT, for a run that reads two.",
-            show_default=False,
-        ),
-    ] = None,
+    second: SecondTexts = None,
     feature: FeatureValues = None,
     file: Annotated[
         Path | None,
         typer.Option(
             "--file",
             "-f",
-            help="Input file: one text per line, per row of a .csv, .tsv, .jsonl or .parquet, or "
-            "per parsed sentence of a .conllu.",
+            help="Input file: one text per line, per row of a .csv, .tsv, .jsonl, .parquet or "
+            ".feather, or per parsed sentence of a .conllu.",
         ),
     ] = None,
     column: Annotated[
@@ -153,13 +154,11 @@ def predict(
     """
 
     from regard.lab.data.data_source import Columns
+    from regard.lab.data.examples import texts_of
     from regard.lab.tasks.task import unknown_phrase
     from regard.training.ranks import ranks
 
-    if second and len(second) != len(texts or []):
-        raise RegardError(
-            f"{len(second)} --second for {len(texts or [])} texts; give one for each TEXT"
-        )
+    must_be_paired(texts or [], second)
     if feature and not texts:
         raise RegardError("--feature belongs to TEXT; a table has its own columns")
     if texts and file:
@@ -210,7 +209,9 @@ def predict(
                         say(f"{name}:{number}: {unknown_phrase(words)}", quiet=True)
                 yield printed, values
             done += len(chunk)
-            empty += sum(isinstance(text, str) and not text.strip() for text in chunk)
+            empty += sum(
+                isinstance(text, str) and not all(map(str.strip, texts_of(text))) for text in chunk
+            )
             if total:
                 show(done, total, "texts")
         if empty:
@@ -245,11 +246,18 @@ def predict(
         emit_json({"run": str(run), **loaded.task.about(), "predictions": collected})
 
 
+def must_be_paired(texts: Sequence[str], second: Sequence[str] | None) -> None:
+    """Raise an error unless each text has a second one, or none has."""
+    if second and len(second) != len(texts):
+        raise RegardError(f"{len(second)} --second for {len(texts)} texts; give one for each TEXT")
+
+
 def is_table(file: Path) -> bool:
     """Return whether a file has columns."""
+    from regard.lab.data.arrow import SUFFIXES
     from regard.lab.data.records import table_kind
 
-    return table_kind(file) is not None or file.suffix.lower() == ".parquet"
+    return table_kind(file) is not None or file.suffix.lower() in SUFFIXES
 
 
 def own_column(run: "Run", file: Path) -> str:
@@ -290,9 +298,10 @@ def rows_of(file: Path, columns: "Columns") -> Iterator[str]:
     from regard.lab.data.text_files import files_at
     from regard.lab.data.text_rows import text_rows
 
-    if columns.second or columns.features:
+    kind = file.suffix.lower()
+    if columns.second or columns.features or kind in set(arrow.SUFFIXES) - {".parquet"}:
         return read_inputs(file, columns)
-    if file.suffix.lower() == ".parquet":
+    if kind == ".parquet":
         return arrow.texts(files_at(str(file))[0], columns.text)
     return text_rows(file, columns.text, empty=True)
 

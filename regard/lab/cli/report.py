@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from regard.lab.cli.console import Browse, Json, RunFolder, browse, emit_json, opened, say
+from regard.lab.cli.predict import FeatureValues, SecondTexts, inputs_of, must_be_paired
 
 
 def report(
@@ -14,6 +15,8 @@ def report(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts to answer (default: some of the test split)."),
     ] = None,
+    second: SecondTexts = None,
+    feature: FeatureValues = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Output file.", show_default="RUN/report.html"),
@@ -27,10 +30,11 @@ def report(
 
     regard report runs/classification-transformer 'not a bad film' --out film.html
     """
-    from regard.lab.cli.predict import as_utf8
     from regard.lab.reports.run import write_run_report
 
-    path = write_run_report(opened(run, "report"), [as_utf8(text) for text in texts or []], out)
+    must_be_paired(texts or [], second)
+    loaded = opened(run, "report")
+    path = write_run_report(loaded, inputs_of(loaded, texts or [], second, feature), out)
     if json:
         emit_json({"run": str(run), "report": str(path), "bytes": path.stat().st_size})
     else:

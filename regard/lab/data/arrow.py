@@ -17,6 +17,7 @@ from regard.core.reading import parse_json, read_json
 from regard.lab.data.class_files import inside
 from regard.lab.data.data_source import NAMED, Columns
 from regard.lab.data.examples import BadRow, Remark, Row, example_from
+from regard.lab.data.frames import json_value
 from regard.lab.data.lines import FILE_LIMIT, LINE_LIMIT
 from regard.lab.data.text_files import TextFile
 from regard.lab.data.titles import columns_of, must_be_distinct, text_column, unread
@@ -56,7 +57,7 @@ def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
                 names = _class_names(path, schema, places[1])
             batch.validate(full=True)  # else a damaged file ends the process
             for scalars in zip(*(batch.column(place) for place in places), strict=True):
-                values = [scalar.as_py() for scalar in scalars]
+                values = [json_value(scalar.as_py()) for scalar in scalars]
                 number += 1
                 # A file's declared size is not trusted: a column may unpack to any length.
                 sizes = [len(value) for value in values if isinstance(value, str)]

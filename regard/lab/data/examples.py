@@ -100,11 +100,17 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that is not an example, and why. A few empty rows are tolerated."""
+    """A row that is not an example, and why. A few empty rows are tolerated.
+
+    For predictions a row with an empty text has the rest of its input as `text`, and an object
+    without the key of a text its chosen values.
+    """
 
     source: str
     why: str
     empty: bool = False
+    text: str = ""
+    values: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +171,18 @@ def example_from(values: Sequence[Any], columns: Columns, here: str) -> Example 
     group = more.pop(0) if columns.group else None
     together = "" if group is None else str(group).strip()
     example = example_of(text, label, here, together, unlabelled=bare)
-    if (second is None and not more) or isinstance(example, BadRow):
+    if second is None and not more:
         return example
     if isinstance(second, BadRow):
-        return replace(second, why=second.why.replace("the text", "the second text"))
+        second = replace(second, why=second.why.replace("the text", "the second text"))
+    if wrong := [x for x in (example, second) if isinstance(x, BadRow) and not x.empty]:
+        return wrong[0]
     if nested := next((value for value in more if isinstance(value, dict | list)), None):
         return BadRow(here, f"a further column must be a string or a number, not {_shown(nested)}")
     features = dict(zip(columns.further, more, strict=True))
-    other = None if second is None else second.text
-    return replace(example, text=Input(example.text, other, features))
+    read = Input(example.text, None if second is None else second.text, features)
+    whole = second if isinstance(second, BadRow) and isinstance(example, Example) else example
+    return replace(whole, text=read)
 
 
 def _value(value: Any) -> str:

@@ -11,11 +11,12 @@ from jaxtyping import Float
 from pydantic import Field
 
 from regard.core.errors import RegardError
+from regard.lab.data.columns import MISSING
 from regard.lab.data.examples import Input
-from regard.lab.data.labels import NONE, number_of
+from regard.lab.data.labels import number_of, why_no_number
+from regard.lab.data.numbers import remedy
 from regard.lab.data.titles import listed
 
-MISSING = NONE | {""}
 VALUES = 100  # categories of a column, the most frequent
 LEAST = 2  # rows of a category
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -28,7 +29,7 @@ class Feature:
     Numbers x become (x − mean) / deviation; a missing one is replaced by the ``median``, and a
     second number is 1 for it if training rows lacked some (``missing``). A column with other
     values, ``values`` being those of at least two training rows, becomes a 1 for the value or for
-    any other, and 0 elsewhere.
+    any other, and 0 elsewhere; "True" is "true".
     """
 
     name: str
@@ -40,11 +41,17 @@ class Feature:
 
     @classmethod
     def fit(cls, name: str, rows: Sequence[str]) -> "Feature":
-        """Choose the kind of a column by its training values, and its parameters."""
-        known = [value for value in rows if value not in MISSING]
+        """Choose the kind of a column by its training values, and its parameters.
+
+        Raises: numbers with decimal commas or thousands separators.
+        """
+        known = [value for value in rows if not _is_missing(value)]
         numbers = [number for value in known if (number := number_of(value)) is not None]
         if not known or len(numbers) < len(known):
-            counts = Counter(rows).most_common(VALUES)
+            others = [value for value in known if number_of(value) is None]
+            if others and all(map(remedy, others)):
+                raise RegardError(f"column {name}: {why_no_number(others[0])}")
+            counts = Counter(map(_spelled, rows)).most_common(VALUES)
             return cls(name, tuple(sorted(value for value, count in counts if count >= LEAST)))
         middle, missing = median(numbers), len(known) < len(rows)
         filled = [*numbers, *[middle] * (len(rows) - len(known))]
@@ -61,14 +68,15 @@ class Feature:
         {'country = DE': 0.0, 'country is another': 1.0}
         """
         if self.values is not None:
+            value = _spelled(value)
             names = {f"{self.name} = {known}": float(known == value) for known in self.values}
             return {**names, f"{self.name} is another": float(value not in self.values)}
-        number = self.median if value in MISSING else number_of(value)
+        number = self.median if _is_missing(value) else number_of(value)
         if number is None:
             raise RegardError(f"column {self.name}: {value!r:.40} is not a number, as in training")
         scaled = {self.name: (number - self.mean) / self.deviation}
         if self.missing:
-            scaled[f"{self.name} is missing"] = float(value in MISSING)
+            scaled[f"{self.name} is missing"] = float(_is_missing(value))
         return scaled
 
 
@@ -81,8 +89,7 @@ class Features:
     @classmethod
     def fit(cls, names: Sequence[str], texts: Sequence[str]) -> "Features":
         """Learn the columns of these names from training inputs."""
-        rows = [text.columns for text in texts if isinstance(text, Input)]
-        return cls(tuple(Feature.fit(name, [row[name] for row in rows]) for name in names))
+        return cls(tuple(Feature.fit(name, values) for name, values in _columns(names, texts)))
 
     @property
     def width(self) -> int:
@@ -115,6 +122,34 @@ class Features:
             )
         pairs = (column.encode(given.get(column.name, "")).items() for column in self.columns)
         return text.with_numbers({name: x for items in pairs for name, x in items})
+
+
+def notes(names: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return a sentence about each column most of whose values are numbers, but not all."""
+    said = []
+    for name, values in _columns(names, texts):
+        known = [value for value in values if not _is_missing(value)]
+        odd = [value for value in known if number_of(value) is None]
+        if 0 < 2 * len(odd) < len(known):
+            said.append(
+                f"column {name}: {len(odd):,} of {len(known):,} values are not numbers, such as "
+                f"{odd[0]!r:.40}, so that each value is a category; to read numbers, clear them"
+            )
+    return said
+
+
+def _columns(names: Sequence[str], texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    rows = [text.columns for text in texts if isinstance(text, Input)]
+    return [(name, [row[name] for row in rows]) for name in names]
+
+
+def _is_missing(value: str) -> bool:
+    return value.casefold() in MISSING
+
+
+def _spelled(value: str) -> str:
+    """Return a value as JSON has it: "True" of a table is "true"."""
+    return value.lower() if value.lower() in {"true", "false"} else value
 
 
 def matrix(texts: Sequence[str]) -> Float[np.ndarray, "texts numbers"]:

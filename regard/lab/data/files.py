@@ -122,7 +122,7 @@ def scan(path: Path | str | Frame, columns: Columns = NAMED) -> Iterator[Row]:
 
 
 def read_inputs(path: Path | Frame, columns: Columns) -> Iterator[str]:
-    """Yield the inputs of a table, in order; one with an empty text is empty.
+    """Yield the inputs of a table, in order, also those with an empty text.
 
     Raises: no such column; a row that cannot be read, by file:line.
     """
@@ -131,7 +131,7 @@ def read_inputs(path: Path | Frame, columns: Columns) -> Iterator[str]:
         if isinstance(row, BadRow) and not row.empty:
             raise RegardError(f"{row.source}: {row.why}")
         if not isinstance(row, Remark):
-            yield row.text if isinstance(row, Example) else empty
+            yield row.text or empty
 
 
 def is_folder(path: Path) -> bool:
@@ -176,7 +176,10 @@ def _examples(
 ) -> Iterator[Row]:
     """Yield the examples of the chosen values."""
     for row in rows:
-        yield row if isinstance(row, BadRow | Remark) else example_from(row[1], columns, row[0])
+        if isinstance(row, BadRow) and row.values:
+            yield replace(row, text=example_from(row.values, columns, row.source).text)
+        else:
+            yield row if isinstance(row, BadRow | Remark) else example_from(row[1], columns, row[0])
 
 
 def _labelled_lines(lines: Lines) -> Iterator[Row]:

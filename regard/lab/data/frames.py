@@ -55,7 +55,7 @@ class Frame:
         if not len(frame):
             raise RegardError("DataFrame: contains no rows")
         for number, row in enumerate(frame.iter_rows(named=True)):
-            yield f"row {number}", {title: _plain(value) for title, value in row.items()}
+            yield f"row {number}", {title: json_value(value) for title, value in row.items()}
 
     def file(self) -> Path:
         """Write the rows to a .jsonl file in the cache folder, named by its hash.
@@ -71,10 +71,13 @@ class Frame:
         return path
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: dates and the like as strings, missing values as None."""
+def json_value(value: Any) -> Any:
+    """Return a value as JSON has it: dates and decimals as strings, missing values as None.
+
+    Bytes stay bytes, which are no text.
+    """
     value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, str | bool | int | list | dict | None):
+    if isinstance(value, str | bool | int | list | dict | bytes | None):
         return value
     written = str(value)
     if written in MISSING:

@@ -113,7 +113,8 @@ def selected(
         if isinstance(row, dict):
             if missing := [key for key in keys if key not in row]:
                 why = f"missing key {missing[0]!r}; keys: {listed(fields)}"
-                yield BadRow(here, why, empty=missing[0] in keys[:optional])  # as null is
+                empty = missing[0] in keys[:optional]  # as null is
+                yield BadRow(here, why, empty, values=tuple(map(row.get, keys)) if empty else ())
             else:
                 yield here, [row[key] for key in keys]
         elif first and chosen.titled:

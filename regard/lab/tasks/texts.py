@@ -24,7 +24,7 @@ from regard.lab.data.conllu import is_conllu, kept_tree, train_on_words, word_id
 from regard.lab.data.data_source import Columns
 from regard.lab.data.encoder_tokenizer import EncoderTokenizer
 from regard.lab.data.examples import SEPARATOR, Example, Input, texts_of
-from regard.lab.data.features import Features, matrix
+from regard.lab.data.features import Features, matrix, notes
 from regard.lab.data.named import is_own
 from regard.lab.data.near_copies import leak
 from regard.lab.data.sources import Corpus, load_corpus
@@ -426,8 +426,10 @@ class TextTask(Task[Batch]):
 
     @property
     def notes(self) -> list[str]:
-        """Return the notes of the data, and notes about near copies and truncated texts."""
-        return [*super().notes, *self._leak, *self._cut]
+        """Return the notes of the data, its further columns, near copies and truncated texts."""
+        names = self.columns.further
+        mixed = notes(names, [x.text for x in self._split_examples[0]] if names else [])
+        return [*super().notes, *mixed, *self._leak, *self._cut]
 
     @cached_property
     def _cut(self) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from regard.analysis.interventions import Head, Place
 from regard.core.errors import RegardError
@@ -22,7 +22,16 @@ Text = Annotated[str, BeforeValidator(_sanitize)]
 Second = Annotated[
     Text | None, Field(description="Second text, for a run that reads two (text=FIRST,SECOND).")
 ]
-Value = Text | int | float | None
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, str | bool | int | float | None):
+        raise ValueError("must be a text, a number, true, false or null")
+    return _sanitize(value)
+
+
+Scalar = str | bool | int | float | None
+Value = Annotated[Scalar, PlainValidator(_value, json_schema_input_type=Scalar)]
 Further = Annotated[
     dict[Annotated[Text, Field(max_length=4096)], Value] | None,
     Field(

@@ -11,9 +11,9 @@ from starlette.testclient import TestClient
 import regard as package
 from regard.core.errors import RegardError
 from regard.lab.data.data_source import Columns, DataSource
-from regard.lab.data.examples import Input, from_json
-from regard.lab.data.features import Feature, Features, matrix
-from regard.lab.data.files import collect, read_examples
+from regard.lab.data.examples import Input, from_json, texts_of
+from regard.lab.data.features import Feature, Features, matrix, notes
+from regard.lab.data.files import collect, read_examples, read_inputs
 from regard.lab.data.sources import load_corpus
 from regard.lab.runs import Run, load
 from regard.lab.web.api import create_app
@@ -73,6 +73,29 @@ def test_numbers_are_standardised_and_values_counted() -> None:
     assert country.encode("IT") == country.encode("never") == other
 
 
+def test_markers_of_missing_numbers_are_those_of_regression() -> None:
+    column = Feature.fit("price", ["1", "-", "3", "N/a", "?"])
+    assert (column.median, column.missing) == (2.0, True)
+    assert column.encode("-") == column.encode("NONE") == column.encode("")
+
+
+def test_numbers_in_another_notation_are_refused() -> None:
+    with pytest.raises(RegardError, match="column price: '1,75' is not a number; write it with a"):
+        Feature.fit("price", ["1,75", "3,5", "2"])
+
+
+def test_a_column_of_numbers_with_a_word_is_noted() -> None:
+    rows = [Input("a", None, {"price": value, "size": "S"}) for value in ("1", "2", "", "cheap")]
+    (note,) = notes(["price", "size"], rows)
+    assert note.startswith("column price: 1 of 3 values are not numbers, such as 'cheap'")
+
+
+def test_true_is_true_in_every_notation() -> None:
+    column = Feature.fit("new", ["true", "true", "false", "false"])
+    assert column.encode("True") == column.encode("TRUE") == column.encode("true")
+    assert column.encode("True") != column.encode("False")
+
+
 def test_columns_need_their_names() -> None:
     features = Features.fit(["price"], [Input("a", None, {"price": 1}), Input("b", None, LIKE)])
     assert matrix([features.encode(Input("a", None, {"price": 1}))]).tolist() == [[-1.0]]
@@ -111,6 +134,16 @@ def test_values_of_json_are_strings(tmp_path: Path) -> None:
         RegardError, match=r"rows.jsonl:1: a further column must be a string or a n"
     ):
         read_examples(path, Columns(features="price"))
+
+
+def test_a_row_without_a_text_keeps_its_columns(tmp_path: Path) -> None:
+    table, objects = tmp_path / "rows.csv", tmp_path / "rows.jsonl"
+    table.write_text("text,price\n,90\nred,10\n")
+    objects.write_text('{"text": null, "price": 90}\n{"price": 10}\n')
+    for path, texts in ((table, ["", "red"]), (objects, ["", ""])):
+        rows = list(read_inputs(path, Columns("text", features="price")))
+        assert [texts_of(row)[0] for row in rows] == texts
+        assert [row.columns for row in rows] == [{"price": "90"}, {"price": "10"}]
 
 
 def test_columns_that_are_not_read_are_named(data: Path) -> None:
@@ -178,6 +211,13 @@ def test_commands_take_columns(regard: Command, counts: Run, data: Path, tmp_pat
     assert rows[0]["price"] == "2"
     shown = json.loads(regard("show", run, "lamp", "--feature", "price=9", "--json").out)
     assert shown["columns"] == {"price": "9"}
+    out.write_text("text,price,country\nsofa,9,FR\n,9,FR\n,2,DE\n")
+    said = regard("predict", run, "--file", out)
+    assert [line.partition("\t")[0] for line in said.out.splitlines()] == ["dear", "dear", "cheap"]
+    assert "empty texts: 2 of 3; their predictions are meaningless" in said.err
+    page = tmp_path / "page.html"
+    assert regard("report", run, "sofa", "--feature", "price=9", "--out", page).status == 0
+    assert "sofa [price: 9]" in page.read_text()
     assert json.loads(regard("evaluate", run, "--data", data, "--json").out)["value"] == 1.0
 
 
@@ -207,7 +247,12 @@ def test_the_server_takes_columns(counts: Run, reads: Run) -> None:
         both = {"texts": ["lamp number 1"] * 2, "rows": [LIKE, {"price": 1.0}]}
         answers = ask("/predict", run="reads", **both)["predictions"]
         assert [x["label"] for x in answers] == ["dear", "cheap"]
-        for fault in ({"price": [1]}, {"colour": "red"}, {"price": "much"}, {}):
+        assert ask("/predict", run="counts", text="sofa", columns={"price": [1]}) == {
+            "error": "columns.price: must be a text, a number, true, false or null"
+        }
+        said = ask("/predict", run="counts", text="sofa", columns={"price": 9, "country": True})
+        assert said["columns"]["country"] == "true"
+        for fault in ({"colour": "red"}, {"price": "much"}, {}):
             assert "error" in ask("/predict", run="counts", text="sofa", columns=fault)
         dear = ask("/look", run="reads", text="lamp number 1", columns=LIKE)["answer"]
         cheap = ask("/look", run="reads", text="lamp number 1", columns={"price": 1})["answer"]

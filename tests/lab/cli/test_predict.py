@@ -4,7 +4,9 @@ import math
 import sys
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import feather
 
 from regard.lab import runs
 from regard.lab.cli.answers import table_rows
@@ -52,6 +54,15 @@ def test_file_with_more_lines_than_a_chunk(regard: Command, trained: Path, tmp_p
     lines = said.out.splitlines()
     assert len(lines) == 600
     assert set(lines[::2]) == {regard("predict", trained, "a good film").out.strip()}
+
+
+def test_feather_files(regard: Command, trained: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "texts.feather", tmp_path / "answers.csv"
+    feather.write_feather(pyarrow.table({"text": ["a good film", None]}), file)
+    assert regard("predict", trained, "--file", file, "--out", out).status == 0
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["text"] for row in rows] == ["a good film", ""]
+    assert rows[0]["label"] == regard("predict", trained, "a good film").out.split("\t")[0]
 
 
 def test_json_is_one_object(regard: Command, trained: Path, feed: Feed) -> None:

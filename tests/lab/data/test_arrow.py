@@ -1,5 +1,7 @@
 import json
 import sys
+from datetime import date, datetime
+from decimal import Decimal
 
 import pyarrow
 import pytest
@@ -173,6 +175,25 @@ def test_rows_of_nothing_come_to_an_end(tmp_path, monkeypatch):
     nothing = pyarrow.Array.from_buffers(pyarrow.null(), 1 << 30, [None])
     stream(path / "a.arrow", pyarrow.table({"text": nothing, "label": nothing}))
     assert "exceed the limit of 1,000,000" in refused(path)
+
+
+def test_typed_columns_are_read_as_they_are_written(tmp_path):
+    typed = {
+        "text": ["dull", "fine"],
+        "label": [date(2021, 1, 2), date(2021, 1, 3)],
+        "price": [Decimal("90.50"), None],
+        "at": [datetime(2021, 1, 2, 3, 4), datetime(2021, 1, 2)],
+        "new": [True, False],
+        "share": [0.5, float("nan")],
+    }
+    path = written(tmp_path / "r", "file", pyarrow.table(typed))
+    first, second = read_examples(path, Columns(features="price,at,new,share"))
+    assert [first.label, second.label] == ["2021-01-02", "2021-01-03"]
+    at = "2021-01-02 03:04:00"
+    assert first.text.columns == {"price": "90.50", "at": at, "new": "true", "share": "0.5"}
+    assert (second.text.columns["price"], second.text.columns["share"]) == ("", "")
+    parquet.write_table(pyarrow.table({"text": [b"dull"], "label": [1]}), path)
+    assert "r.parquet:1: the text must be a string, not" in refused(path)
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
