@@ -21,9 +21,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from regard.core.atomic_io import write_json
-from regard.lab.studies.statistics import CONFIDENCE, holm
+from regard.lab.studies.statistics import holm
 from regard.lab.studies.stopping import anytime_p, level, looks
-from regard.lab.tasks.estimates import components
+from regard.lab.tasks.estimates import CONFIDENCE, components
 from regard.lab.tasks.null_distribution import p_values
 
 LOOKS = looks(3, 30)

@@ -7,6 +7,7 @@ studies are those of `benchmarks.stopping` with normal differences.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -73,7 +74,7 @@ def sequence(alpha: float, width: float = 1.0) -> Levels:
 
 def pocock(share: float) -> float:
     """Return the share of the error rate that Lan & DeMets spend like Pocock."""
-    return float(np.log(1 + (np.e - 1) * share))
+    return float(np.log(1 + (math.e - 1) * share))
 
 
 def rules() -> Mapping[str, tuple[Levels, Levels]]:

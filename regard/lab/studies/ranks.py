@@ -25,8 +25,9 @@ from scipy import stats
 
 from regard.core.errors import RegardError
 from regard.lab.studies.result import read_comparison
-from regard.lab.studies.statistics import CONFIDENCE, format_p, holm
+from regard.lab.studies.statistics import format_p, holm
 from regard.lab.tasks import unit_of
+from regard.lab.tasks.estimates import CONFIDENCE
 
 LEAST = 5  # data sets; with 5 the smallest p of the signed-rank test is 0.06
 DRAWS = 50_000  # a probability is known up to ± 0.005

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from regard.lab.studies.job import RunScore
-from regard.lab.studies.statistics import Difference, Scores, compare_runs
-from regard.lab.tasks.estimates import arm_interval
+from regard.lab.studies.statistics import Difference, compare_runs
+from regard.lab.tasks.estimates import Scores, arm_interval
 
 
 def table(runs: Sequence[RunScore]) -> Scores:

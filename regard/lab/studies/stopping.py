@@ -37,7 +37,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import stdtr
 
-from regard.lab.studies.statistics import CONFIDENCE, Difference, as_family
+from regard.lab.studies.statistics import Difference, as_family
+from regard.lab.tasks.estimates import CONFIDENCE
 
 PATHS = 100_000  # simulated studies; c(5 %) is known up to 1.4 % of its value
 
