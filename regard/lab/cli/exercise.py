@@ -56,13 +56,13 @@ def start(
 
     regard exercise start masked-softmax --lang zh
     """
-    from regard.core.atomic_io import write_bytes
+    from regard.core.atomic_io import make_folder, write_bytes
 
     code = out / f"{name.replace('-', '_')}.py"
     files = {code.with_suffix(".md"): page(name, lang)[0], code: starter(name)}
     if code.exists():
         raise RegardError(f"{code} exists; continue there, or give another --out")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     for path, content in files.items():
         write_bytes(path, content.encode())
         say(str(path))
@@ -98,14 +98,17 @@ def check(
     regard exercise check exercises/masked_softmax.py
     """
     from regard.lab.exercises.runner import Limits, Runner
-    from regard.lab.exercises.submissions import answers_in
+    from regard.lab.exercises.submissions import answers_in, unreadable
 
-    answers = list(answers_in(place, only))
+    answers, problems = list(answers_in(place, only)), unreadable(place)
     if not answers:
         raise RegardError(
-            f"{place} has no answers; a file is named after its exercise, for example heads.py: "
+            "; ".join(problems)
+            or f"{place} has no answers; a file is named after its exercise, for example heads.py: "
             "regard exercise list"
         )
+    for problem in problems:
+        say(f"not read: {problem}", quiet=True)
     with Runner(Limits(seconds, memory)) as runner:
         verdicts = [runner.judge(answer) for answer in answers]
     if json:
@@ -154,14 +157,25 @@ def grade(
     """
     from regard.core.atomic_io import write_bytes
     from regard.lab.exercises.runner import Limits, Runner
-    from regard.lab.exercises.submissions import ENDINGS, answers_in
+    from regard.lab.exercises.submissions import ENDINGS, Answer, answers_in, unreadable
 
     if not folder.is_dir():
         raise RegardError(f"{folder} is no folder; it holds one folder or file for each student")
     places = [one for one in sorted(folder.iterdir()) if one.is_dir() or one.suffix in ENDINGS]
     places = [one for one in places if not one.name.startswith(".")]
-    answers = {one.stem if one.is_file() else one.name: {
-        answer.exercise: answer for answer in answers_in(one, only)} for one in places}  # fmt: skip
+    answers: dict[str, dict[str, Answer]] = {}
+    unread: dict[str, list[str]] = {}
+    for one in places:
+        student = one.stem if one.is_file() else one.name
+        given = answers.setdefault(student, {})
+        unread.setdefault(student, []).extend(unreadable(one))
+        for answer in answers_in(one, only):
+            if twin := given.get(answer.exercise):
+                raise RegardError(
+                    f"{twin.path} and {answer.path} are both of {student}, for {answer.exercise}; "
+                    "keep one of them"
+                )
+            given[answer.exercise] = answer
     asked = [name for name in EXERCISES if any(name in given for given in answers.values())]
     if not asked:
         raise RegardError(f"{folder} has no answers to {only or 'any exercise'}")
@@ -173,7 +187,8 @@ def grade(
         for i, (student, given) in enumerate(answers.items()):
             show(i, len(answers), student)
             for name in asked:
-                of, row = len(parts_of(name)), (0, 0, "not handed in")
+                missing = "; ".join(["not handed in", *unread[student]])
+                of, row = len(parts_of(name)), (0, 0, _cell(missing))
                 if name in given:
                     verdict = runner.judge(given[name])
                     passes[name] += verdict.passed

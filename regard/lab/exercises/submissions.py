@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from regard.lab.exercises import EXERCISES, parts_of
 
 ENDINGS = (".py", ".ipynb")
 LARGEST = 1_000_000  # bytes of a file
+PYTHON_CELLS = ("time", "timeit", "capture", "prun")  # magics of cells that contain Python
 SOLUTIONS = "exercises.collection"
 
 
@@ -31,18 +33,36 @@ def answers_in(place: Path, only: str = "") -> Iterator[Answer]:
     answers the exercises whose functions it defines. `only` is the name of an exercise.
     Raises: a place that does not exist.
     """
+    texts = _texts(place)
+    for exercise in [only] if only else EXERCISES:
+        wanted = {part.name for part in parts_of(exercise)}
+        for path, (source, problem) in texts.items():
+            if _stem(path) == exercise or (
+                _stem(path) not in EXERCISES and wanted & _defined(source)
+            ):
+                yield Answer(exercise, path, source, problem)
+                break
+
+
+def unreadable(place: Path) -> list[str]:
+    """Return why files cannot be read whose names do not say which exercise they answer."""
+    return [
+        problem
+        for path, (_, problem) in _texts(place).items()
+        if problem and _stem(path) not in EXERCISES
+    ]
+
+
+def _texts(place: Path) -> dict[Path, tuple[str, str]]:
     if not place.exists():
         raise RegardError(f"{place} does not exist; give a file or a folder with answers")
     paths = sorted(place.rglob("*")) if place.is_dir() else [place]
     paths = [path for path in paths if path.suffix in ENDINGS and not _hidden(path, place)]
-    texts = {path: _read(path) for path in paths if path.is_file() and not path.is_symlink()}
-    for exercise in [only] if only else EXERCISES:
-        wanted = {part.name for part in parts_of(exercise)}
-        for path, (source, problem) in texts.items():
-            stem = path.stem.replace("_", "-")
-            if stem == exercise or (stem not in EXERCISES and wanted & _defined(source)):
-                yield Answer(exercise, path, source, problem)
-                break
+    return {path: _read(path) for path in paths if path.is_file() and not path.is_symlink()}
+
+
+def _stem(path: Path) -> str:
+    return path.stem.replace("_", "-")
 
 
 def _hidden(path: Path, place: Path) -> bool:
@@ -67,16 +87,23 @@ def _read(path: Path) -> tuple[str, str]:
 
 
 def code_of_notebook(text: str) -> str:
-    r"""Join the code cells of a notebook; lines of magics and of the shell are left out.
+    r"""Join the code cells of a notebook; magics, cells of other languages and help are left out.
 
     >>> code_of_notebook('{"cells": [{"cell_type": "code", "source": ["%time\\n", "x = 1"]}]}')
     '# %time\nx = 1\n'
     """
     cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     sources = [cell["source"] for cell in cells]
-    joined = "\n".join(one if isinstance(one, str) else "".join(one) for one in sources)
-    lines = joined.splitlines()
-    return "".join(f"{'# ' * line.lstrip().startswith(('%', '!'))}{line}\n" for line in lines)
+    code = []
+    for cell in (one if isinstance(one, str) else "".join(one) for one in sources):
+        magic = re.match(r"\s*%%(\w+)", cell)
+        foreign = magic is not None and magic[1] not in PYTHON_CELLS
+        code += [f"{'# ' * (foreign or _is_magic(line))}{line}\n" for line in cell.splitlines()]
+    return "".join(code)
+
+
+def _is_magic(line: str) -> bool:
+    return line.lstrip().startswith(("%", "!", "?")) or line.rstrip().endswith("?")
 
 
 def _defined(source: str) -> set[str]:

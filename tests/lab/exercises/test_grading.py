@@ -148,8 +148,43 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, text: str, words: 
     assert words in answer.problem
 
 
+@pytest.mark.parametrize("only", ["", "heads"])
+def test_a_file_of_another_name_that_cannot_be_read_is_reported(tmp_path: Path, only: str) -> None:
+    place, out = tmp_path / "submitted", tmp_path / "grades.csv"
+    for student, name in (("ann", "homework.py"), ("bob", "heads.py")):
+        (place / student).mkdir(parents=True)
+        (place / student / name).write_text(HEADS if student == "bob" else "def split_heads(:\n")
+    with pytest.raises(RegardError, match=r"^homework.py line 1: invalid syntax$"):
+        run("check", place / "ann", "--only", only)
+    run("grade", place, "--out", out, "--only", only)
+    ann, bob = csv.DictReader(out.read_text().splitlines())
+    assert ann["message"] == "not handed in; homework.py line 1: invalid syntax"
+    assert (bob["student"], bob["passed"]) == ("bob", "1")
+
+
+def test_two_files_of_a_student_are_both_graded_or_refused(tmp_path: Path) -> None:
+    place, out = tmp_path / "submitted", tmp_path / "grades.csv"
+    (place / "ann").mkdir(parents=True)
+    (place / "ann" / "heads.py").write_text(HEADS)
+    (place / "ann.py").write_text(HEAD + RIGHT["masked-softmax"][0])
+    run("grade", place, "--out", out)
+    rows = csv.DictReader(out.read_text().splitlines())
+    assert {row["exercise"]: row["passed"] for row in rows} == {"heads": "1", "masked-softmax": "1"}
+    (place / "ann.py").write_text(HEADS)
+    with pytest.raises(RegardError, match=r"heads\.py and .*ann\.py are both of ann, for heads"):
+        run("grade", place, "--out", out)
+
+
+def test_an_out_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RegardError, match=r"cannot write .*file: File exists; give another place"):
+        run("start", "heads", "--out", tmp_path / "file")
+
+
 def test_notebooks_and_files_of_other_names(tmp_path: Path) -> None:
     cells = [{"cell_type": "markdown", "source": "# Heads"},
+             {"cell_type": "code", "source": "%%bash\nls | wc\n"},
+             {"cell_type": "code", "source": "split_heads?"},
              {"cell_type": "code", "source": ["%matplotlib inline\n", HEADS]}]  # fmt: skip
     (tmp_path / "assignment.ipynb").write_text(json.dumps({"cells": cells}))
     (tmp_path / ".ipynb_checkpoints").mkdir()
