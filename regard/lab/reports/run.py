@@ -133,7 +133,9 @@ def look(run: Run, text: str, limit: int = LIMIT - FRAME) -> dict[str, Any]:
     plain = getattr(run.config.network, "block", "") == "plain"  # blocks without residuals
     packed = pack_below(with_rollout(layers, 0.0 if plain else 0.5), limit)
     tokens = {} if read is None else {"read": read}
-    return {"text": text, "answer": run.predict(text).json(), **tokens, **packed, **truth}
+    answer, (left,) = run.predict(text).json(), run.left_out([text])
+    answer |= {"left_out": left} if left else {}
+    return {"text": text, "answer": answer, **tokens, **packed, **truth}
 
 
 def stored(title: str, looks: Sequence[dict[str, Any]]) -> dict[str, Any]:

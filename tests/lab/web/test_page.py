@@ -80,6 +80,9 @@ def test_what_is_typed_is_answered(opened: Open, folder: Path) -> None:
         said, words = f"{wanted.label} {share}", len(run.tokens(text))
         until(page, lambda s=said: page.text_content(".answer-card .label") == s)
         until(page, lambda n=words: page.locator(".tokens [data-i]").count() == n)
+    page.fill("textarea", long := "good " * 500)
+    says = f"The text is too long: the model did not read {run.left_out([long])[0]} of its tokens."
+    until(page, lambda: says in page.inner_text(".answer-card"))
 
 
 def test_a_writer_shows_its_alignment_and_writes_token_by_token(opened: Open, folder: Path) -> None:

@@ -305,6 +305,19 @@ def test_without_a_server_equal_settings_are_no_evidence(browser: Any, tmp_path:
     on.well()
 
 
+def test_what_comes_late_of_another_training_is_left_out(opened: Open) -> None:
+    page = opened().show("view=learn&lesson=train&train.task=sort", ".train-map")
+    says = ".says >> nth=0"
+    for change in (lambda: page.click("text=Reset"),
+                   lambda: page.select_option("[aria-label=Task]", "reverse")):  # fmt: skip
+        page.click("button:text-is('Train')")
+        until(page, lambda: not page.inner_text(says).startswith("step 0"), 20)
+        change()
+        page.wait_for_timeout(500)
+        assert page.inner_text(says).startswith("step 0.")
+        assert page.get_attribute("[aria-label^='loss over steps'] path.line", "d") == ""
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("task", "network"), [(task, network) for task, all_ in TASKS.items() for network in all_]

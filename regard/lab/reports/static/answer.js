@@ -43,9 +43,13 @@ function marked(answer) {
   return parts;
 }
 
-/** Name the words of a text that the model does not know, if any. @param {any} answer */
-export function unknownWords(answer) {
-  return answer.unknown && h("p", { class: "soft", dir: "auto" }, `Unknown to the model: ${answer.unknown.join(", ")}`);
+/** Say what the model did not read of a text, if anything. @param {any} answer */
+export function notRead(answer) {
+  const says = [
+    ...(answer.unknown ? [`Unknown to the model: ${answer.unknown.join(", ")}`] : []),
+    ...(answer.left_out ? [`The text is too long: the model did not read ${answer.left_out} of its tokens.`] : []),
+  ];
+  return says.map((line) => h("p", { class: "soft", dir: "auto" }, line));
 }
 
 /** Show a run's answer: a label with probabilities, a text, a number, or a tag for each word. @param {any} answer */
@@ -55,5 +59,5 @@ export function answerCard(answer) {
     ? [h("p", { class: text.length > 4 * LONG ? "written long" : "written", dir: "auto" }, text), h("p", { class: "soft" }, note)]
     : answer.tags !== undefined ? [h("p", { class: "marked", dir: "auto" }, ...marked(answer))]
       : [h("p", { class: answer.probabilities && text.length > LONG ? "label long" : "label" }, text, note && h("span", { class: "soft" }, ` ${note}`)), answer.probabilities && probabilityBars(answer)];
-  return h("div", { class: "answer-card" }, h("p", { class: "over" }, title), body, unknownWords(answer));
+  return h("div", { class: "answer-card" }, h("p", { class: "over" }, title), body, notRead(answer));
 }

@@ -100,6 +100,8 @@ export function trainLesson(kept) {
   /** The settings that B is compared with. @type {any} */
   let other = null;
   let playing = false;
+  /** How many trainings and comparisons were begun; late messages of earlier ones are left out. */
+  const begun = { seen: 0, pair: 0 };
   /** @type {number[][]} */
   let losses = [];
   /** @type {number[][]} */
@@ -162,7 +164,8 @@ export function trainLesson(kept) {
     run(false);
     [losses, scores, picture] = [[], [], null];
     solved.textContent = "";
-    worker.postMessage({ kind: "begin", settings });
+    begun.pair += 1;
+    worker.postMessage({ kind: "begin", settings, number: ++begun.seen });
   }
 
   function controls() {
@@ -197,8 +200,8 @@ export function trainLesson(kept) {
     against.replaceChildren(
       h("p", {}, other ? `Now change a control: that is B. ${a} against ${b}.` : "Keep the settings as A, change a control for B, and train both with the same ten seeds."),
       h("div", { class: "row-of-fields" },
-        h("button", { type: "button", onclick: () => { other = { ...settings }; pairs = []; compared(); } }, "Keep these settings as A"),
-        h("button", { type: "button", disabled: !other, onclick: () => { run(false); pairs = []; worker.postMessage({ kind: "compare", settings: [other, settings], seeds: SEEDS }); against.lastChild.replaceWith(verdict(pairs, [a, b], TASKS[task].unit)); } }, "Compare A and B over ten seeds")),
+        h("button", { type: "button", onclick: () => { other = { ...settings }; pairs = []; begun.pair += 1; compared(); } }, "Keep these settings as A"),
+        h("button", { type: "button", disabled: !other, onclick: () => { run(false); pairs = []; worker.postMessage({ kind: "compare", settings: [other, settings], seeds: SEEDS, number: ++begun.pair }); against.lastChild.replaceWith(verdict(pairs, [a, b], TASKS[task].unit)); } }, "Compare A and B over ten seeds")),
       h("div", {}));
   }
 
@@ -216,6 +219,7 @@ export function trainLesson(kept) {
 
   worker.onmessage = ({ data }) => {
     if (!place.isConnected && picture) return worker.terminate(); // another lesson is shown
+    if (data.number !== begun[/** @type {"seen" | "pair"} */ (data.kind)]) return undefined;
     if (data.kind === "pair") {
       pairs = [...pairs, data.scores];
       against.lastChild.replaceWith(verdict(pairs, names(other, settings), TASKS[task].unit));

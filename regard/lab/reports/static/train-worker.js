@@ -12,11 +12,13 @@ let steps = 0;
 let seconds = 0;
 /** What is running; a later order ends it. */
 let order = 0;
+/** The page's number of the training: what comes after the page began another one is left out there. */
+let number = 0;
 
 /** Send what there is to see; before the first step without the score, which takes longer. @param {number} loss */
 function show(loss) {
   const now = /** @type {import("./train-tasks.js").Training} */ (training);
-  postMessage({ kind: "seen", steps, seconds, loss, score: steps ? now.score() : Number.NaN, picture: now.picture() });
+  postMessage({ kind: "seen", number, steps, seconds, loss, score: steps ? now.score() : Number.NaN, picture: now.picture() });
 }
 
 /** Train until another order comes, with a pause between slices in which orders arrive. @param {number} mine */
@@ -34,8 +36,8 @@ async function play(mine) {
   }
 }
 
-/** Train two settings with each seed, and send the two scores of each seed. @param {number} mine @param {Settings[]} settings @param {number} seeds */
-async function compare(mine, settings, seeds) {
+/** Train two settings with each seed, and send the two scores of each seed. @param {number} mine @param {{settings: Settings[], seeds: number, number: number}} asked */
+async function compare(mine, { settings, seeds, number: comparison }) {
   for (let seed = 1; seed <= seeds; seed++) {
     const scores = [];
     for (const each of settings) {
@@ -47,7 +49,7 @@ async function compare(mine, settings, seeds) {
       }
       scores.push(one.score());
     }
-    postMessage({ kind: "pair", scores });
+    postMessage({ kind: "pair", number: comparison, scores });
   }
 }
 
@@ -55,6 +57,7 @@ addEventListener("message", ({ data }) => {
   order += 1;
   if (data.kind === "begin") {
     training = begin(data.settings);
+    number = data.number;
     task = data.settings.task;
     [steps, seconds] = [0, 0];
     show(Number.NaN);
@@ -65,5 +68,5 @@ addEventListener("message", ({ data }) => {
     show(loss);
   }
   if (data.kind === "play") play(order);
-  if (data.kind === "compare") compare(order, data.settings, data.seeds);
+  if (data.kind === "compare") compare(order, data);
 });

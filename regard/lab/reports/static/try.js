@@ -1,5 +1,5 @@
 // Try it: the model's answer and its attention, updated while you type.
-import { answerCard, unknownWords } from "./answer.js";
+import { answerCard, notRead } from "./answer.js";
 import { ask, askBytes, writeState } from "./ask.js";
 import { attributions, changePanel } from "./change.js";
 import { failure, h, settled } from "./dom.js";
@@ -136,7 +136,7 @@ export function tryView(context, wide) {
   /** Show the answer; a written text is shown in the writer's card. @param {any} said */
   function tell(said) {
     if (writer && said.pieces && !writer.asking && !writer.pieces.length) writer.show(said.pieces);
-    answer.replaceChildren(...[goesOn() && writer ? unknownWords(said) : answerCard(said)].filter(Boolean));
+    answer.replaceChildren(...(goesOn() && writer ? notRead(said) : [answerCard(said)]));
   }
 
   /** Replace the view, keeping focus and scroll positions. @param {any} next */
