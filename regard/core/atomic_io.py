@@ -22,6 +22,7 @@ MOST = 1 << 40  # maximum bytes of a file with a known hash
 PARTIAL = ".partial"
 DROPPED = ".dropped"
 FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -124,6 +125,12 @@ def partial_path(path: Path, process: int = 0) -> Path:
     return path.with_name(f".{path.name}.{process or os.getpid()}{PARTIAL}")
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it. Raises: a file of that name; no permission."""
+    with one_line_errors(path, 0):
+        path.mkdir(parents=True, exist_ok=True)
+
+
 def remove_folder(path: Path) -> None:
     """Remove a folder atomically: it is renamed first."""
     aside = path.with_name(f".{path.name}.{os.getpid()}{DROPPED}")
@@ -161,6 +168,8 @@ def one_line_errors(path: Path, size: int) -> Iterator[None]:
         says = f"cannot write {path}: {error.strerror or error}"
         if error.errno in FORBIDDEN:
             raise RegardError(f"{says}; give a folder that may be written") from error
+        if error.errno not in FULL:
+            raise RegardError(f"{says}; give another place") from error
         try:
             room = f", {shutil.disk_usage(path.parent).free / 1e6:,.1f} MB are free there"
         except OSError:

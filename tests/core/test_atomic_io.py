@@ -92,6 +92,13 @@ def test_a_folder_goes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     atomic_io.remove_folder(tmp_path / "step-1")  # what is not there needs no removing
 
 
+def test_a_folder_below_a_file_needs_another_place(tmp_path):
+    (tmp_path / "x").write_text("")
+    for path in (tmp_path / "x", tmp_path / "x" / "y"):
+        with pytest.raises(RegardError, match=r"^cannot write .*; give another place$"):
+            atomic_io.make_folder(path)
+
+
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
 def test_a_folder_that_may_not_be_written_is_told_apart_from_a_full_one(tmp_path, number):
     with (

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from regard.core.atomic_io import (
     locked,
+    make_folder,
     one_line_errors,
     partial_path,
     remove_leftovers,
@@ -161,8 +162,7 @@ def written_once(folder: Path, write: Callable[[], None]) -> Index:
     One process at a time writes; others, such as another rank of a training, wait for it.
     """
     if not (folder / INDEX).is_file():
-        with one_line_errors(folder, 0):
-            folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with locked(folder / LOCK, wait=True):
             if not (folder / INDEX).is_file():  # else another process has just written it
                 remove_leftovers(folder)

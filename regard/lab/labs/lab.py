@@ -9,7 +9,7 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast
 
-from regard.core.atomic_io import write_json
+from regard.core.atomic_io import make_folder, write_json
 from regard.core.errors import OccupiedError, RegardError
 from regard.core.names import is_part, located
 from regard.core.reading import read_json
@@ -235,7 +235,7 @@ class Lab(Questioned, ABC):
         say("\nVerdict:")
         for sentence in report.answer:
             say(f"  {sentence}")
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         if report.trained:
             path = write_report(record, out, report.sections, report.answer)
         else:
@@ -286,6 +286,8 @@ class MeasuringLab(Lab, Generic[S, M]):
                 f"{self.name} measures in processes of this machine; leave --launch and --jobs out"
             )
         first, *others = self.all_settings(request)
+        if request.out:
+            make_folder(request.out)
         measured = self.measure(first, say, show)
         report = self.describe(measured)
         if others:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from regard.core.atomic_io import write_bytes
+from regard.core.atomic_io import make_folder, write_bytes
 from regard.lab.reports.drawing import Chart
 from regard.lab.reports.figures import Series, line_chart
 from regard.lab.reports.findings import Figure, Section, Table, write_findings
@@ -67,7 +67,7 @@ def write(suggestion: Suggestion, folder: Path, command: str) -> Path:
 
     Raises: the disk is full.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     drawn, found = chart(suggestion), suggestion.json()
     text = json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False)
     write_bytes(folder / FILE, text.encode(errors="replace"))

@@ -60,8 +60,7 @@ class Folder:
         """Create the folder and its parents. Raises: a system error."""
         above = [self.path, *self.path.parents]
         self.created = self.created or [folder for folder in above if not folder.exists()]
-        with atomic_io.one_line_errors(self.path, 0):
-            self.path.mkdir(parents=True, exist_ok=True)
+        atomic_io.make_folder(self.path)
 
     @contextmanager
     def discarded_if_not_begun(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ Learning, section 11.2.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
+from shlex import join
 from typing import Any
 
 import numpy as np
@@ -193,7 +193,10 @@ def following(measured: Measured) -> str:
     """Return the command for the user's own table, or for another seed."""
     if measured.lab.points.built_in:
         return "regard lab kernel-regression --data FILE.csv --x a,b --y c"
-    return f"regard lab kernel-regression --data {quote(measured.lab.how.data)} seed=1"
+    how = measured.lab.how
+    given = {"--data": how.data, "--x": how.x, "--y": how.y}
+    words = [word for pair in given.items() if pair[1] for word in pair]
+    return f"regard lab kernel-regression {join(words)} seed={how.seed + 1}"
 
 
 LAB = MeasuringLab(
