@@ -190,6 +190,7 @@ def by_strips(call: Call, plan: Plan) -> Tensor:
     width = max(queries.shape[-1], values.shape[-1], NARROWEST)
     width = up(width, EIGHT) if on_gpu(queries) else width
     sides = [four_axes(x, width, batch) for x in (queries, keys, values)]
+    sides = [x if x.stride(-1) == 1 else x.contiguous() for x in sides]  # else torch's kernel errs
     rest = [*prepared, *score.parameters()] if learned else []
     strips = Strips(work, scale, batch, causal, backwards)
     biased = prepared if not score.acceleration.inner_product else ()

@@ -11,6 +11,7 @@ from regard.attention import (
     documents,
     explain,
     global_tokens,
+    make_score,
     use,
     window,
 )
@@ -151,6 +152,20 @@ def test_batches_of_any_shape_and_fewer_heads_of_keys(batch, mask, kernels):
     with using(SMALL):
         assert explain(*given, score, mask, normalize=normalizer).by_strips
     agree(given, score, mask, normalizer)
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("normalize", ["softmax", "sink"])
+@pytest.mark.parametrize("mask", [None, window(9)])
+@pytest.mark.parametrize("expanded", [False, True])
+def test_columns_that_are_not_neighbours_in_memory(place, normalize, mask, expanded):
+    given = [torch.randn(2, HEADS, 40, 16, dtype=torch.float64) for _ in range(3)]
+    given[place] = given[place][..., :1].expand(2, HEADS, 40, 16) if expanded else (
+        torch.randn(2, HEADS, 16, 40, dtype=torch.float64).mT
+    )  # fmt: skip
+    assert given[place].stride(-1) != 1
+    score = make_score("scaled-dot", "alibi", 16, 16, heads=HEADS).double()
+    agree([x.requires_grad_() for x in given], score, mask, learned(normalize))
 
 
 def test_gradients_beside_a_bias_that_is_frozen(monkeypatch):
