@@ -107,19 +107,21 @@ def observe(
 class Softmax:
     """A softmax over an axis, which is attention once it is multiplied by values.
 
-    ``grid``: (batch, heads); ``cut``: the slice of the keys, without those of sinks.
+    ``order``: the other axes as batch, heads and rows; ``grid``: (batch, heads); ``cut``: the slice
+    of the keys, without those of sinks.
     """
 
     name: str
     numbers: Tensor
     axis: int
+    order: tuple[int, ...]
     grid: tuple[int, int]
     cut: tuple[Any, ...] = (None,)
     done: bool = False
 
     def weigh(self, rows: slice) -> Tensor:
         """Return the weights (batch, heads, rows, keys)."""
-        table = self.numbers.movedim(self.axis, -1)
+        table = ordered(self.numbers, self.axis, self.order)
         return table.reshape(*self.grid, -1, table.shape[-1])[..., rows, slice(*self.cut)]
 
 
@@ -210,18 +212,18 @@ class Watch(TorchDispatchMode):
 
     def _softmax(self, numbers: Tensor, axis: int) -> None:
         """Follow a softmax, and switch its heads off."""
-        name = self._name()
-        lengths, grid = numbers.movedim(axis, -1).shape[:-1], (1, 1)
+        name, order = self._name(), self._order(numbers.movedim(axis, -1).shape[:-1])
+        lengths, grid = ordered(numbers, axis, order).shape[:-1], (1, 1)
         if len(lengths) == 2:
             grid = lengths[0] // max(heads := self._heads(lengths[0]), 1), heads
         elif len(lengths) > 2:
             grid = lengths[0], lengths[1:-1].numel()
-        softmax = Softmax(name, numbers, axis, grid)
+        softmax = Softmax(name, numbers, axis, order, grid)
         if off := self._off(name, grid[1]):
             softmax.numbers = numbers.clone()
             hidden = numbers.new_zeros(*grid, lengths.numel() // max(math.prod(grid), 1))
             hidden[:, off] = 1
-            numbers.masked_fill_(hidden.bool().reshape(*lengths, 1).movedim(-1, axis), 0)
+            ordered(numbers, axis, order).masked_fill_(hidden.bool().reshape(*lengths, 1), 0)
         self._flow[ref(numbers)] = (softmax,)
 
     def _fused(self, output: Tensor, seen: str, sources: Sequence[Tensor], weigh: Weigh) -> None:
@@ -270,13 +272,33 @@ class Watch(TorchDispatchMode):
         self._names[name] = count = self._names.get(name, 0) + 1
         return name if count == 1 else f"{name}:{count}"
 
+    def _order(self, lengths: torch.Size) -> tuple[int, ...]:
+        """Return the axes of a softmax as batch, heads and rows, by the input and the modules.
+
+        They have this order unless the batch stands second: after the heads, or between rows and
+        heads.
+        """
+        usual = tuple(range(len(lengths)))
+        if len(lengths) != 3 or lengths[0] == self._sizes[0] or lengths[1] != self._sizes[0]:
+            return usual
+        known = list(self._named_heads())
+        if lengths[0] in known:
+            return 1, 0, 2
+        if lengths[0] == self._sizes[1] and (lengths[2] in known or not known):
+            return 1, 2, 0
+        return usual
+
+    def _named_heads(self) -> Iterator[int]:
+        for _, module in reversed(self._running):
+            for name in SETTINGS["heads"]:
+                heads = getattr(module, name, None)
+                if isinstance(heads, int) and heads > 0:
+                    yield heads
+
     def _heads(self, rows: int) -> int:
         """Return the number of heads in (batch · heads) rows, by the modules or the batch."""
-        named = (
-            getattr(x, name, None) for _, x in reversed(self._running) for name in SETTINGS["heads"]
-        )
-        for heads in named:
-            if isinstance(heads, int) and heads > 0 and rows / heads in (*self._sizes, 1):
+        for heads in self._named_heads():
+            if rows / heads in (*self._sizes, 1):
                 return heads
         return rows if rows % (self._sizes[0] or 1) else rows // (self._sizes[0] or 1)
 
@@ -285,6 +307,11 @@ class Watch(TorchDispatchMode):
             if not 1 <= head <= heads:
                 raise RegardError(f"head {head}: {name} has heads 1 to {heads}")
         return [head - 1 for head in self.off.get(name, ())]
+
+
+def ordered(numbers: Tensor, axis: int, order: Sequence[int]) -> Tensor:
+    """Return a view of a softmax with the axis of keys last and the others in an order."""
+    return numbers.movedim(axis, -1).permute(*order, -1)
 
 
 @cache

@@ -494,3 +494,31 @@ def test_record_observes_models_without_layers_of_regard() -> None:
         model(x)
     (layer,) = looked(recording, list("abcde"))
     assert_close(torch.from_numpy(layer.weights), model.weights[0])
+
+
+class Rows(nn.Module):
+    """Attention whose softmax has other axes than (batch, heads, queries, keys)."""
+
+    def __init__(self, layout: str) -> None:
+        super().__init__()
+        self.num_heads, self.layout, self.qkv = 4, layout, nn.Linear(8, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 2)).unbind(2)  # (batch, n, heads, width)
+        scores = torch.einsum(f"bihd,bjhd->{self.layout}", q, k)
+        self.weights = scores.softmax(self.layout.index("j"))
+        return torch.einsum(f"{self.layout},bjhd->bihd", self.weights, v).flatten(-2)
+
+
+@pytest.mark.parametrize("layout", ["bhij", "hbij", "ijbh"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_heads_and_rows_are_found_wherever_the_batch_stands(layout: str, batch: int) -> None:
+    model, x = Rows(layout), torch.randn(batch, 5, 8)
+    with observe(model) as recording:
+        model(x)
+    usual = torch.einsum(f"{layout}->bhij", model.weights)
+    assert_close(only(recording).weights, usual)
+    with observe(model, off={"model": [3]}):
+        output = model(x).unflatten(-1, (4, 2))
+    assert not output[:, :, 2].any()
+    assert output[:, :, [0, 1, 3]].ne(0).all()
