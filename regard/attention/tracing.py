@@ -1,8 +1,10 @@
-"""Checks whether the numbers in a tensor can be read.
+"""Checks whether the numbers in a tensor can be read, and contexts for tensors without them.
 
 They cannot while torch.compile or torch.export traces a graph, on the meta device and in a
 FakeTensorMode, which have no numbers, and under torch.func, where one tensor stands for many.
 """
+
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +31,13 @@ def readable(x: Tensor) -> bool:
 def on_cpu(x: Tensor) -> bool:
     """Return whether a number can be read without a device synchronisation."""
     return x.device.type == "cpu" and readable(x)
+
+
+def unrounded(x: Tensor) -> AbstractContextManager[object]:
+    """Return a context without autocast, in which products keep the precision of x."""
+    if x.device.type == "meta":  # torch has no autocast for it
+        return nullcontext()
+    return torch.autocast(x.device.type, enabled=False)
 
 
 def refuse_second_derivative(what: str) -> None:

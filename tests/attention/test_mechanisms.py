@@ -60,6 +60,12 @@ def test_without_biases_and_output_projection(name):
     assert named_mechanism(name)(12, 3, bias=False).output.bias is None
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_shapes_on_the_meta_device(name):
+    output = named_mechanism(name)(24, 2).to("meta")(torch.empty(2, 9, 24, device="meta"))
+    assert (output.is_meta, output.shape) == (True, (2, 9, 24))
+
+
 def test_positions_are_of_the_queries_and_of_the_keys(mechanism):
     x, at = table(2, 5, 12), torch.tensor([9, 0, 3, 40, 4])
     found = mechanism(x, positions=at)

@@ -16,6 +16,17 @@ def made(name: str, **settings: object) -> torch.nn.Module:
     return redrawn(named_mechanism(name)(12, 4, **settings).double().eval(), 0.4)
 
 
+@pytest.mark.parametrize("name", ["retention", "gla", "ssd", "delta"])
+def test_what_is_left_of_the_first_word_is_not_rounding(name: str) -> None:
+    """Its output is along its own value, and nothing of it remains."""
+    layer, x = made(f"{name}+exclusive").float(), drawn(1, 6, 12).float()
+    exact = layer(x, mask=causal()).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = layer(x, mask=causal())
+    limit = 0.02 * float(exact.abs().max())
+    assert_close(rounded[:, 0].float(), exact[:, 0], atol=limit, rtol=0)
+
+
 @pytest.mark.parametrize("shared", [None, 2])
 def test_stages_are_their_formulas(shared: int | None) -> None:
     """In two texts, four heads and five words, one number after another."""

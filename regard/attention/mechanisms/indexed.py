@@ -20,11 +20,10 @@ from regard.attention.mechanisms.moba import (
     chosen_blocks,
     product_sides,
     query_strips,
-    unrounded,
 )
 from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.positions import make_score
-from regard.attention.tracing import readable
+from regard.attention.tracing import readable, unrounded
 from regard.core.errors import RegardError
 
 

@@ -1,7 +1,6 @@
 """Block-routed sparse attention: each query chooses a few blocks of keys by their means."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +17,7 @@ from regard.attention.mechanisms.multihead import MultiHeadAttention
 from regard.attention.prepared import as_tuple, repeat_kv
 from regard.attention.score import Score
 from regard.attention.scores.wrapper import Wrapper
-from regard.attention.tracing import readable
+from regard.attention.tracing import readable, unrounded
 from regard.core.errors import RegardError
 
 #: Affinities, or pairs, that are in memory at once.
@@ -265,10 +264,3 @@ def chosen_blocks(table: Tensor, places: Tensor) -> Mask:
 
     made = (chosen_blocks, (table, places))
     return Mask(answer, by_index=True, reach=reach, over_heads=True, made=made)
-
-
-def unrounded(x: Tensor) -> AbstractContextManager[object]:
-    """Return a context without autocast, in which products keep the precision of x."""
-    if x.device.type == "meta":  # torch has no autocast for it
-        return nullcontext()
-    return torch.autocast(x.device.type, enabled=False)

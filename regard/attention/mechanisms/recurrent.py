@@ -22,6 +22,7 @@ from regard.attention.mechanism import PerSide, both_sides
 from regard.attention.mechanisms.multihead import without_hidden
 from regard.attention.mechanisms.stages import FirstValues
 from regard.attention.packing import Packing
+from regard.attention.tracing import unrounded
 from regard.core.errors import RegardError
 
 State: TypeAlias = tuple[Tensor, ...]
@@ -348,13 +349,14 @@ class StateAttention(HeadMechanism):
         inputs = Rows(Inputs(q, k, v, log_decay, rate), plain_q, plain_k, self.products)
         order = "all" if way == "all" else "causal"
         attended = self.attention(self.run, inputs, state, order)
-        output = attended.output.to(asked.dtype)
+        # Before they are rounded: a stage may subtract nearly all of an output.
+        output, own = attended.output, own.to(attended.output.dtype)
         if way != "all":
             output = self.skipped(output, own)
         if self.stages and convolve:  # of self-attention
             own = own[..., self.products - 1 :: self.products, :]
             output = self.staged(output, source, own, values=True)
-        output = output.transpose(-3, -2)
+        output = output.to(asked.dtype).transpose(-3, -2)
         output = output.flip(-3) if way == "reversed" else output
         return output, (*attended.state, *kept)
 
@@ -407,7 +409,7 @@ class Maps(Attention):
         """Run a pass and return the outputs, the weights on request, and the state after it."""
         inputs = Inputs(*map(_wide, rows.inputs))
         rows = Rows(inputs, _wide(rows.queries), _wide(rows.keys), rows.products)
-        with torch.autocast(rows.queries.device.type, enabled=False):
+        with unrounded(rows.queries):
             output, last = run(rows, state, way)
         weigh = partial(weights_of, run, rows, way)
         sources = [x for x in (*inputs, rows.queries, rows.keys) if x is not None]
