@@ -90,9 +90,9 @@ class Computation:
         call, context, weigh = self.call, self.call.context, self.weigh
         with self.casting():
             if self.plan.kernel == "exact":
-                weights, dropout = weigh(), Dropout.drawn(call.dropout, call.values)
+                weights, dropout = self._weights(), Dropout.drawn(call.dropout, call.values)
                 output = exact.average(call, weights, dropout)
-                weigh = partial(_as_computed, weights)
+                weigh = partial(self._narrow, weights)
             elif self.plan.kernel == "tiled":
                 output = tiled(call, self.plan, Dropout.drawn(call.dropout, call.values))
             elif self.plan.kernel == "triton":
@@ -122,10 +122,18 @@ class Computation:
 
     def weigh(self) -> Tensor:
         """Compute all weights, before dropout."""
+        return self._narrow(self._weights())
+
+    def _weights(self) -> Tensor:
         with self.casting():
             weights, shape = exact.weights(self.call), self.call.context.shape
         # A score of positions alone has no batch axes.
         return weights if weights.shape == shape else weights.expand(shape)
+
+    def _narrow(self, weights: Tensor) -> Tensor:
+        """Return weights that were computed in float64 in the dtype of the output, or float32."""
+        same = weights.dtype != torch.float64
+        return weights if same else weights.to(torch.promote_types(self.dtype, torch.float32))
 
 
 def prepared(
@@ -271,10 +279,6 @@ def no_triton_tile(call: Call) -> str | None:
     from regard.attention.kernels.triton import launch  # loads torch's tracer
 
     return launch.refusal(call) or ""
-
-
-def _as_computed(weights: Tensor) -> Tensor:
-    return weights
 
 
 def autocasting(device: str) -> tuple[bool, torch.dtype]:

@@ -20,6 +20,7 @@ from regard.attention import (
     causal,
     dense,
     lengths,
+    make_score,
     window,
 )
 from regard.attention import attended as attended_module
@@ -33,6 +34,14 @@ def test_any_widths_and_no_batch():
     attended = attend(torch.randn(4, 5), torch.randn(6, 3), torch.randn(6, 2), score)
     assert attended.output.shape == (4, 2)
     assert attended.weights.shape == (4, 6)
+
+
+@pytest.mark.parametrize("mask", [None, causal()])
+@pytest.mark.parametrize("scale", [1, 300])
+def test_weights_have_the_dtype_of_the_output(mask, scale):
+    x = scale * torch.randn(2, 9, 4)
+    attended = attend(x, x, x, make_score("gaussian", query_width=4, key_width=4), mask)
+    assert attended.weights.dtype == attended.output.dtype == torch.float32
 
 
 @pytest.mark.parametrize("kernel", ["exact", "plain", "fused"])
