@@ -43,13 +43,21 @@ class Probe:
     def output(
         self, x: Tensor, given: Mapping[str, Any] | None = None, allowed: Tensor | None = None
     ) -> Tensor | None:
-        """Return the output with these arguments; None if the module refuses them."""
+        """Return the output with these arguments; None if the module refuses them.
+
+        What a call stores in the module's buffers is undone.
+        """
+        kept = [(of, name, x, x.clone()) for of in self.module.modules()
+                for name, x in of._buffers.items() if x is not None]  # fmt: skip
         try:
             with torch.no_grad():
                 answer = self.adopted.run(self.module, x, None, allowed, given=given)
                 return self.adopted.output(answer, x).float()
         except Exception:  # whatever a user's code raises
             return None
+        finally:
+            for of, name, buffer, before in kept:
+                of._buffers[name] = buffer.copy_(before)
 
     def changes(
         self, given: Mapping[str, Any] | None = None, allowed: Tensor | None = None
@@ -124,6 +132,7 @@ class Probe:
         plain, other = self.output(self.x), self.output(self.x[:, turned])
         if plain is None or other is None:
             return True
+        plain, other = plain.nan_to_num(0, 0, 0), other.nan_to_num(0, 0, 0)
         return not torch.allclose(other, plain[:, turned], atol=1e-4 * float(plain.abs().max()))
 
     def find_forms(self, given: Mapping[str, Form]) -> None:

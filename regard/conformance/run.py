@@ -22,7 +22,8 @@ from regard.attention import (
     named_mechanism,
     others,
 )
-from regard.attention.masks.patterns import Pattern
+from regard.attention.masks.patterns import PATTERNS, Pattern
+from regard.attention.mechanisms.stages import STAGES
 from regard.attention.scores.wrapper import Wrapper
 from regard.attention.scores.wrappers import SCORE_WRAPPERS
 from regard.conformance.adapters import Layer, of_class
@@ -183,6 +184,8 @@ def find(spec: str, corrections: Mapping[str, str] | None = None) -> Subject:
         raise RegardError(f"{next(iter(corrections))}=: {spec} takes no corrections")
     if POSITIONS.is_row(spec) and spec not in POSITIONS:  # with options
         return of_score("scaled-dot", spec)
+    if MECHANISMS.is_row(spec.partition("+")[0]) and "+" in spec:  # with output stages
+        return of_mechanism(named_mechanism(spec), spec)
     if "+" in spec or SCORE_WRAPPERS.is_row(spec):
         return of_score(spec)
     if NORMALIZERS.is_row(spec) and spec not in NORMALIZERS:
@@ -190,6 +193,10 @@ def find(spec: str, corrections: Mapping[str, str] | None = None) -> Subject:
         return NormalizerSubject.of(kind(**options), spec)
     if MECHANISMS.is_row(spec) and spec not in MECHANISMS:
         return of_mechanism(named_mechanism(spec), spec)
+    if STAGES.is_row(spec):
+        return of_mechanism(named_mechanism(f"multi-head+{spec}"), spec)
+    if spec not in MASKS and (pattern := PATTERNS.get(PATTERNS.split(spec)[0])):
+        return subject_of(pattern, spec)
     return look_up(named(), spec, "score, mask, normalizer or layer")()
 
 

@@ -73,10 +73,12 @@ def positions(subject: ScoreSubject) -> Measurement:
         return Measurement("the score does not use positions")
     if not getattr(score, "relative", False):
         raise InapplicableError("the score uses positions and does not declare relative = True")
-    rows, columns = torch.arange(2, 7) + 20, torch.arange(7) + 20
-    moved = subject.attend(inputs, score, query_positions=rows, key_positions=columns).output
-    gap = near("adding 20 to all positions changed the output", moved, plain, CLOSE)
-    return worst([gap], CLOSE)
+    gaps = []
+    for more in (20, 17):  # without a common divisor: no pattern repeats in both
+        rows, columns = torch.arange(2, 7) + more, torch.arange(7) + more
+        moved = subject.attend(inputs, score, query_positions=rows, key_positions=columns).output
+        gaps.append(near(f"adding {more} to all positions changed the output", moved, plain, CLOSE))
+    return worst(gaps, CLOSE)
 
 
 def tiles(subject: ScoreSubject) -> Measurement:

@@ -55,6 +55,15 @@ class CountsPadding(Dot):
         return keys / keys.shape[-2] ** 0.5
 
 
+class OddPlaces(Dot):
+    """Says that it reads distances, and subtracts a tenth from keys at odd positions."""
+
+    relative = True
+
+    def compare(self, queries, keys, positions):
+        return queries @ keys.mT - 0.1 * (positions[1] % 2)
+
+
 class Random(Dot):
     """Adds noise."""
 
@@ -283,6 +292,7 @@ SCORES = {
     InPlace: ("untouched", "changed its inputs or the score's state in place"),
     ByPlace: ("order", "changed the output by"),
     Absolute: ("positions", "adding 20 to all positions changed the output by"),
+    OddPlaces: ("positions", "adding 17 to all positions changed the output by"),
     NoProduct: ("declared", "inner_product is declared"),
     Drops: ("train and eval", "training mode changed the output by"),
     Warns: ("quiet", "UserWarning: beware"),

@@ -173,6 +173,15 @@ class NoPositionsInSteps(MultiHeadAttention):
         return super().forward(queries, memory, mask, positions=positions, cache=cache, **more)
 
 
+class LateSteps(MultiHeadAttention):
+    """Counts the words of a cache, and one more."""
+
+    def forward(self, queries, memory=None, mask=None, *, positions=None, cache=None, **more):
+        if cache is not None and len(cache) and positions is None:
+            positions = len(cache) + 1 + torch.arange(queries.shape[-2])
+        return super().forward(queries, memory, mask, positions=positions, cache=cache, **more)
+
+
 class QueriesByIndex(Plain):
     """A slope by distance that counts the queries, and reads the positions of keys."""
 
@@ -302,6 +311,7 @@ KINDS = {
     Restarts100: "long cache",
     NoPositions: "positions",
     NoPositionsInSteps: "positions",
+    LateSteps: "positions",
     QueriesByIndex: "positions",
     NoSharedKeys: "key_value_heads",
     SharesOtherwise: "key_value_heads",

@@ -7,6 +7,7 @@ from torch import nn
 from regard.attention import causal
 from regard.conformance import LAWS, adopt, conform
 from regard.conformance.conventions import ADDITIVE, HIDDEN, LENGTHS, MAY_LOOK, Form
+from regard.conformance.probe import Probe
 from regard.core.errors import RegardError
 from tests.conformance import planted_elsewhere, strangers
 from tests.conformance.bugs import failures
@@ -218,6 +219,39 @@ def test_a_longest_text_is_no_fault():
     assert layer.longest == 64
     assert failures(Short()) == {}
     assert adopt(strangers.Small()).longest is None
+
+
+class Infinite(strangers.Small):
+    """Returns NaN for every text."""
+
+    def forward(self, x):
+        return super().forward(x) + torch.full((), -torch.inf).softmax(0)
+
+
+class Averaging(strangers.Small):
+    """Subtracts a mean over all calls, in evaluation too."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
+        return super().forward(x - self.mean)
+
+
+def test_what_is_not_finite_breaks_the_first_law():
+    first, *rest = conform(Infinite())
+    assert (first.law, first.outcome) == ("made", "fails")
+    assert "NaN" in first.message
+    assert {verdict.outcome for verdict in rest} == {"does not apply"}
+
+
+def test_probing_changes_no_state():
+    module = Averaging()
+    probe = Probe(adopt(Averaging()), module)
+    assert probe.output(probe.x).isfinite().all()
+    assert module.mean == 0
 
 
 class Holding(nn.Module):

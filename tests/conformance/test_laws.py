@@ -142,6 +142,10 @@ def test_there_are_no_laws_for_a_number():
 def test_names():
     for name in ("rotary", "sink", "causal", "scaled-dot", "torch.nn.MultiheadAttention"):
         assert name in find(name).name
+    for name in ("multi-head+exclusive", "retention+gate-heads", "gate"):
+        assert kind_of(find(name)) == "layer"
+    with pytest.raises(RegardError, match=r"a pattern is checked in a network: .*pattern=window-3"):
+        find("window-3")
     with pytest.raises(RegardError, match="did you mean rotary"):
         find("rotry")
     subject = subject_of(SCORES["dot"])
