@@ -128,9 +128,9 @@ def positions(layer: Layer) -> Measurement:
 def positions_of_steps(layer: Layer, module: nn.Module, x: Tensor, apart: Tensor) -> float:
     """Return how much steps with a cache differ from a single pass, with positions and without."""
     gaps = []
-    for what, given in (("a cache", {}), ("a cache and positions=", {"positions": apart})):
-        steps = layer.steps(module, x, **given)
-        full = layer.call(module, x, future=False, **given)
+    for what, at in (("a cache", None), ("a cache and positions=", apart)):
+        steps = layer.steps(module, x, positions=at)
+        full = layer.call(module, x, future=False, positions=at)
         gaps.append(near(f"steps with {what} differ from a single pass", steps, full, CLOSE))
     return max(gaps)
 
