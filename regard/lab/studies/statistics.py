@@ -204,7 +204,7 @@ def compare_runs(
     Row s of both tables is seed s, column i the same example, in group ``groups[i]``. An arm that
     is the same for every seed is given as its one row, repeated. Tables that are equal up to
     rounding have the difference 0 and p = 1. For bool tables (right and wrong) the variances are
-    bounded by `at_least` and the unit is points; `unit` is the unit of other scores. Their standard
+    bounded by `at_least` and the unit is points; `unit` is the unit of other scores. The standard
     error is at least |mean| / (n + 2) of n examples or groups, since a few may differ alike by
     chance, as where one arm is always right and the other always wrong.
 
@@ -229,9 +229,8 @@ def compare_runs(
     if binary:
         parts = at_least(gains, np.array(result.from_seeds), np.array(result.from_examples))
         result = replace(result, from_seeds=float(parts[0]), from_examples=float(parts[1]))
-    else:
-        least = (result.mean / (result.examples_freedom + 3)) ** 2 - result.from_seeds
-        result = replace(result, from_examples=max(result.from_examples, least))
+    least = (result.mean / (result.examples_freedom + 3)) ** 2 - result.from_seeds
+    result = replace(result, from_examples=max(result.from_examples, least))
     end = 1.0 if binary else np.inf
     return Difference(
         *names,

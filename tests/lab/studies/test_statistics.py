@@ -232,6 +232,10 @@ def test_equal_arms_differ_by_nothing() -> None:
 def test_a_few_examples_that_differ_alike_are_little_evidence(examples: int, p: float) -> None:
     found = compare_runs(np.ones((1, examples)), np.zeros((1, examples)))
     assert found.p == pytest.approx(p, abs=0.001)
+    groups = np.repeat(np.arange(examples), 20)
+    right = np.ones((1, 20 * examples), bool)
+    for one, other in ((right, ~right), (1.0 * right, 0.0 * right)):
+        assert compare_runs(one, other, groups=groups).p == pytest.approx(p, abs=0.001)
 
 
 def test_arms_that_differ_by_rounding_differ_by_nothing() -> None:
