@@ -98,6 +98,8 @@ def _row(here: str, row: Mapping[str, Any], blind: bool = False) -> PredictedRow
         raise RegardError(f"{here}: missing {lacks}; fields: {listed(list(row))}")
     chances = _probabilities(here, row.get("probabilities"))
     label = _written(here, truth, row[truth])
+    if not (blind or label.strip()):
+        raise RegardError(f"{here}: the true label ({truth!r}) is empty; remove the row from all")
     prediction = row["predicted"] if "predicted" in row else max(chances, key=chances.__getitem__)
     predicted = _written(here, "predicted", prediction)
     for name in (predicted if blind else label, predicted) if chances else ():
@@ -167,6 +169,12 @@ def align(
             )
         aligned = [known[row.keys[place]] for row in first]
     for row, reference in zip(aligned, first, strict=True):
+        for key, own, its in zip(KEYS, row.keys, reference.keys, strict=True):
+            if place is None and own and its and own != its:
+                raise RegardError(
+                    f"{row.where}: the {key} is {own!r:.60}, but {its!r:.60} in {reference.where} "
+                    f"({other}); give each row an id, or write both files in one order"
+                )
         if row.label != reference.label:
             raise RegardError(
                 f"{row.where}: the label is {row.label!r:.60}, but {reference.label!r:.60} in "

@@ -199,6 +199,8 @@ def _score_all(
             rows = read_predictions(path)
             rows = align(rows, first, str(path), origin) if first else rows
             first, origin = first or rows, origin or str(path)
+            first = [a if a.group else replace(a, group=b.group)
+                     for a, b in zip(first, rows, strict=True)]  # fmt: skip
             folder = out / Arm(arm, "").folder / f"seed-{seed}"
             read[arm, seed] = _Read(rows, _nats(rows, metric, path), folder)
     if len(first) < 2:

@@ -71,6 +71,7 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("b.csv", ["label,predicted"], "contains no predictions"),
         ("c.csv", ["label,predicted", "a"], "c.csv:2: 1 fields, but the first row has 2"),
         ("d.csv", ["label,said", "a,b"], "d.csv:2: missing the prediction"),
+        ("f.csv", ["label,predicted", ",a"], "f.csv:2: the true label ('label') is empty"),
         ("e.jsonl", [GOOD] * 3, "e.jsonl:2: the file is larger than 60 bytes"),
     ):
         assert says in refusal(read_predictions, write(tmp_path / name, *rows))
@@ -88,6 +89,11 @@ def test_rows_are_paired_by_what_tells_them_apart(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match=r"c.jsonl:1: the label is 'b', but 'a' in a.jsonl:1"):
         align(turned, first, "c", "a")
     assert "c has 2 predictions, but a has 3" in refusal(align, plain[:2], first, "c", "a")
+    twice = [{"label": "x", "predicted": "x", "text": text} for text in ("one", "one", "two")]
+    repeated = read_predictions(write(tmp_path / "d.jsonl", *twice))
+    assert align(repeated, repeated, "d", "d") == repeated
+    with pytest.raises(RegardError, match=r"d.jsonl:3: the text is 'two', but 'one' in d.jsonl:1"):
+        align(repeated[::-1], repeated, "e", "d")
     with pytest.raises(RegardError, match=r"b has no test example with id '0', but a does"):
         align(other[:2], first, "b", "a")
     with pytest.raises(RegardError, match=r"a has no test example with id '2', but b does"):
