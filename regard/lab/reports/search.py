@@ -23,6 +23,7 @@ HOW = {
         "Best validation score after k trials, in the order of the search. TPE's draws depend on "
         "earlier ones, so an expectation over their order is not defined."
     ),
+    "grid": "Best validation score after k trials: the default settings, then the grid in order.",
 }
 
 

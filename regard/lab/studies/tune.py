@@ -21,6 +21,7 @@ from regard.lab.studies.launch import Event, Job, Launcher, Outcome, launch
 from regard.lab.studies.search import Search
 from regard.lab.studies.storage import begin_search, open_search
 from regard.lab.studies.trial import Trial, keep_trial, read_trial, result_of, train_and_validate
+from regard.lab.tasks.settings import PretrainingSettings
 
 if TYPE_CHECKING:
     from regard.lab.studies.study import Study
@@ -56,7 +57,7 @@ def check_search(study: "Study", search: Search) -> dict[str, dict[str, Range]]:
                     config = Config.make(run.task, run.model, run.overrides)
                 except RegardError as error:
                     raise RegardError(f"arm {arm.name}, range of {key}: {error}") from None
-                if getattr(config.data, "validation", None) == 0:
+                if isinstance(config.data, PretrainingSettings) and config.data.validation == 0:
                     raise RegardError(
                         "validation=0 holds no texts out, which a search needs; give validation="
                     )

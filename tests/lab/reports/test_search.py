@@ -76,6 +76,10 @@ def test_of_tpe_no_expectation_is_claimed() -> None:
     assert "in the order of the search" in text
 
 
+def test_a_grid_is_told_in_its_order() -> None:
+    assert "then the grid in order" in "".join(map(str, section(tuning("grid"))))
+
+
 def test_a_search_without_any_result_has_its_space() -> None:
     found = tuning()
     found["arms"] = {"rnn": found["arms"]["rnn"]}

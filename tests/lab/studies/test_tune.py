@@ -336,3 +336,5 @@ def test_ranges_and_validation_are_checked_before_anything_runs(
         checked("birthplace-pretrain", **asked, out=tmp_path)
     assert inline.ran == []
     assert list(tmp_path.iterdir()) == []
+    asked = {"arms": ["gru", "bahdanau"], "search": Search(2)}
+    checked("dates", **asked, out=tmp_path)  # 0 is chosen automatically there
