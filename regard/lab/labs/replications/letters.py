@@ -89,14 +89,14 @@ EXCLUSIVE = "Exclusive self-attention (2603.09078)"
 SENTENCE = "return a new list containing all items from the iterable in order"
 
 
-def first_shares(result: Result) -> dict[str, list[float]]:
+def first_shares(result: Result) -> dict[str, dict[str, float]]:
     """Return the weight on the first token of each seed, over layers, heads, late queries."""
     return {
-        one.name: [
-            float(np.mean([layer.weights[:, len(layer.weights[0]) // 2 :, 0]
-                           for layer in regard.load(folder).attention(SENTENCE)]))
+        one.name: {
+            folder.name: float(np.mean([layer.weights[:, len(layer.weights[0]) // 2 :, 0]
+                                        for layer in regard.load(folder).attention(SENTENCE)]))
             for folder in finished(one)
-        ]
+        }
         for one in result.arms
     }  # fmt: skip
 
@@ -104,15 +104,15 @@ def first_shares(result: Result) -> dict[str, list[float]]:
 def first_gap(result: Result) -> tuple[float, float, float]:
     """Return by how much a gate lowers the share of weight on the first token, by seed."""
     shares = result.measured or {}
-    pairs = zip(shares.get("plain", []), shares.get("gate", []), strict=False)
-    return over_seeds(result, [a - b for a, b in pairs])
+    plain, gate = shares.get("plain", {}), shares.get("gate", {})
+    return over_seeds(result, [plain[seed] - gate[seed] for seed in plain if seed in gate])
 
 
 def shares_in_words(result: Result) -> str:
     """Return the share of weight on the first token of each arm."""
     shares = (result.measured or {}).items()
     return "weight on the first token, %: " + ", ".join(
-        f"{name} {in_words(interval(values), 2, 100)}" for name, values in shares
+        f"{name} {in_words(interval([*by_seed.values()]), 2, 100)}" for name, by_seed in shares
     )
 
 

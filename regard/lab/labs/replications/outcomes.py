@@ -354,12 +354,15 @@ def widened(value: Interval, seeds: int, looks: tuple[int, ...]) -> Interval:
 def widening(seeds: int, looks: tuple[int, ...]) -> float:
     """Return by what a 95 % interval is wider if it holds at any look.
 
+    With fewer seeds than at a look, since some failed, it is that of the look.
+
     >>> widening(5, (5,)), round(widening(3, (3, 4, 5)), 2)
     (1.0, 1.62)
     """
-    if seeds not in looks:
+    if not looks:
         return 1.0
-    at_any, at_one = stdtrit(seeds - 1, [level(0.05, seeds, looks) / 2, 0.025])
+    look = next((n for n in looks if n >= seeds), looks[-1])
+    at_any, at_one = stdtrit(seeds - 1, [level(0.05, look, looks) / 2, 0.025])
     return float(at_any / at_one)
 
 

@@ -151,6 +151,9 @@ def test_an_interval_of_any_look_is_wider() -> None:
     assert solves("a")(looking) == UNDECIDED, "more seeds may follow"
     factors = [widening(n, (3, 4, 5)) for n in (3, 4, 5)]
     assert factors == sorted(factors, reverse=True), factors
+    failed = [widening(n, (3, 5, 8)) for n in (2, 4, 7)]  # one seed of a look has failed
+    assert min(failed) > 1
+    assert widening(4, ()) == 1
 
 
 def test_an_arm_that_could_not_close_the_gap_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +225,7 @@ def test_recall_has_four_findings_with_their_numbers() -> None:
 
 
 def test_a_measured_interval_holds_at_any_look_too() -> None:
-    gains = {"plain": [0.3, 0.35, 0.44], "gate": [0.2, 0.2, 0.2]}
+    gains = {"plain": {"a": 0.3, "b": 0.35, "c": 0.44}, "gate": dict.fromkeys("abc", 0.2)}
     fixed, looking = (
         replace(result([], [], gains), plan=letters.STAGES.lab.plan(LabRequest(seeds=seeds)))
         for seeds in (3, 0)
@@ -300,10 +303,13 @@ def test_dispersion_is_a_score_of_the_largest_number() -> None:
 def test_a_gate_lowers_the_weight_on_the_first_token() -> None:
     arms = [arm(name, 0.4) for name in ("plain", "gate", "exclusive", "both")]
     alike = {**verdict("both", "exclusive", 0.001, 0.7), "verdict": "equivalent"}
-    shares = {"plain": [0.4, 0.5, 0.45], "gate": [0.1, 0.2, 0.14]}
+    values = {"plain": [0.4, 0.5, 0.45], "gate": [0.1, 0.2, 0.14]}
+    shares = {name: dict(zip("abc", row, strict=True)) for name, row in values.items()}
     told, _ = outcomes(letters.STAGES, arms, [alike, verdict("gate", "plain", 0.02, 0.01)], shares)
     assert [one["verdict"] for one in told] == [AGREES, AGREES, UNDECIDED, AGREES]
     assert told[1]["here"].endswith("plain 45.00 (32.58 to 57.42), gate 14.67 (2.16 to 27.17)")
+    shares["plain"] |= {"d": 0.0}  # a seed that failed with a gate
+    assert outcomes(letters.STAGES, arms, [alike], shares)[0][1]["verdict"] == AGREES
     other = [verdict("both", "exclusive", 0.02, 0.01)]
     assert outcomes(letters.STAGES, arms, other, {})[0][3]["verdict"] == DISAGREES
 
