@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from regard.lab.reports.drawing import SAYS, Chart, Drawing, colours, plain, size_of
-from regard.lab.reports.markup import SIZE, shorten
+from regard.lab.reports.markup import SIZE, distinct
 from regard.lab.reports.scales import duration, number, spread, text_width
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def line_chart(
     drawn = [_finite(s, log_x, log_y) for s in series]
     scaled = drawn + [_finite(s, log_x, log_y) for s in same_scale]
     named = [s for s in drawn if not s.faint and s.name and len(s.x)]
-    right = max((text_width(shorten(s.name, 24), SIZE) for s in named), default=0) + 22
+    names = distinct([plain(s.name) for s in named], 24)
+    right = max((text_width(name, SIZE) for name in names), default=0) + 22
 
     def draw(ax: "Axes") -> None:
         fit(ax.xaxis, [v for s in scaled for v in s.x], log_x)
@@ -135,7 +136,7 @@ def line_chart(
         for one in drawn:
             if len(one.x):
                 _line(ax, one)
-        _end_names(ax, named)
+        _end_names(ax, named, names)
         ax.set(xlabel=plain(x_label), ylabel=plain(y_label))
 
     text = "; ".join(
@@ -160,8 +161,11 @@ def interval_chart(
     Values have the unit of `x_label`.
     """
     shown = [row for row in rows if _drawable(row.mean)]
-    left = max((text_width(shorten(r.name, 26), SIZE) for r in shown), default=60) + 20
-    right = text_width("100.0 [100.0, 100.0]" if digits < 2 else "0.000 [0.000, 0.000]", SIZE) + 12
+    names = distinct([plain(row.name) for row in shown], 26)
+    left = max((text_width(name, SIZE) for name in names), default=60) + 20
+    usual = "100.0 [100.0, 100.0]" if digits < 2 else "0.000 [0.000, 0.000]"
+    said = [usual, *(_with_interval(row, digits) for row in shown)]
+    right = max(text_width(text, SIZE) for text in said) + 12
     values = [v for r in shown for v in (r.mean, r.low, r.high, *r.values)]
     ends = [v for v in values if _drawable(v)]
     room = 0.05 * (max(ends) - min(ends)) if ends else 0.0
@@ -175,12 +179,10 @@ def interval_chart(
         colour = colours()
         fit(ax.xaxis, [*values, *inside.values()])
         ax.set_ylim(max(len(shown), 1) - 0.5, -0.9)
-        names = [shorten(plain(row.name), 26) for row in shown]
         ax.set_yticks(range(len(shown)), names, color=colour["ink"], parse_math=False)
         ax.grid(visible=False, axis="y")
-        for row in shown:
+        for row, name in zip(shown, names, strict=True):
             if row.name == reference:
-                name = shorten(plain(row.name), 26)
                 _upright(ax, row.mean, name, 4, "bottom")
         for place, (name, value) in enumerate(inside.items()):
             _upright(ax, value, plain(name), -50 - 20 * place, "top")
@@ -220,7 +222,8 @@ def scatter(
         for p in shown:
             says = f"{p.name}: {x_format(p.x)}, {p.y:.{digits}f}"
             mark(ax, p.x, p.y, p.family, says, p.trained)
-        _names(ax, [(p.x, p.y, shorten(plain(p.name), 24)) for p in shown])
+        names = distinct([plain(p.name) for p in shown], 24)
+        _names(ax, [(p.x, p.y, name) for p, name in zip(shown, names, strict=True)])
         ax.set(xlabel=plain(x_label), ylabel=plain(y_label))
 
     text = "; ".join(f"{p.name} {x_format(p.x)}, {p.y:.{digits}f}" for p in shown)
@@ -318,7 +321,7 @@ def _line(ax: "Axes", series: Series) -> None:
                 alpha=0.45 if series.faint else 1.0)  # fmt: skip
 
 
-def _end_names(ax: "Axes", named: Sequence[Series]) -> None:
+def _end_names(ax: "Axes", named: Sequence[Series], names: Sequence[str]) -> None:
     """Write the name of each line next to its end, with a leader if names had to move."""
     import matplotlib
     from matplotlib.transforms import ScaledTranslation
@@ -328,9 +331,9 @@ def _end_names(ax: "Axes", named: Sequence[Series]) -> None:
             for s in named]  # fmt: skip
     places = spread([end[1] * height for end in ends], size + 3, 0, height)
     inches = ax.get_figure(root=True).dpi_scale_trans  # type: ignore[union-attr]
-    for one, end, place in zip(named, ends, places, strict=True):
+    for one, name, end, place in zip(named, names, ends, places, strict=True):
         moved = ScaledTranslation(15 / 72, (place - end[1] * height) / 72, inches)
-        ax.annotate(shorten(plain(one.name), 24), (one.x[-1], one.y[-1]), (1, end[1]),
+        ax.annotate(name, (one.x[-1], one.y[-1]), (1, end[1]),
                     textcoords=ax.transAxes + moved, va="center_baseline", annotation_clip=False,
                     color=colours()[f"look{one.look % 6}"], arrowprops=_leader())  # fmt: skip
 

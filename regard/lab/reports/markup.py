@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import markupsafe
@@ -101,6 +101,22 @@ def shorten(text: str, length: int) -> str:
     'a long…'
     """
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def distinct(texts: Sequence[str], length: int) -> list[str]:
+    """Truncate texts as `shorten` does, or in their middle where several would be the same.
+
+    >>> distinct(["gpt:attention=delta,heads=2", "gpt:attention=delta,heads=4"], 16)
+    ['gpt:a…ta,heads=2', 'gpt:a…ta,heads=4']
+    """
+    short = [shorten(text, length) for text in texts]
+    if len(set(short)) == len(set(texts)):
+        return short
+    head = length // 3
+    return [
+        text if len(text) <= length else f"{text[:head]}…{text[head + 1 - length :]}"
+        for text in texts
+    ]
 
 
 _VOID = {"br", "hr", "meta"}

@@ -45,6 +45,7 @@ def chart(suggestion: Suggestion) -> Chart:
     """Draw the curve of each arm with its forecasts."""
     unit = unit_of(suggestion.metric)
     series = []
+    models = [one.name.partition(":")[0] for one in suggestion.candidates]
     for look, one in enumerate(suggestion.candidates):
         points = [
             *(
@@ -56,7 +57,8 @@ def chart(suggestion: Suggestion) -> Chart:
             *((f.rows, f.error, f.low, f.high) for f in (one.now, one.twice)),
         ]
         ends = [(1 - error, 1 - high, 1 - low) for _, error, low, high in points]
-        name = one.name.partition(":")[0]
+        model = one.name.partition(":")[0]
+        name = model if models.count(model) == 1 else one.name
         series.append(Series.ranged(name, [p[0] for p in points], ends, look, times=unit.times))
     title, label = f"{suggestion.data}: learning curves", unit.heading(suggestion.metric)
     return line_chart(title, series, x_label="training rows", y_label=label, log_x=True)

@@ -5,6 +5,7 @@ rows held out. A forecast continues each curve to all rows and to twice as many.
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -150,12 +151,12 @@ def suggest(
     for arm in parsed:
         drawn = drawn.part(affordable(predictors[arm.name], drawn.texts), seed)
     curves = draw(drawn, parsed, predictors, seed, show or (lambda *_: None))
-    trivial = curves[0].highest
+    trivial, used = curves[0].highest, Counter(arm.model for arm in parsed)
     candidates = sorted(
         (
             Candidate(
                 arm.name,
-                WORDS.get(arm.model, arm.name),
+                WORDS.get(arm.model, arm.name) if used[arm.model] == 1 else arm.name,
                 curve,
                 curve.forecast(rows.total),
                 curve.forecast(2 * rows.total),

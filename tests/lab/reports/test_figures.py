@@ -139,6 +139,20 @@ def test_the_reference_line_and_the_numbers_of_intervals() -> None:
     assert diamond.attrib["d"] != square.attrib["d"], "families differ in shape"
 
 
+def test_large_numbers_and_long_names_of_intervals_are_whole() -> None:
+    rows = [Row(f"transformer:score=additive,heads={n}", 25_012.345, 24_000.1, 26_000.4 + n)
+            for n in (2, 4, 8)]  # fmt: skip
+    svg = interval_chart("MAE", rows, x_label="MAE", digits=3)
+    names = [text for text in texts(svg) if text.startswith("transfor")]
+    assert [name[-7:] for name in names] == ["heads=2", "heads=4", "heads=8"]
+    for node in parsed(svg).iter(f"{SVG}text"):
+        if (node.text or "").startswith("25012.345 ["):
+            assert float(node.attrib["x"]) + text_width(node.text or "", 15) <= 640
+    points = [Point(row.name, 10 + i, 1) for i, row in enumerate(rows)]
+    assert len({text for text in texts(scatter("T", points, x_label="x", y_label="y"))
+                if text.startswith("transfor")}) == 3  # fmt: skip
+
+
 def test_names_of_a_crowded_scatter_do_not_overlap() -> None:
     points = [Point(f"an-arm-{i}", 10 + i / 3, 88 + (i % 4) / 10) for i in range(12)]
     svg = scatter("T", points, x_label="x", y_label="y", seconds=True)

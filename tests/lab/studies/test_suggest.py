@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard.core.errors import RegardError
 from regard.lab.data.data_source import Columns, DataSource
 from regard.lab.data.synthetic import reviews
+from regard.lab.reports.suggestion import chart
 from regard.lab.studies import suggest
 from regard.lab.studies.arms import Arm
 from regard.lab.studies.learning_curve import LearningCurve
@@ -121,6 +122,16 @@ def test_real_rows_and_the_same_answer_twice(tmp_path: Path) -> None:
     for arm in arms:
         for forecast in arm["forecasts"]:
             assert 0 <= forecast["low"] <= forecast["value"] <= forecast["high"] <= 1
+
+
+def test_two_arms_of_a_model_have_two_names(tmp_path: Path) -> None:
+    path = tmp_path / "films.csv"
+    rows = (f'"{example.text}",{example.label}\n' for example in reviews(60, 3))
+    path.write_text("text,label\n" + "".join(rows))
+    arms = ["tfidf:ngrams=1", "tfidf:ngrams=2"]
+    found = suggest.suggest(path, arms=arms, defaults=())
+    assert {one.words for one in found.candidates} == set(arms)
+    assert all(f">{name}</text>" in chart(found) for name in arms)
 
 
 WORDS = [(f"w{n % 10}", f"w{n // 10}") for n in range(100)]
