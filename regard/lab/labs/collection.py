@@ -239,14 +239,15 @@ def by_standing(rows: Sequence[Sequence[Cell]]) -> dict[str, list[str]]:
 def seeds_needed(verdict: Mapping[str, Any]) -> int:
     """Return the seeds at which an undecided difference would be decided, if it stayed the same.
 
-    The interval narrows as 1/√n, until it excludes 0 or lies within ±δ.
+    The interval narrows as 1/√n, until it excludes 0 or lies within ±δ; with Holm's correction one
+    that does so may be undecided, and then it is one more seed at least.
 
     >>> seeds_needed({"seeds": 4, "low": -0.05, "high": 0.05, "difference": 0.0, "delta": 0.03})
     12
     """
     half, gap = (verdict["high"] - verdict["low"]) / 2, abs(verdict["difference"])
     share: float = half / max(gap, verdict["delta"] - gap, 1e-9)
-    return math.ceil(int(verdict["seeds"]) * share**2)
+    return max(int(verdict["seeds"]) + 1, math.ceil(int(verdict["seeds"]) * share**2))
 
 
 def arms_table(name: str, comparison: Comparison) -> Table:
