@@ -447,6 +447,9 @@ class Training:
             return
         step = self.state.step
         now: Tensors = dict(self.trained.named_parameters())
+        for name, buffer in self.trained.named_buffers():  # statistics, as of a BatchNorm
+            if name in self.mean:
+                self.mean[name].copy_(buffer)
         share = 1 - min(self.settings.average, (1 + step) / (10 + step))
         names = [name for name in self.mean if name in now]
         old, new = [local(self.mean[name]) for name in names], [local(now[name]) for name in names]

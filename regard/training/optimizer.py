@@ -18,7 +18,8 @@ from regard.training.checkpoints import filled, must_fit
 from regard.training.sharded import gathered, local, own_rows
 
 TABLES = (nn.Embedding, WordEmbedding)  # no weight decay for their rows
-ROWS = ("table", "distance_keys")  # one vector or score per position: tables too
+#: Parameters with a vector or a score for each position, distance or head: tables too.
+ROWS = ("table", "distance_keys", "distance_queries", "rows", "columns", "shift")
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 MOMENTUM = 0.95  # of Muon

@@ -103,6 +103,25 @@ def test_the_running_mean_is_what_is_judged_and_kept(tmp_path: Path) -> None:
     assert not same(plain, model)
 
 
+class Counted(Bag):
+    """Counts its forward passes in training, as a BatchNorm counts batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+
+    def forward(self, *given: Any) -> torch.Tensor:
+        self.passes += self.training
+        return super().forward(*given)
+
+
+def test_the_running_mean_has_the_buffers_of_the_trained_network() -> None:
+    plain, model = Counted(), Counted()
+    run(plain, epochs=2, evaluate_every=100)
+    run(model, epochs=2, evaluate_every=100, average=0.8)
+    assert model.passes == plain.passes > 0
+
+
 def test_a_running_mean_resumes_to_the_same_bits(tmp_path: Path) -> None:
     whole, resumed = Bag(), Bag(seed=99)
     run(whole, average=0.8)
