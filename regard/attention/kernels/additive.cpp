@@ -26,19 +26,19 @@ template <class T> struct Vector {
     static constexpr int size = BYTES / sizeof(T);
 };
 
-// The smaller of x and a number whose square is finite, since quotients are added in pairs with one
+// The smaller of x and a number whose square is finite, or NaN if x is NaN, since quotients are added in pairs with one
 // division, w / x + v / y = (w y + v x) / (x y).
 template <class T> static inline typename Vector<T>::type bounded(typename Vector<T>::type x) {
     const auto most = (sizeof(T) == 4 ? T(1e18) : T(1e150)) - typename Vector<T>::type{};
-    return x < most ? x : most;
+    return x > most ? most : x;
 }
 #if defined(__AVX512F__)
 template <> inline Vector<float>::type bounded<float>(Vector<float>::type x) {
-    return (Vector<float>::type)_mm512_min_ps((__m512)x, _mm512_set1_ps(1e18f));
+    return (Vector<float>::type)_mm512_min_ps(_mm512_set1_ps(1e18f), (__m512)x);
 }
 #elif defined(__AVX2__)
 template <> inline Vector<float>::type bounded<float>(Vector<float>::type x) {
-    return (Vector<float>::type)_mm256_min_ps((__m256)x, _mm256_set1_ps(1e18f));
+    return (Vector<float>::type)_mm256_min_ps(_mm256_set1_ps(1e18f), (__m256)x);
 }
 #endif
 

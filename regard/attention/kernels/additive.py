@@ -151,8 +151,8 @@ def _direct_backward(
 
 
 def out_of_range(q: Tensor) -> Tensor | None:
-    """Return which queries, (slices, rows), have e^{2q} out of range, or None if none has."""
-    hard = q.abs().amax(-1) > RANGE[q.dtype][0]
+    """Return which queries, (slices, rows), have e^{2q} out of range, or NaN, or None."""
+    hard = ~(q.abs().amax(-1) <= RANGE[q.dtype][0])
     return hard if bool(hard.any()) else None
 
 

@@ -43,7 +43,8 @@ def has_nan(nonfinite: NonFinite, heads: int | None, allowed: Tensor | None) -> 
     if allowed is None:
         reached = bad.any(-2, keepdim=True)
     else:
-        reached = allowed.float() @ bad.float() > 0
+        seen = allowed.expand(*allowed.shape[:-1], bad.shape[-2])
+        reached = seen.float() @ bad.float() > 0
     return lost_rows(nonfinite, heads, allowed) | reached
 
 

@@ -29,6 +29,8 @@ from regard.attention.kernels.strips import (
     materialised,
     pick,
     positions_of,
+    rounded,
+    zeros,
     zeros_of_keys,
 )
 from regard.attention.kernels.tiled import Graph, refuse_captured
@@ -271,11 +273,11 @@ class _ByStrips(torch.autograd.Function):
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream
         slope = materialised(slope.to(q.dtype))
-        learned, totals = ctx.learned, [torch.zeros_like(x) for x in (q, k, v)]
+        learned, totals = ctx.learned, [torch.zeros_like(q), zeros(k), zeros(v)]
         if learned:
             totals[1:] = (zeros_of_keys(x, work.strips) for x in (k, v))
         mean = (slope * output).sum(-1, keepdim=True, dtype=total.dtype)
-        of_rest = [torch.zeros_like(x) for x in rest]
+        of_rest = [zeros(x) for x in rest]
         prepared, parameters = rest[: ctx.biased], rest[ctx.biased :]
         of_bias: tuple[list[Tensor], ...] = (of_rest[: ctx.biased], [], of_rest[ctx.biased :])
         space = Space()
@@ -307,7 +309,7 @@ class _ByStrips(torch.autograd.Function):
         if sink is not None and ctx.needs_input_grad[5]:
             nothing = (sink[..., 0].to(total.dtype) - total).exp_()
             of_sink = -(nothing.unsqueeze(-1) * mean).sum(-2, keepdim=True).to(sink.dtype)
-        return (None, None, *totals, of_sink, *of_rest)
+        return (None, None, *rounded(totals, (q, k, v)), of_sink, *rounded(of_rest, rest))
 
 
 def explicit(

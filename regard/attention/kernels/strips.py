@@ -183,6 +183,19 @@ def add(total: Tensor, strip: Strip, side: int, context: MaskContext, more: Tens
         target[..., index, :] += more
 
 
+def zeros(x: Tensor) -> Tensor:
+    """Return zeros for the sum over strips of the gradient of x, at least in float32.
+
+    A sum in bfloat16 no longer grows from 256 times its terms on.
+    """
+    return torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+
+
+def rounded(totals: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
+    """Return sums over strips in the dtypes of the tensors that they are gradients of."""
+    return [total.to(x.dtype) for total, x in zip(totals, like, strict=True)]
+
+
 def zeros_of_keys(x: Tensor, strips: Sequence[Strip]) -> Tensor:
     """Return zeros for the gradient of keys or values x, to which `add_to_keys` adds.
 
@@ -190,8 +203,8 @@ def zeros_of_keys(x: Tensor, strips: Sequence[Strip]) -> Tensor:
     """
     scattered = any(isinstance(strip.tile.columns, Tensor) for strip in strips)
     if scattered or x.shape[-2] < TURNED or not on_cpu(x):
-        return torch.zeros_like(x)
-    return x.new_zeros(x.mT.shape).mT
+        return zeros(x)
+    return zeros(x.new_empty(x.mT.shape)).mT
 
 
 def add_to_keys(

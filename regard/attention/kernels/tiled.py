@@ -24,7 +24,9 @@ from regard.attention.kernels.strips import (
     pick,
     positions_of,
     put,
+    rounded,
     taken,
+    zeros,
     zeros_of_keys,
 )
 from regard.attention.kernels.work import (
@@ -158,9 +160,7 @@ def backward(
     """Compute the gradients of the values and of all tensors strip by strip."""
     queries, keys, rest = split(work, tensors)
     of_score = len(list(work.score.parameters()))
-    to_queries, to_keys, to_rest = (
-        [torch.zeros_like(x) for x in of] for of in (queries, keys, rest)
-    )
+    to_queries, to_keys, to_rest = ([zeros(x) for x in of] for of in (queries, keys, rest))
     of_values = zeros_of_keys(values, work.strips)
     if work.score.acceleration.linear:
         to_keys[0] = zeros_of_keys(keys[0], work.strips)
@@ -213,7 +213,8 @@ def backward(
                 Graph.of(work, small, queries, keys, rest[:of_score]).send(
                     of_scores[..., chunk], totals
                 )
-    return [of_values, *to_queries, *to_keys, *to_rest]
+    totals = [of_values, *to_queries, *to_keys, *to_rest]
+    return rounded(totals, [values, *queries, *keys, *rest])
 
 
 def send_product(

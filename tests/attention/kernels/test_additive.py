@@ -43,6 +43,14 @@ def test_scores_and_gradients(size, dtype):
     )
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_nan_reaches_the_outputs_that_see_it(side):
+    q, k, v = torch.randn(3, 800, 8)
+    (q, k)[side][3] = torch.nan
+    found = attend(q, k, v, SCORES["additive"](8, 8)).output.isnan().all(-1)
+    assert found.tolist() == [side == 1 or i == 3 for i in range(800)]
+
+
 def test_gradients_in_float64():
     given = made(1.0, rows=3, columns=4)
     assert torch.autograd.gradcheck(additive.scores, given)

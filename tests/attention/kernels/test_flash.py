@@ -1,5 +1,7 @@
 """Torch's kernel in strips of rows beside the definition: masks, biases with gradients, sinks."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -8,6 +10,7 @@ from regard.attention import (
     NORMALIZERS,
     attend,
     causal,
+    dense,
     documents,
     explain,
     global_tokens,
@@ -166,6 +169,21 @@ def test_columns_that_are_not_neighbours_in_memory(place, normalize, mask, expan
     assert given[place].stride(-1) != 1
     score = make_score("scaled-dot", "alibi", 16, 16, heads=HEADS).double()
     agree([x.requires_grad_() for x in given], score, mask, learned(normalize))
+
+
+@pytest.mark.parametrize("score", ["scaled-dot", "additive"])
+def test_gradients_of_many_strips_add_up_in_bfloat16(score):
+    """Each of 600 strips adds a quarter to the gradient of each value."""
+    queries, keys = torch.zeros(1, 600, 16), torch.zeros(1, 4, 16)
+    values = torch.zeros(1, 4, 16, dtype=torch.bfloat16, requires_grad=True)
+    made = make_score(score, "none", 16, 16, heads=1).bfloat16()
+    with using(replace(SMALL, strip_numbers=4, plain_bfloat16_keys=0)):
+        given = queries.bfloat16(), keys.bfloat16(), values
+        plan = explain(*given, made, dense(torch.ones(600, 4, dtype=torch.bool)))
+        assert plan.by_strips or plan.kernel == "tiled"
+        mask = dense(torch.ones(600, 4, dtype=torch.bool))
+        attend(*given, made, mask).output.sum().backward()
+    assert_close(values.grad.float(), torch.full((1, 4, 16), 150.0), rtol=0.01, atol=0)
 
 
 def test_gradients_beside_a_bias_that_is_frozen(monkeypatch):
