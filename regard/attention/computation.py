@@ -229,7 +229,9 @@ def prepared_once(keys: Tensor, score: Score, positions: Tensor) -> Prepared:
         return score.prepare_keys(keys, positions)
     bad = nonfinite_rows(keys)
     prepared = score.prepare_keys(keys.masked_fill(bad, 0), positions)
-    sides = tuple(x.masked_fill(bad, torch.nan) for x in as_tuple(prepared))
+    sides = tuple(
+        x.masked_fill(bad, torch.nan) if x.is_floating_point() else x for x in as_tuple(prepared)
+    )
     return sides if isinstance(prepared, tuple) else sides[0]
 
 

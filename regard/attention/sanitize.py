@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -39,7 +40,10 @@ def sanitize(
     nonfinite = None
     if on_cpu(queries) and not is_finite(queries, *sides):
         bad = [~x.isfinite() for x in (queries, *sides)]
-        of_keys = torch.stack([x.any(-1) for x in bad[1:-1]]).any(0)
+        marks = [x.any(-1, keepdim=True) for x in bad[1:-1]]
+        most = max((x.shape[-3] for x in marks if x.ndim > 2), default=1)
+        marks = [repeat_kv(x, most) if context.heads and x.shape[-3] > 1 else x for x in marks]
+        of_keys = reduce(torch.logical_or, marks).squeeze(-1)
         nonfinite = NonFinite(bad[0].any(-1), of_keys, bad[-1])
         queries, *sides = (x.masked_fill(b, 0) for x, b in zip((queries, *sides), bad, strict=True))
     finite_keys = tuple(sides[:-1]) if isinstance(keys, tuple) else sides[0]

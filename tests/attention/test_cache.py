@@ -160,6 +160,21 @@ def test_a_nan_of_a_fixed_cache_reaches_a_later_call_that_sees_it(name: str) -> 
     assert outputs[1].isnan().all()
 
 
+@pytest.mark.parametrize(("position", "groups"), [("tree-keys", 2), ("disentangled", 1)])
+def test_a_nan_of_keys_with_several_parts(position: str, groups: int) -> None:
+    score = make_score("scaled-dot", position, 4, 4, heads=2)
+    queries, keys, values = torch.randn(1, 2, 3, 4), *torch.randn(2, 1, groups, 3, 4)
+    hidden = keys.clone()
+    keys[0, 0, 1], hidden[0, 0, 2] = torch.nan, torch.nan
+    found = attend(queries, keys, values, score, causal(), heads=2, cache=KeyValueCache()).output
+    assert_close(
+        found, attend(queries, keys, values, score, causal(), heads=2).output, equal_nan=True
+    )
+    mask, cache = lengths(torch.tensor([2])), KeyValueCache(fixed=True)
+    fixed = attend(queries, hidden, values, score, mask, heads=2, cache=cache).output
+    assert_close(fixed, attend(queries, hidden, values, score, mask, heads=2).output)
+
+
 @pytest.mark.parametrize("hidden", [1e8, torch.inf, torch.nan])
 @pytest.mark.parametrize("heads", [None, 2])
 def test_padding_before_a_text_is_no_origin_of_gaussian_scores(

@@ -140,6 +140,19 @@ def test_a_memory_is_read_once() -> None:
     assert_close(torch.cat(steps, 1), expected)
 
 
+def test_equal_keys_are_chosen_together_whatever_their_rounding() -> None:
+    layer = made(keys=2)
+    index = torch.tensor([[[[4.0, 1.0, 3 + 1e-15, 3.0, 3 - 1e-15, -9.0]]]], dtype=torch.float64)
+    sees = None, torch.arange(1), torch.arange(6)
+    chosen = layer.attention.chosen(index, sees, slice(0, 1))
+    assert chosen.flatten().tolist() == [True, False, True, True, True, False]
+    index[..., 0], index[..., 1] = torch.inf, torch.nan
+    assert (
+        layer.attention.chosen(index, sees, slice(0, 1)).flatten().tolist()
+        == [True, True] + [False] * 4
+    )
+
+
 def test_heads_choose_together_where_their_masks_differ() -> None:
     """The first head sees even keys, and reads those of them that are chosen for all heads."""
     layer, x, maps = made(), drawn(2, 9, 12), []

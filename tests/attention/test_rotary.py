@@ -16,6 +16,15 @@ from tests.attention.parts import drawn
 PLACES = torch.arange(6)
 
 
+def test_windows_of_a_series_are_rotated_as_copies_are() -> None:
+    windows = torch.randn(200, generator=torch.Generator().manual_seed(0)).unfold(-1, 100, 1)[:60]
+    score = make_score("scaled-dot", "rotary", 100, 100)
+    assert windows.stride() == (1, 1)
+    found, expected = (attend(x, x, torch.eye(60), score).output
+                       for x in (windows, windows.contiguous()))  # fmt: skip
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize(
     ("name", "scaling"),
     [

@@ -137,7 +137,10 @@ class Indexed(Attention):
         if not readable(index) or index.shape[-1] < self.keys:
             enough = F.pad(index, (0, self.keys), value=-torch.inf)
         least = enough.topk(self.keys, -1).values[..., -1:]
-        return (index >= least) & (index > -torch.inf)
+        # Numbers that are equal but for rounding are equal, however many rows a product has.
+        size = enough.masked_fill(~enough.isfinite(), 0).abs().amax(-1, keepdim=True)
+        near = least - 16 * torch.finfo(index.dtype).eps * size
+        return (index >= near) & (index > -torch.inf)
 
     def losses(
         self, attended: Attended, inputs: tuple[Tensor, Tensor, Tensor], table: Tensor

@@ -181,6 +181,8 @@ class _Rotated(torch.autograd.Function):
         ctx.how = -sign, of
         x = x if x.stride(-1) == 1 else x.contiguous()
         y, half = torch.empty_like(x), cos.shape[-1]
+        if y.stride(-1) != 1:  # x overlaps itself, as windows of a series do
+            y = torch.empty_like(x, memory_format=torch.contiguous_format)
         rows, result = (z[(None,) * (4 - z.ndim)] for z in (x, y))
         angles = [z.contiguous().expand(*rows.shape[:-1], half) for z in (cos, sin)]
         steps = (step for z in (rows, result, angles[0]) for step in z.stride()[:3])
