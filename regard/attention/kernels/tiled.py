@@ -213,8 +213,8 @@ def backward(
                 Graph.of(work, small, queries, keys, rest[:of_score]).send(
                     of_scores[..., chunk], totals
                 )
-    totals = [of_values, *to_queries, *to_keys, *to_rest]
-    return rounded(totals, [values, *queries, *keys, *rest])
+    sums = [of_values, *to_queries, *to_keys, *to_rest]
+    return rounded(sums, [values, *queries, *keys, *rest])
 
 
 def send_product(
