@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard.core.errors import RegardError
@@ -57,6 +58,9 @@ _BERT = _layout("bert", BERTSettings, BERT, bert)
 _ROBERTA = _like_bert(roberta)
 _T5 = _layout("t5", T5Settings, T5, t5)
 #: The layout of each model type.
+#: The matrices that compute logits, in GPT-2 and in the kinds of BERT. T5 compares its own.
+OUTPUTS = frozenset({"lm_head.weight", "lm_head.decoder.weight", "cls.predictions.decoder.weight",
+                     "vocab_projector.weight"})  # fmt: skip
 LAYOUTS: dict[str, Layout] = {
     "gpt2": _layout("gpt", GPTSettings, GPT, gpt2),
     "bert": _BERT,
@@ -105,6 +109,8 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
         tidied = layout.tidy(config, stored.tensors)
     model = layout.build(settings, vocabulary)
     tensors = take(layout.rows(settings), tidied, str(stored.folder))
+    if layout.kind == "bert" or getattr(settings, "tie", False):
+        must_be_tied(stored.tensors, tensors["embedding.weight"], stored.folder)
     drawn = put(model, tensors, str(stored.folder))
     return Loaded(
         kind=layout.kind,
@@ -115,6 +121,16 @@ def load(source: Path | str, *, revision: str | None = None) -> Loaded:
         tokenizer=read_tokenizer(stored.folder),
         drawn=drawn,
     )
+
+
+def must_be_tied(tensors: Mapping[str, Tensor], words: Tensor, source: Path) -> None:
+    """Raise an error if an output matrix is stored that differs from the word vectors."""
+    for name in OUTPUTS & tensors.keys():
+        if not torch.equal(tensors[name], words):
+            raise RegardError(
+                f"{source}: {name} differs from the word vectors, but the config ties both; for "
+                "GPT-2 set tie_word_embeddings to false there, others have no output of their own"
+            )
 
 
 def complete(config: Mapping[str, Any], source: Path) -> dict[str, Any]:

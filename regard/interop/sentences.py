@@ -226,8 +226,10 @@ class SentenceEncoder(nn.Module):
         stages: Sequence[nn.Module] = (),
         *,
         sha256: str = "",
+        settings: object = None,
     ) -> None:
         super().__init__()
+        self.settings = settings
         self.body, self.reading = body, reading
         self.pool = pool or Pool()
         self.stages = nn.ModuleList(stages)
@@ -235,7 +237,10 @@ class SentenceEncoder(nn.Module):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a sha256 over all that a vector depends on: weights, tokenizer, pool, stages."""
+        """Return a sha256 over all that a vector depends on.
+
+        That is the weights and settings of the body, the tokenizer, the pool and the stages.
+        """
         reading, pool = self.reading, self.pool
         tokenizer = parse_json(reading.tokenizer.to_str(), "the tokenizer")
         for key in ("truncation", "padding"):  # set anew before each use
@@ -243,6 +248,7 @@ class SentenceEncoder(nn.Module):
         limits = (reading.length, reading.around, reading.characters, reading.dropped)
         adds = [getattr(stage, "adds", None) for stage in self.stages]
         described = [self.sha256, limits, reading.prompt, pool.modes, pool.prompt, str(self.stages)]
+        described.append(repr(self.settings))
         total = hashlib.sha256(repr([*described, adds, tokenizer]).encode(errors="replace"))
         for name, x in sorted(self.stages.state_dict().items()):
             total.update(name.encode() + x.float().cpu().numpy().tobytes())
@@ -375,7 +381,7 @@ def _of_modules(place: Path, modules: Sequence[tuple[str, str | None]]) -> Sente
         "prompts": texts,
         "prompt": "" if name is None else texts[name],
     }
-    inside = place / (where or "")
+    inside, settings = place / (where or ""), None
     if first == "StaticEmbedding":
         table = _table(inside, folder.read_tensors(inside))
         body: nn.Module = StaticTable(table)
@@ -383,7 +389,7 @@ def _of_modules(place: Path, modules: Sequence[tuple[str, str | None]]) -> Sente
         length = (tokenizer.truncation or {}).get("max_length")
         reading = Reading(tokenizer, length, around=False, **asked)
     elif first == "Transformer":
-        body, reading = _transformer(inside, asked)
+        body, reading, settings = _transformer(inside, asked)
     else:
         raise RegardError(f"{place / MODULES} begins with the unsupported module {first!r}")
     stages: list[nn.Module] = [Pool()] if first == "StaticEmbedding" else []
@@ -396,7 +402,7 @@ def _of_modules(place: Path, modules: Sequence[tuple[str, str | None]]) -> Sente
     ):
         raise RegardError(f"{place / MODULES} must have one pooling, right after the transformer")
     return SentenceEncoder(
-        body, reading, stages[0], stages[1:], sha256=folder.digest(inside)
+        body, reading, stages[0], stages[1:], sha256=folder.digest(inside), settings=settings
     ).eval()
 
 
@@ -418,8 +424,8 @@ def _modules(place: Path) -> list[tuple[str, str | None]]:
     return modules  # type: ignore[return-value]
 
 
-def _transformer(place: Path, asked: Mapping[str, Any]) -> tuple[BERT, Reading]:
-    """Return an encoder without heads, and how its texts become tokens."""
+def _transformer(place: Path, asked: Mapping[str, Any]) -> tuple[BERT, Reading, object]:
+    """Return an encoder without heads, how its texts become tokens, and its settings."""
     config = huggingface.complete(read_json(place / folder.CONFIG), place)
     layout, settings, words = huggingface.described(place, config, {})
     if layout.kind != "bert":
@@ -449,7 +455,7 @@ def _transformer(place: Path, asked: Mapping[str, Any]) -> tuple[BERT, Reading]:
     length = int(min(settings.length, settings.length if length is None else length))
     if chosen.get("do_lower_case"):
         _lower(tokenizer)
-    return body, Reading(tokenizer, length, **asked)
+    return body, Reading(tokenizer, length, **asked), settings
 
 
 def _lower(tokenizer: Any) -> None:

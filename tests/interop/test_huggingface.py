@@ -160,6 +160,18 @@ def add_tensors(folder, tensors):
     safetensors.torch.save_file(safetensors.torch.load_file(file) | tensors, file)
 
 
+def another_output(name):
+    """An output matrix that is not the table of words, though the config ties both."""
+
+    def change(folder):
+        tensors = safetensors.torch.load_file(folder / "model.safetensors")
+        words = next(x for key, x in tensors.items() if re.search("wte|word_embeddings", key))
+        add_tensors(folder, {name: words + 1})
+        break_config(tie_word_embeddings=True)(folder)
+
+    return change
+
+
 def pickle_instead(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
@@ -261,6 +273,12 @@ def not_json(folder):
             "tie_word_embeddings=False is not",
         ),
         ("bert", break_config(is_decoder=True), "is_decoder=True is not supported"),
+        ("gpt2", another_output("lm_head.weight"), "lm_head.weight differs from the word vectors"),
+        (
+            "bert",
+            another_output("cls.predictions.decoder.weight"),
+            "cls.predictions.decoder.weight differs from the word vectors",
+        ),
         ("t5", break_config(num_heads=-1), "num_heads|heads=-1"),
         ("t5", break_config(feed_forward_proj="tanh"), "feed_forward_proj='tanh' is not supported"),
     ],

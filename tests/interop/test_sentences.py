@@ -104,6 +104,14 @@ def test_a_prompt_is_read_and_pooled_or_not(folder, included, skipped):
     assert not np.allclose(loaded.encode(TEXTS[:1], prompt="")[0], expected, atol=1e-3)
 
 
+def test_other_settings_of_the_encoder_are_another_fingerprint(folder):
+    first = sentences.load(folder).fingerprint
+    assert sentences.load(folder).fingerprint == first
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 0.01}))
+    assert sentences.load(folder).fingerprint != first
+
+
 def test_stages_in_their_order(folder):
     torch.manual_seed(1)
     tensors = {"linear.weight": torch.randn(3, WIDTH), "linear.bias": torch.randn(3)}
