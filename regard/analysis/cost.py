@@ -32,8 +32,14 @@ def _added_products(total: Any, one: Any, two: Any, *rest: Any, **named: Any) ->
     return int(2 * math.prod(one) * two[-1])
 
 
+def _products(one: Any, two: Any, *rest: Any, **named: Any) -> int:
+    return int(2 * math.prod(one))
+
+
 #: CPU kernels that torch's own counter does not know.
 UNCOUNTED: dict[Any, Callable[..., int]] = {
+    torch.ops.aten.mv: _products,
+    torch.ops.aten.addmv: lambda total, one, two, *rest, **named: _products(one, two),
     torch.ops.aten.mkldnn_rnn_layer: _recurrent,
     torch.ops.aten.baddbmm_: _added_products,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,

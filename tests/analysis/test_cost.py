@@ -37,6 +37,12 @@ def test_operations_by_hand(layer: nn.Module, expected: int) -> None:
     assert flops_per_example(Reader(layer, 6), length=7) == expected
 
 
+def test_products_with_a_vector_are_counted() -> None:
+    matrix, vector = torch.ones(4, 5), torch.ones(5)
+    assert operations(lambda: matrix @ vector) == 2 * 4 * 5
+    assert operations(lambda: torch.addmv(torch.ones(4), matrix, vector)) == 2 * 4 * 5
+
+
 def test_the_model_keeps_its_mode() -> None:
     model = Reader(nn.Dropout(), 2).train()
     flops_per_example(model, 3)

@@ -110,12 +110,12 @@ def through_onnx(run: Run, *, int8: bool = False) -> Run:
             f"{run.config.task}; leave them out"
         )
     encoder = run.baseline.encoder if run.config.entry.baseline else None
-    weights = encoder.sha256 if encoder else run.folder.sha256(run.folder.weights)
+    weights = encoder.fingerprint if encoder else run.folder.sha256(run.folder.weights)
     place = run.folder.path / "onnx" / f"{weights[:16]}{'-int8' if int8 else ''}"
     if not place.exists():
         network = (encoder.body if encoder else run.network).cpu().float()
         words = encoder.body.embedding.num_embeddings if encoder else run.task.sizes["vocabulary"]
-        longest = encoder.reading.length if encoder else run.task.room
+        longest = (encoder.reading.length or 512) if encoder else run.task.room
         graphs, _ = _compared(network, [plain_graph(network)], int(words), longest, int8)
         atomic_io.write_folder(place, {f"{name}.onnx": data for name, data in graphs.items()})
     network = OnnxNetwork(atomic_io.read_folder(place)["model.onnx"])
@@ -163,7 +163,9 @@ def script_of(run: Run, config: Mapping[str, Any]) -> str:
     """Return the script for the kind of network and task of a run."""
     cut = {"head": "ids[:length]", "tail": "ids[-length:]"}
     cut["ends"] = "ids if len(ids) <= length else ids[: -(-length // 2)] + ids[-(length // 2) :]"
-    read = READ.replace("CUT", cut[config["truncate"]])
+    read, tags = (part.replace("CUT", cut[config["truncate"]]) for part in (READ, TAGS))
+    joins = "' ' * (i > 0)" if config.get("spaced") else "''"
+    tags = tags.replace("JOIN", joins)
     if isinstance(run.network, Seq2Seq):
         return read + ENCODE + RECURRENT
     if "end" in config:
@@ -173,7 +175,7 @@ def script_of(run: Run, config: Mapping[str, Any]) -> str:
     if "labels" in config:
         if "thresholds" in config:
             return read + LABELS.replace(SOFTMAX, SIGMOID)
-        return read + (TAGS if run.task.interface.each == "token" else LABELS)
+        return read + (tags if run.task.interface.each == "token" else LABELS)
     return read + MASKED
 
 
@@ -250,21 +252,26 @@ print(predict(["not bad at all"]))
 
 TAGS = '''
 
-def predict(sentence):
-    """Return (word, tag) pairs; a word's logits are the mean over its tokens."""
-    pieces = [tokenizer.encode(word, add_special_tokens=False).ids for word in sentence.split()]
-    ids = [i for piece in pieces for i in piece][:length]
-    logits = run(model, batch([ids]))["logits"][0]
-    tags, first = [], 0
-    for word, piece in zip(sentence.split(), pieces):
-        part = logits[first : first + len(piece)]
-        tags.append((word, config["labels"][part.mean(0).argmax()] if len(part) else None))
-        first += len(piece)
+def pieces(words):
+    """Return pairs: a token and the number of its word."""
+    texts = [JOIN + word for i, word in enumerate(words)]
+    rows = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    return [(token, i) for i, row in enumerate(rows) for token in row or [config["empty"]]]
+
+
+def predict(words):
+    """Return a tag for each word; its logits are the mean over its tokens."""
+    ids = pieces(words)
+    ids = CUT
+    logits, tags = run(model, batch([[token for token, _ in ids]]))["logits"][0], []
+    for i in range(len(words)):
+        part = logits[[place for place, (_, word) in enumerate(ids) if word == i]]
+        tags.append(config["labels"][part.mean(0).argmax()] if len(part) else None)
     return tags
 
 
 model = graph("model")
-print(predict("Ada Lovelace was born in London"))
+print(predict(["Ada", "Lovelace", "was", "born", "in", "London", "."]))
 '''
 
 MASKED = '''
@@ -272,9 +279,10 @@ MASKED = '''
 def predict(ids, place):
     """Return the five likeliest token ids at a masked place."""
     ids = [*ids[:place], config["mask"], *ids[place + 1 :]]
+    ids = [config["classify"], *ids, config["separator"]]
     inputs = batch([ids])
     inputs["types"] = np.zeros_like(inputs["tokens"])
-    return np.argsort(-run(model, inputs)["logits"][0, place])[:5].tolist()
+    return np.argsort(-run(model, inputs)["logits"][0, place + 1])[:5].tolist()
 
 
 model = graph("model")
@@ -316,6 +324,7 @@ def write(text, most=50):
     """Return the likeliest continuation, token by token; a step reads only the new tokens."""
     new, memory, past = begin(text)
     written, count = [], 0
+    most = min(most, config.get("context", most + len(new)) - len(new) + 1)
     while len(written) < most:
         count += len(new)
         every = np.arange(count)[None]  # with padding: positions of real tokens, visible = 0

@@ -22,6 +22,7 @@ from regard.lab.data.examples import as_json
 from regard.lab.reports.attended import plain_name
 from regard.lab.web.answers import Answers
 from regard.lab.web.requests import AttributionRequest, PatchRequest, RunRequest, WithoutRequest
+from regard.lab.web.served_model import ServedRun
 
 if TYPE_CHECKING:
     from regard.lab.web.api import Api
@@ -90,6 +91,7 @@ def _answer(
     ``changed`` returns the context in which the model is changed, for one pass.
     """
     model = answers.registry.model(name)
+    model = model.by_torch() if isinstance(model, ServedRun) else model
     answers.check_length(model.count(text))
     with changed():
         answer = model.predict([text])[0]

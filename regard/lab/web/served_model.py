@@ -64,6 +64,10 @@ class ServedRun:
         self.answering = run  #: answers `predict`
         self.answers_in_texts = run.config.unread_task.answers_in_texts
 
+    def by_torch(self) -> "ServedRun":
+        """Return the same run answered by its network, which can be changed while it runs."""
+        return ServedRun(self.name, self.run)
+
     def count(self, text: str) -> int:
         """Return the number of tokens before truncation; for a baseline, of words."""
         if self.run.config.entry.baseline:

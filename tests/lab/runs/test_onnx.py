@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.lab.small_runs import trained_run
@@ -14,11 +15,15 @@ from tests.lab.small_runs import trained_run
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
+from regard.analysis.interventions import Head, layers_with_heads
 from regard.core.errors import RegardError
 from regard.interop.onnx_graphs import OnnxNetwork
 from regard.lab import runs
 from regard.lab.runs.export import export
 from regard.lab.runs.onnx_folder import through_onnx
+from regard.lab.web.answers import Answers
+from regard.lab.web.interventions import without
+from regard.lab.web.limits import Limits
 from regard.lab.web.registry import Registry
 
 SMALL = ["width=16", "heads=2", "layers=1", "feedforward=16", "steps=6", "threads=1", "seed=3",
@@ -34,6 +39,8 @@ RUNS = {
     "ratings": ("regression", "cnn", ["width=16", "filters=4", *SMALL[4:], "examples=200"]),
     "several": ("multilabel", "mean", ["width=16", *SMALL[4:], "examples=200"]),
     "tags": ("tagging", "transformer", [*SMALL, "examples=100"]),
+    "pieces": ("tagging", "transformer", [*SMALL, "examples=100", "tokenizer=bpe", "truncate=tail",
+                                          "length=6"]),
     "gpt": ("language-modeling", "gpt", [*SMALL, *TEXTS]),
     "bert": ("masked-modeling", "bert", [*SMALL, *TEXTS]),
     "writer": ("reverse", "transformer", [*SMALL, *PAIRS]),
@@ -73,10 +80,17 @@ def check(run: runs.Run, folder: Path) -> None:
         numbers = [answer.value for answer in run.predict(texts)]
         assert said(folder, f"predict({texts})") == pytest.approx(numbers, abs=1e-4)
     elif name == "tagging":
-        tags = [tag for _, tag in said(folder, f"predict({texts[0]!r})")]
-        assert tags == list(run.predict(texts[0]).tags)
+        words = "a good film not as bad as I had feared".split()
+        tags, own = said(folder, f"predict({words})"), run.predict(" ".join(words)).tags
+        assert [tag for tag in tags if tag] == [t for t, tag in zip(own, tags, strict=True) if tag]
+        assert tags[-1]
+        assert sum(tag is not None for tag in tags) >= 3
     elif name == "masked-modeling":
-        assert len(said(folder, "predict(read('Return it.'), 1)")) == 5
+        ids = run.task.read("Return it.")
+        ids[2] = run.task.special_tokens.mask
+        (best,) = run.task._best(run.network, ids, np.array([2]))[1].tolist()
+        there = said(folder, "predict(read('Return it.'), 1)")
+        assert (there[0], len(there)) == (best, 5)
     elif name == "reverse":
         for text in ("AB", "QZ", "M"):
             there = said(folder, f"write({text!r}, 4)")
@@ -90,6 +104,7 @@ def check(run: runs.Run, folder: Path) -> None:
         logits[0] = -torch.inf
         first = run.task.tokenizer.decode([int(logits.argmax())])
         assert said(folder, "write('Return ', 1)") == first
+        assert said(folder, "write('Return ', 99)").startswith(first)  # to the end of its context
 
 
 @pytest.mark.parametrize(
@@ -120,6 +135,11 @@ def test_predictions_by_onnxruntime_are_those_of_the_run(name: str, tmp_path: Pa
     assert isinstance(model.answering.network, OnnxNetwork)
     assert not isinstance(model.run.network, OnnxNetwork), "attention needs the network"
     assert model.predict(texts[:1])
+    if name == "transformer":  # heads are switched off in the network
+        answers = Answers(registry, Limits())
+        head = Head(next(iter(layers_with_heads(model.run.network))), 1)
+        off = without(answers, "mine", texts[0], [head])
+        assert off["before"] != off["after"]
     assert before == {path: path.stat().st_mtime_ns for path in run.folder.path.rglob("*.onnx")}
 
 

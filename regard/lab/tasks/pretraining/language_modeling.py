@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,6 +151,10 @@ class LanguageModeling(NextToken):
     def context(self) -> int:
         """Return `length`, beyond which generation uses a sliding window."""
         return self.settings.length
+
+    def exported(self) -> dict[str, Any]:
+        """Return what a program needs to use an exported network: also its context."""
+        return {**super().exported(), "context": self.context}
 
     @property
     def search(self) -> Search:

@@ -116,8 +116,12 @@ class Pretraining(Task[B], Generic[B]):
         return {"vocabulary": len(self.tokenizer) + special_tokens.COUNT, "labels": 0}
 
     def exported(self) -> dict[str, Any]:
-        """Return what a program needs to use an exported network: also the mask symbol."""
-        return {**super().exported(), "mask": self.special_tokens.mask}
+        """Return what a program needs to use an exported network: also the special tokens."""
+        marks = self.special_tokens
+        return {
+            **super().exported(),
+            **{name: getattr(marks, name) for name in ("mask", "classify", "separator")},
+        }
 
     def texts(self, split: Split) -> int:
         """Return the number of documents of a split."""

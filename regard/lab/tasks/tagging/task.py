@@ -157,14 +157,23 @@ class Tagging(TextTask):
 
         Tokens of bpe and unigram include the space before a word.
         """
-        kind = self.tokenizer.kind
-        spaced = kind in WHOLE or isinstance(self.tokenizer, EncoderTokenizer)
-        if isinstance(self.tokenizer, Tokenizer) and kind == "words":
+        if isinstance(self.tokenizer, Tokenizer) and self.tokenizer.kind == "words":
             return [[number] for number in word_ids(self.tokenizer, words)]
-        texts = [f" {word}" if i and spaced else word for i, word in enumerate(words)]
+        texts = [f" {word}" if i and self.spaced else word for i, word in enumerate(words)]
+        return [ids or [self.empty] for ids in self.tokenizer.encode(texts)]
+
+    @property
+    def spaced(self) -> bool:
+        """Return whether the tokens of a word include the space before it."""
+        return self.tokenizer.kind in WHOLE or isinstance(self.tokenizer, EncoderTokenizer)
+
+    @property
+    def empty(self) -> int:
+        """Return the token of a word of which the tokenizer leaves nothing."""
         special, unknown = self.tokenizer.special_tokens, self.tokenizer.unknown
-        empty = unknown if unknown is not None else special.mask if special is not None else UNKNOWN
-        return [ids or [empty] for ids in self.tokenizer.encode(texts)]
+        if unknown is not None:
+            return unknown
+        return special.mask if special is not None else UNKNOWN
 
     def cut(self, words: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the truncated tokens of a sentence, and the word index of each."""
@@ -415,8 +424,13 @@ class Tagging(TextTask):
                 yield from self.tokenizer.split(word)
 
     def exported(self) -> dict[str, Any]:
-        """Return what a program needs to use an exported network: also the tags."""
-        return {**super().exported(), "labels": list(self.labels)}
+        """Return what a program needs to use an exported network: also the tags.
+
+        A program encodes words as `pieces` does: with a space before each if ``spaced``, and as
+        ``empty`` where nothing is left of a word.
+        """
+        words = {"labels": list(self.labels), "spaced": self.spaced, "empty": self.empty}
+        return {**super().exported(), **words}
 
     def _encoded(self, examples: list[Example]) -> Sentences:
         sentences = self.cut_all(examples)
