@@ -110,8 +110,6 @@ def places(
     if columns is None:
         columns = torch.arange(m - new, m, device=queries.device)
         rows = columns if same else rows
-    elif rows is None and n <= new:
-        rows = columns[..., new - n :]
     if rows is None:
         first = m - n if m else 0  # without keys there is no last one to count from
         rows = torch.arange(first, first + n, device=queries.device)

@@ -48,7 +48,8 @@ def attend(
         normalize: A `Normalizer`, or its name.
         dropout: The probability of dropping a weight before it multiplies its value.
             ``Attended.weights`` are the weights before dropout.
-        query_positions: Integers that broadcast to (*batch, n); by default the last n of the keys'.
+        query_positions: Integers that broadcast to (*batch, n), by default m − n … m − 1; give them
+            with ``key_positions``, which do not move the queries.
         key_positions: Integers that broadcast to (*batch, m), by default 0 … m − 1.
         heads: The number of query heads, at axis −3; by default that of the score. Keys and values
             may have fewer heads, each shared by neighbouring query heads. A mask's batch axes align

@@ -36,13 +36,6 @@ def test_any_widths_and_no_batch():
     assert attended.weights.shape == (4, 6)
 
 
-def test_keys_at_other_positions_have_their_queries_there():
-    q, k = torch.randn(2, 4, 8), torch.randn(2, 6, 8)
-    at = torch.arange(6) + torch.tensor([[10], [20]])
-    found = attend(q, k, k, "dot", causal(), key_positions=at).output
-    assert_close(found, attend(q, k, k, "dot", causal()).output)
-
-
 @pytest.mark.parametrize("size", [4, 700])
 def test_a_mask_of_queries_alone_with_nan(size):
     x = torch.randn(size, 4)

@@ -4,9 +4,7 @@ import math
 import sys
 from pathlib import Path
 
-import pyarrow
 import pytest
-from pyarrow import feather
 
 from regard.lab import runs
 from regard.lab.cli.answers import table_rows
@@ -57,6 +55,8 @@ def test_file_with_more_lines_than_a_chunk(regard: Command, trained: Path, tmp_p
 
 
 def test_feather_files(regard: Command, trained: Path, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    feather = pytest.importorskip("pyarrow.feather")
     file, out = tmp_path / "texts.feather", tmp_path / "answers.csv"
     feather.write_feather(pyarrow.table({"text": ["a good film", None]}), file)
     assert regard("predict", trained, "--file", file, "--out", out).status == 0
