@@ -42,7 +42,7 @@ def sanitize(
         bad = [~x.isfinite() for x in (queries, *sides)]
         marks = [x.any(-1, keepdim=True) for x in bad[1:-1]]
         most = max((x.shape[-3] for x in marks if x.ndim > 2), default=1)
-        marks = [repeat_kv(x, most) if context.heads and x.shape[-3] > 1 else x for x in marks]
+        marks = [repeat_kv(x, most) if context.heads and x.ndim > 2 else x for x in marks]
         of_keys = reduce(torch.logical_or, marks).squeeze(-1)
         nonfinite = NonFinite(bad[0].any(-1), of_keys, bad[-1])
         queries, *sides = (x.masked_fill(b, 0) for x, b in zip((queries, *sides), bad, strict=True))

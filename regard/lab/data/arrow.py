@@ -57,7 +57,7 @@ def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
                 names = _class_names(path, schema, places[1])
             batch.validate(full=True)  # else a damaged file ends the process
             for scalars in zip(*(batch.column(place) for place in places), strict=True):
-                values = [json_value(scalar.as_py()) for scalar in scalars]
+                values = [plain(scalar.as_py()) for scalar in scalars]
                 number += 1
                 # A file's declared size is not trusted: a column may unpack to any length.
                 sizes = [len(value) for value in values if isinstance(value, str)]
@@ -68,6 +68,11 @@ def rows(path: Path, columns: Columns = NAMED) -> Iterator[Row]:
                 read += sum(sizes) + ROW
                 _must_fit(path, read)
                 yield _row(values, names, f"{path.name}:{number}", columns)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it, but bytes as they are: they are no text."""
+    return value if isinstance(value, bytes) else json_value(value)
 
 
 def texts(file: TextFile, column: str = "", most: int = FILE_LIMIT) -> Iterator[str]:

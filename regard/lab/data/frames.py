@@ -72,12 +72,9 @@ class Frame:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it: dates and decimals as strings, missing values as None.
-
-    Bytes stay bytes, which are no text.
-    """
+    """Return a value as JSON has it: dates and decimals as strings, missing values as None."""
     value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, str | bool | int | list | dict | bytes | None):
+    if isinstance(value, str | bool | int | list | dict | None):
         return value
     written = str(value)
     if written in MISSING:
