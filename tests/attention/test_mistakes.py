@@ -76,3 +76,29 @@ def test_what_a_notebook_shows_is_readable() -> None:
     plan = regard.explain(X, X, X, "dot")
     assert repr(plan) == str(plan)
     assert repr(plan).startswith("exact: ") or "torch's kernel" in repr(plan)
+
+
+def replica(module):
+    """What nn.DataParallel computes with on each GPU: tensors in place of parameters."""
+    made = module._replicate_for_data_parallel()
+    made._former_parameters = {}
+    for name, part in module._modules.items():
+        made._modules[name] = part if part is None else replica(part)
+    for name, x in module._parameters.items():
+        if x is not None:
+            made._former_parameters[name] = x * 1
+            setattr(made, name, made._former_parameters[name])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [({"position": "t5-bias"}, "RelativeBias"), ({"normalize": "entmax"}, "Entmax")],
+)
+def test_copies_of_data_parallel_are_told_what_to_use(settings, name):
+    layer, x = regard.MultiHeadAttention(24, 2, **settings), torch.randn(2, 140, 24)
+    with (
+        regard.use("tiled"),
+        pytest.raises(RegardError, match=f"a copy of {name} by nn.DataParallel has"),
+    ):
+        replica(layer)(x)

@@ -77,6 +77,12 @@ def refuse_captured(work: Work, queries: Sequence[Tensor], keys: Sequence[Tensor
     """
     if not work.strips:
         return
+    for part in (work.score, work.normalizer):
+        if any(getattr(module, "_former_parameters", None) for module in part.modules()):
+            raise RegardError(
+                f"a copy of {type(part).__name__} by nn.DataParallel has no parameters to learn; "
+                "use torch.nn.parallel.DistributedDataParallel"
+            )
     batch, tile, _ = work.strips[0]
     corner = Tile(slice(tile.rows.start, tile.rows.start + 1), taken(tile.columns, slice(0, 1)))
     place = Strip(batch, corner, False)
