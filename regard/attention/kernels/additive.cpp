@@ -26,8 +26,8 @@ template <class T> struct Vector {
     static constexpr int size = BYTES / sizeof(T);
 };
 
-// The smaller of x and a number whose square is finite, or NaN if x is NaN, since quotients are added in pairs with one
-// division, w / x + v / y = (w y + v x) / (x y).
+// The smaller of x and a number whose square is finite, or NaN if x is NaN, since quotients are
+// added in pairs with one division, w / x + v / y = (w y + v x) / (x y).
 template <class T> static inline typename Vector<T>::type bounded(typename Vector<T>::type x) {
     const auto most = (sizeof(T) == 4 ? T(1e18) : T(1e150)) - typename Vector<T>::type{};
     return x > most ? most : x;

@@ -273,9 +273,9 @@ class _ByStrips(torch.autograd.Function):
         strips: Strips = ctx.strips
         work, (slope,) = strips.work, upstream
         slope = materialised(slope.to(q.dtype))
-        learned, totals = ctx.learned, [torch.zeros_like(q), zeros(k), zeros(v)]
-        if learned:
-            totals[1:] = (zeros_of_keys(x, work.strips) for x in (k, v))
+        learned = ctx.learned
+        of_keys = (zeros_of_keys(x, work.strips) if learned else zeros(x) for x in (k, v))
+        totals = [torch.zeros_like(q), *of_keys]
         mean = (slope * output).sum(-1, keepdim=True, dtype=total.dtype)
         of_rest = [zeros(x) for x in rest]
         prepared, parameters = rest[: ctx.biased], rest[ctx.biased :]
