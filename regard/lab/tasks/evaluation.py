@@ -50,6 +50,25 @@ def written(metric: str, value: float, digits: int) -> str:
     return f"{value:.{digits}%}" if unit.sign else f"{100 * value:.{digits}f}"
 
 
+def wilson(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Compute the confidence interval of a proportion, ``hits`` of ``trials``. Wilson 1927.
+
+    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). It covers other examples, not other seeds.
+    Without trials it is (0, 1).
+
+    >>> low, high = wilson(8, 10)
+    >>> f"{low:.3f} {high:.3f}"
+    '0.490 0.943'
+    """
+    if not trials:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    p, share = hits / trials, z * z / trials
+    middle = p + share / 2
+    half = z * (p * (1 - p) / trials + share / (4 * trials)) ** 0.5
+    return max(0.0, (middle - half) / (1 + share)), min(1.0, (middle + half) / (1 + share))
+
+
 def interval(
     per_example: NDArray[np.float64] | NDArray[np.bool_],
     value: float,
@@ -60,9 +79,10 @@ def interval(
 ) -> tuple[float, float]:
     """Return the 95 % interval of a mean over examples, ``value`` ± 1.96 s/√n, within bounds.
 
-    It does not cover other seeds. With ``groups``, the group of each example, groups are the
-    sampled units: it is then that of comparisons (`regard.lab.tasks.estimates.arm_interval`). For
-    fewer than ``fewest`` examples or groups, return the bounds.
+    It does not cover other seeds. Of right and wrong answers (bool) it is that of `wilson`. With
+    ``groups``, the group of each example, groups are the sampled units: it is then that of
+    comparisons (`regard.lab.tasks.estimates.arm_interval`). For fewer than ``fewest`` examples or
+    groups, return the bounds.
 
     >>> low, high = interval(np.array([0.0, 1.0, 0.0, 1.0]), 0.5, least=-1.0)
     >>> round(low, 3), high
@@ -71,6 +91,8 @@ def interval(
     (0.0, 1.0)
     """
     numbers = group_numbers(groups)
+    if numbers is None and per_example.dtype == np.bool_:
+        return wilson(int(per_example.sum()), len(per_example))
     n = len(per_example) if numbers is None else int(numbers.max()) + 1
     if n < fewest:
         return least, most

@@ -13,8 +13,9 @@ from regard.lab.studies.compatibility import check_paired
 from regard.lab.studies.job import RunScore, clusters_of, scores_of
 from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks.classification.evaluation import label_evaluation
-from regard.lab.tasks.classification.metrics import METRICS, wilson
+from regard.lab.tasks.classification.metrics import METRICS
 from regard.lab.tasks.estimates import arm_interval
+from regard.lab.tasks.evaluation import wilson
 from regard.lab.tasks.pretraining.evaluation import TokenLosses, token_evaluation
 from regard.lab.tasks.writing.metrics import judge
 

@@ -9,7 +9,7 @@ from regard.lab.data.examples import Example
 from regard.lab.studies.statistics import compare_runs
 from regard.lab.tasks.classification import metrics
 from regard.lab.tasks.classification.evaluation import label_evaluation
-from regard.lab.tasks.evaluation import Evaluation
+from regard.lab.tasks.evaluation import Evaluation, wilson
 
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
 LABELS = np.array([0, 1, 2, 1])
@@ -23,11 +23,11 @@ def test_accuracy_by_hand() -> None:
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_wilson_is_scipys(hits: int, trials: int, level: float) -> None:
     theirs = binomtest(hits, trials).proportion_ci(level, method="wilson")
-    assert metrics.wilson(hits, trials, level) == pytest.approx((theirs.low, theirs.high))
+    assert wilson(hits, trials, level) == pytest.approx((theirs.low, theirs.high))
 
 
 def test_wilson_of_nothing_says_nothing() -> None:
-    assert metrics.wilson(0, 0) == (0.0, 1.0)
+    assert wilson(0, 0) == (0.0, 1.0)
 
 
 def test_log_loss_by_hand() -> None:

@@ -9,7 +9,7 @@ import sacrebleu
 from regard.core.errors import RegardError
 from regard.lab.data.dates import dates
 from regard.lab.data.strings import reversals
-from regard.lab.tasks.classification.metrics import wilson
+from regard.lab.tasks.evaluation import wilson
 from regard.lab.tasks.writing.metrics import (
     MEASURES,
     Aligned,

@@ -6,8 +6,7 @@ import numpy as np
 
 from regard.core.errors import RegardError
 from regard.lab.data.examples import Example
-from regard.lab.tasks.classification.metrics import wilson
-from regard.lab.tasks.evaluation import Evaluation, must_have_examples
+from regard.lab.tasks.evaluation import Evaluation, must_have_examples, wilson
 from regard.lab.tasks.writing.evaluation import Text
 
 COMMONEST = "most frequent answer"  # the guess that ignores the question

@@ -128,12 +128,9 @@ def label_evaluation(
         scores = {key: x for key, x in scores.items() if key == name or key not in metrics.RANKED}
     numbers = metrics.per_example(metric, predicted, truth, len(labels), nats, chances)
     most = metrics.MOST_NATS if metric == "log-loss" else 1.0
-    right, groups = predicted == truth, groups_of(examples)
-    if metric == "accuracy" and not any(groups):
-        low, high = metrics.wilson(int(right.sum()), len(truth))
-    else:
-        scored = right if metric == "accuracy" else numbers
-        low, high = interval(scored, scores[name], most=most, groups=groups)
+    right = predicted == truth
+    scored = right if metric == "accuracy" else numbers
+    low, high = interval(scored, scores[name], most=most, groups=groups_of(examples))
     trivial = metrics.trivial(metric, trained, truth) if len(trained) else {}
     guesses = (f"{guess} {written(name, x, 1)}" for guess, x in trivial.items())
     by_class = metrics.by_class(predicted, truth, len(labels))

@@ -9,7 +9,6 @@ them and 19 ms with scikit-learn's, whose import takes 0.9 s.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -42,25 +41,6 @@ def correct(probabilities: Probabilities, labels: Labels) -> NDArray[np.bool_]:
     """
     _same_examples(len(probabilities), len(labels))
     return np.asarray(np.asarray(probabilities).argmax(1) == labels)
-
-
-def wilson(hits: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Compute the confidence interval of a proportion, ``hits`` of ``trials``. Wilson 1927.
-
-    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). It covers other examples, not other seeds.
-    Without trials it is (0, 1).
-
-    >>> low, high = wilson(8, 10)
-    >>> f"{low:.3f} {high:.3f}"
-    '0.490 0.943'
-    """
-    if not trials:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    p, share = hits / trials, z * z / trials
-    middle = p + share / 2
-    half = z * (p * (1 - p) / trials + share / (4 * trials)) ** 0.5
-    return max(0.0, (middle - half) / (1 + share)), min(1.0, (middle + half) / (1 + share))
 
 
 def losses(probabilities: Probabilities, labels: Labels) -> NDArray[np.float64]:

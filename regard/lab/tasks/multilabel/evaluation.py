@@ -15,7 +15,6 @@ from regard.lab.data.label_lists import joined, labels_in
 from regard.lab.data.labels import meant
 from regard.lab.data.titles import listed
 from regard.lab.tasks.classification.evaluation import FURTHER, SHOWN, Prediction, tables_of
-from regard.lab.tasks.classification.metrics import wilson
 from regard.lab.tasks.evaluation import Evaluation, groups_of, interval, must_have_examples
 from regard.lab.tasks.ranking import average_precision_values, average_precisions
 
@@ -175,12 +174,9 @@ def set_evaluation(
     truth, chances = indicators(labels, examples), np.asarray(probabilities)
     values, predicted = scores(chances, truth, thresholds)
     numbers = per_example(metric, chances, predicted, truth, values[metric])
-    right, groups = (predicted == truth).all(1), groups_of(examples)
-    if metric == "subset accuracy" and not any(groups):
-        low, high = wilson(int(right.sum()), len(right))
-    else:
-        scored = right if metric == "subset accuracy" else numbers
-        low, high = interval(scored, values[metric], groups=groups)
+    right = (predicted == truth).all(1)
+    scored = right if metric == "subset accuracy" else numbers
+    low, high = interval(scored, values[metric], groups=groups_of(examples))
     constant = np.broadcast_to(guess(metric, trained, texts), truth.shape)
     hits, given, true = (predicted & truth).sum(0), predicted.sum(0), truth.sum(0)
     columns = {

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
 
 from regard.core.errors import RegardError, look_up
-from regard.lab.tasks.classification.metrics import wilson
+from regard.lab.tasks.evaluation import wilson
 
 Wanted = Sequence[str] | Sequence[Sequence[str]]  # one or several references per text
 
